@@ -1,4 +1,4 @@
-"""Errors cross processes: what a worker raised is raised by its caller as it was."""
+"""Errors cross process boundaries: a caller raises the same error that a worker raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports named as lost before: found without a look at every loss."""
+"""Losses in earlier reports are found without a check of every loss."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A tool that makes a store, or files of one, counts what it made: a difference from its report is an error.
+"""A tool that creates a store, or files of a store, counts the result: a difference from its report is an error.
 
-A tool that makes a store leaves no new one then; `rebuild` names what it kept of the old files, or leaves them.
+A tool that creates a store then leaves no new store; `rebuild` names the old files that it kept, or leaves them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_both_numbers_are_named(reported: Contents, counted: Contents | None) ->
 
 
 def one_less(count: Callable[..., Any]) -> Callable[..., Any]:
-    """A count that misses a record of the first partition that has some."""
+    """Return a count that misses one record of the first partition that has records."""
 
     def counted(*args: Any) -> dict[TopicPartition, Contents]:
         found = dict(count(*args))
@@ -151,7 +151,7 @@ def test_a_file_that_differs_is_named(reported: int | None, counted: int | None)
 def test_a_rebuild_of_kafka_that_writes_less_than_it_says(
     name: str, suffix: str, tmp_path: Path
 ) -> None:
-    """The write of one index file leaves out its last entry; what was replaced is kept."""
+    """The write of one index file omits its last entry; the replaced file is kept."""
     from storage.kafka.tools import rebuild
 
     root = stores.copy_store(data_of(name), tmp_path / "store")
@@ -179,13 +179,13 @@ def test_a_rebuild_of_kafka_that_writes_less_than_it_says(
 
 
 def fewer_entries(built: Built) -> Built:
-    """One entry less in the first folder that has some."""
+    """Return the counts with one entry less in the first folder that has entries."""
     folder = next(folder for folder, entries in built.entries.items() if entries)
     return built._replace(entries={**built.entries, folder: built.entries[folder] - 1})
 
 
 def fewer_files(built: Built) -> Built:
-    """A file less."""
+    """Return the counts with one file less."""
     return built._replace(files=built.files - 1)
 
 
@@ -203,7 +203,7 @@ def test_a_rebuild_of_rocketmq_that_writes_less_than_it_says(
     wrong: Callable[[Built], Built],
     tmp_path: Path,
 ) -> None:
-    """Found before anything is put in place: the store stays as it was."""
+    """The difference is found before any file is put in place: the store stays as it was."""
     from storage.rocketmq.tools import rebuild_store
 
     golden = rocketmq_stores.golden(name)
@@ -233,5 +233,5 @@ def rebuild_of(inspector: SupportsInspect, what: str, run: RunParts | None) -> N
 
 
 def data_of(name: str) -> Path:
-    """A store that the real Kafka wrote."""
+    """Return the directory of a store that the real Kafka wrote."""
     return next(p.root for p in stores.partitions() if p.store == name)

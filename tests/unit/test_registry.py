@@ -1,4 +1,4 @@
-"""Which backend a directory is of: each is asked once, however the directory looks."""
+"""Detection of the backend of a directory: each backend checks it once, in any state of the directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.relay import Relay
 
 
 class Asked(Relay):
-    """Counts the looks at names."""
+    """A file system that counts the listings and reads of each path."""
 
     def __init__(self) -> None:
         super().__init__(FollowingFileSystem())
@@ -40,7 +40,7 @@ def damaged_file(root: Path) -> None:
 
 
 def other_file(root: Path) -> None:
-    """The file names the other backend: the files of the store decide."""
+    """Let the store file name the other backend: the other files of the store decide."""
     data = (root / STORE_FILE).read_bytes()
     swapped = data.replace(b"kafka", b"@").replace(b"rocketmq", b"kafka").replace(b"@", b"rocketmq")
     (root / STORE_FILE).write_bytes(swapped)

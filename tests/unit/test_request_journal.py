@@ -1,4 +1,4 @@
-"""The journal of requests with a key names offsets: a start for writing never gives them again."""
+"""The journal of requests with a key names offsets: a writable start never assigns them again."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NAMED = pytest.mark.parametrize(
 )
 
 
-# ---- what it names ---------------------------------------------------------------------------------------------------
+# ---- the offsets that it names ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_folder_in_its_place_is_reported() -> None:
 
 
 def kafka_shop() -> kafka.Workshop:
-    """A cleanly stopped store whose last segments are missing, and every other file that names their offsets."""
+    """Return a cleanly stopped store without its last segments, and without the files that name their offsets."""
     shop = kafka.Workshop()
     with shop.open(SETTINGS) as store:
         store.create_topic("t", 2)
@@ -167,7 +167,7 @@ def test_kafka_does_not_give_offsets_again(entries: Sequence[JournalEntry]) -> N
 @pytest.mark.parametrize("key", ["b", "c"])
 @pytest.mark.parametrize("entries", [ONE, TWO, TWICE], ids=["one", "two", "twice"])
 def test_kafka_reports_what_a_power_loss_took(entries: Sequence[JournalEntry], key: str) -> None:
-    """Without a clean stop records may have been lost before their flush: no reason to refuse the partition."""
+    """Without a clean stop records may have been lost before their flush: this is no reason to refuse the partition."""
     shop = kafka_shop()
     shop.fs.remove(ROOT / kafka_names.CLEAN_SHUTDOWN)
     put(shop.fs, JOURNAL_FILE, lines([*entries, begun(key, (0, 1))]))
@@ -198,7 +198,7 @@ def reported(report: RecoveryReport) -> bool:
 
 
 def rocketmq_shop() -> rocketmq.Workshop:
-    """A cleanly stopped store of which the topics and our journal are left."""
+    """Return a cleanly stopped store of which only the topics are left; a test adds the journal."""
     shop = rocketmq.Workshop()
     with rocketmq.by_hand(), shop.open_with_topic(partitions=2) as store:
         for n in range(COUNT):
@@ -225,7 +225,7 @@ def test_rocketmq_does_not_give_offsets_again(entries: Sequence[JournalEntry]) -
 
 
 def test_rocketmq_without_the_journal_begins_at_zero() -> None:
-    """Nothing else names the offsets in this store: the test above shows the journal alone."""
+    """No other file names the offsets in this store: in the test above only the journal does."""
     shop = rocketmq_shop()
     with rocketmq.by_hand(), shop.open() as store:
         assert rocketmq.put_value(store, b"new").base_offset == 0

@@ -1,4 +1,4 @@
-"""Sequenced appends: what is a repeat, what may come next, which ids are free; for every backend."""
+"""Sequenced appends, for every backend: which appends are repeats, which may come next, and which ids are free."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ P = 7
 def put(
     producers: Producers, sequence: int, count: int = 1, *, epoch: int = 0, at_ms: int = 0
 ) -> None:
-    """Append as a store does it."""
+    """Check and add an append as a store does."""
     mark = ProducerSequence(P, epoch, sequence)
     assert producers.find_duplicate(mark, count) is None
     producers.check(mark)
@@ -36,7 +36,7 @@ def put(
 
 
 def refusal(producers: Producers, sequence: int, *, epoch: int = 0) -> object:
-    """The expected sequence, or the current epoch, that an append is refused with."""
+    """Return the expected sequence number, or the current epoch, from the error of a refused append."""
     with pytest.raises((OutOfOrderSequence, FencedProducer)) as refused:
         producers.check(ProducerSequence(P, epoch, sequence))
     facts = refused.value.facts()

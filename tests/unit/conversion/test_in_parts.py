@@ -1,4 +1,4 @@
-"""A conversion done in parts is the one done record by record, in other segments."""
+"""A conversion in parts gives the same records as a conversion record by record, but in other segments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STORES = [golden for golden in rocketmq_stores.all_stores() if golden.name != "b
 
 
 def elsewhere(work: Callable[[P], R], parts: Iterable[P], /) -> Iterator[R]:
-    """Parts done as by others: what goes to them and comes back is pickled; each is tried twice."""
+    """Run parts as other processes would: parts and results are pickled, and each part is run twice."""
     for part in parts:
         work(pickle.loads(pickle.dumps(part)))
         done: R = pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(part)))))
@@ -66,7 +66,7 @@ def test_rocketmq_to_kafka(golden: GoldenStore, tmp_path: Path) -> None:
 
 
 def test_records_that_meet_are_refused_and_nothing_is_left(tmp_path: Path) -> None:
-    """A queue with records that were Kafka's between others."""
+    """All records of the queue came from Kafka, with falling offsets, so that the offsets of the parts meet."""
     address = TopicPartition("t", 0)
     with open_store("rocketmq", tmp_path / "store", StoreOptions(settings=SIZES)) as store:
         for number in range(40):
@@ -86,7 +86,7 @@ SMALL = {**SIZES, "mappedFileSizeCommitLog": str(512 << 10)}
 
 
 def logical(store: LogStore) -> list[tuple[object, ...]]:
-    """Every message of every queue with its times, whatever its place in the log."""
+    """Return every message of every queue with its times, whatever its position in the log."""
     return [
         (address, r.offset, r.timestamp_ms, r.store_timestamp_ms, r.value, r.properties)
         for address in rocketmq_stores.addresses(store)
@@ -95,7 +95,7 @@ def logical(store: LogStore) -> list[tuple[object, ...]]:
 
 
 def order_of(root: Path, options: StoreOptions) -> list[tuple[object, ...]]:
-    """The messages in the order of the log."""
+    """Return the messages in the order of the log."""
     inspector = open_inspector(root, options)
     rows = [row for run in inspector.dump("commitlog") for row in run]
     inspector.close()
@@ -109,7 +109,7 @@ def order_of(root: Path, options: StoreOptions) -> list[tuple[object, ...]]:
 )
 @pytest.mark.parametrize("encode", [True, False], ids=["encode", "plain"])
 def test_kafka_to_rocketmq(name: str, encode: bool, tmp_path: Path) -> None:
-    """In files that are too small for all of it, of which each is written by a part of its own."""
+    """The files are too small for all messages, and each file is written by a part of its own."""
     root = stores.KAFKA / name / "data"
     options = StoreOptions(settings=SMALL)
     one, many = tmp_path / "one", tmp_path / "many"

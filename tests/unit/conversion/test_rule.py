@@ -1,4 +1,4 @@
-"""What one record becomes in the other format, and that it comes back: a table of cases, and random records."""
+"""Conversion of one record to the other format and back: a table of cases, and random records."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MARKS = [
 def message(
     properties: dict[str, str] | bytes = b"", body: bytes = b"body", **more: object
 ) -> QueuedMessage:
-    """A message that a real client could have sent."""
+    """Return a message that a real client could have sent."""
     stored = properties if isinstance(properties, bytes) else encode_properties(properties)
     raw = RawMessage(body, stored, born_timestamp_ms=BORN_MS, born_host=HOST)
     return QueuedMessage(raw._replace(**more), 7, STORED_MS, HOST)  # type: ignore[arg-type]
 
 
 def record(key: bytes | None = None, value: bytes | None = b"v", *headers: object) -> KafkaRecord:
-    """A record of a Kafka client's."""
+    """Return a record of a Kafka client."""
     return KafkaRecord(3, BORN_MS, key, value, list(headers))  # type: ignore[arg-type]
 
 
@@ -126,7 +126,7 @@ def test_a_body_that_cannot_be_unpacked() -> None:
 @pytest.mark.parametrize("header", ["__store_ts", "__rocketmq_store_host", "__rocketmq_odd"])
 @pytest.mark.parametrize("value", [b"", b"x", None, b"99999999999999999999", b"01"])
 def test_headers_that_only_look_like_a_message(header: str, value: bytes | None) -> None:
-    """Such a record is one of a Kafka client's: it comes back as it was."""
+    """Such a record comes from a Kafka client: it is converted back unchanged."""
     headers = [h for h in to_kafka(message()).headers if h[0] != header]
     odd = record(b"k", b"v", *headers, (header, value))
     found, _ = to_rocketmq(odd, least_store_ms=5, encode=True)
@@ -170,7 +170,7 @@ def test_a_record_as_a_message(name: str) -> None:
     assert properties_of(found) == {"__kafka_offset": "3", **properties}
     assert found.message.born_timestamp_ms == given_record.timestamp_ms
     assert to_kafka(found) == given_record
-    assert to_kafka(found._replace(offset=1)) == given_record  # wherever it stands in its queue
+    assert to_kafka(found._replace(offset=1)) == given_record  # at any offset in its queue
 
 
 @pytest.mark.parametrize(
@@ -297,14 +297,14 @@ def test_too_many_headers_are_refused_even_when_encoded() -> None:
     ],
 )
 def test_properties_that_only_look_like_a_record(properties: dict[str, str]) -> None:
-    """Such a message is one of a RocketMQ client's: it comes back as it was."""
+    """Such a message comes from a RocketMQ client: it is converted back unchanged."""
     queued = message(properties)
     found = to_kafka(queued)
     assert ("__store_ts", b"%d" % STORED_MS) in found.headers
     assert to_rocketmq(found, least_store_ms=0, encode=False)[0] == queued
 
 
-# ---- random ones ---------------------------------------------------------------------------------
+# ---- random records and messages -----------------------------------------------------------------
 
 NAMES = st.sampled_from(
     [

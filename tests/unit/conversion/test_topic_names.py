@@ -1,4 +1,4 @@
-"""A topic's name in the other format."""
+"""Conversion of a topic's name to the other format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workshop for each test of the RocketMQ engine."""
+"""Fixtures for the tests of the RocketMQ engine: a workshop for one store, and disks with faults."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tests.unit.rocketmq.workshop import Workshop
 
 @pytest.fixture
 def shop() -> Workshop:
-    """A place for one store, in memory."""
+    """A workshop in memory for one store."""
     return Workshop()
 
 
 @pytest.fixture
 def power() -> Power:
-    """A disk that can lose its power, empty."""
+    """An empty disk that can lose its power."""
     return Power()
 
 
 @pytest.fixture
 def faulty() -> FaultyFileSystem:
-    """A disk with bad moments, empty."""
+    """An empty disk that can be made to fail."""
     return FaultyFileSystem(OverlayFileSystem())

@@ -1,4 +1,4 @@
-"""Where tests make a store of others: a log of messages at any offsets, and what lies beside it."""
+"""Helpers that write a store as another program would: a log with messages at any offsets, and config/topics.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.rocketmq.workshop import LOG_BYTES, ROOT, SMALL, Workshop, put_f
 
 
 class Message:
-    """A message to be stored: where, and with which offset, value and properties."""
+    """A message to store: its topic, queue, queue offset, value and properties."""
 
     def __init__(
         self, topic: str, offset: int, value: bytes, *, queue_id: int = 0, **properties: str
@@ -29,7 +29,7 @@ class Message:
 
 
 def write_log(shop: Workshop, messages: Sequence[Message]) -> None:
-    """Make a store of a log alone, with a store time of a second for each message."""
+    """Write a store that consists of a commit log alone; store times are one second apart."""
     shop.fs.make_dir(ROOT)
     writer = LogWriter(shop.fs, ROOT, LOG_BYTES, position=0)
     for number, message in enumerate(messages):
@@ -43,7 +43,7 @@ def write_log(shop: Workshop, messages: Sequence[Message]) -> None:
 
 
 def write_topics(shop: Workshop, topics: Mapping[str, Mapping[str, Any]]) -> None:
-    """Make config/topics.json of these entries."""
+    """Write config/topics.json with these entries."""
     shop.fs.make_dir(ROOT / "config")
     content = encode_config({"topicConfigTable": {name: dict(of) for name, of in topics.items()}})
     put_file(shop.fs, ROOT / "config/topics.json", content)
@@ -53,13 +53,13 @@ def write_topics(shop: Workshop, topics: Mapping[str, Mapping[str, Any]]) -> Non
 def inspector(
     shop: Workshop, settings: Mapping[str, str] | None = None
 ) -> Iterator[SupportsInspect]:
-    """The tools over the store."""
+    """Yield an inspector of the store, and close it at the end."""
     options = StoreOptions(settings={**SMALL, **(settings or {})})
     with closing(open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)) as found:
         yield found
 
 
 def found_by_verify(shop: Workshop) -> list[tuple[str, str, str | None]]:
-    """What verify tells: (code, severity, topic)."""
+    """Return the findings of verify as (code, severity, topic)."""
     with inspector(shop) as tools:
         return [(f.code, f.severity, f.topic) for f in tools.verify()]

@@ -1,4 +1,4 @@
-"""Key indexes for tests: small ones, ones with a golden store's sizes, records to put, the files that came of it."""
+"""Helpers for key index tests: small indexes, indexes with a golden store's sizes, records, and the resulting files."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def open_index(
 
 
 def trusted(index: KeyIndex) -> KeyIndex:
-    """The same index, as if its files had been compared with a log."""
+    """Mark all files of the index as compared with a log, and return the index."""
     for file in index.index_files:
         file.is_trusted = True
     return index
 
 
 def index_like(store: GoldenStore, fs: FileSystem) -> KeyIndex:
-    """An empty index with the sizes of a golden store's."""
+    """Return an empty index with the sizes of a golden store's index."""
     return open_index(fs, *sizes_of(store))
 
 
 def sizes_of(store: GoldenStore) -> tuple[int, int]:
-    """(slots, entries) of a golden store's index files."""
+    """Return (slots, entries) of a golden store's index files."""
     settings = store.settings
     return int(settings["maxHashSlotNum"]), int(settings["maxIndexNum"])
 
@@ -50,13 +50,13 @@ def dispatches(store: GoldenStore) -> Sequence[Dispatch]:
 
 
 def record(offset: int, *keys: str, time_ms: int | None = None) -> Dispatch:
-    """A record of 10 bytes, one a second, indexed under these strings."""
+    """Return a record of 10 bytes, indexed under `keys`; by default the store times are one second apart."""
     time_ms = MS + offset * 100 if time_ms is None else time_ms
     return Dispatch("t", 0, offset // 10, offset, 10, 0, time_ms, 0, keys)
 
 
 def records(count: int, *, keys: int = 2, start: int = 0) -> list[Dispatch]:
-    """Records with one string of their own and others that come again."""
+    """Return records that each have one unique key and `keys` - 1 keys shared with other records."""
     return [
         record(n * 10, f"own {n}", *(f"shared {n % (k + 2)}" for k in range(keys - 1)))
         for n in range(start, start + count)
@@ -64,12 +64,12 @@ def records(count: int, *, keys: int = 2, start: int = 0) -> list[Dispatch]:
 
 
 def contents(fs: OverlayFileSystem) -> list[bytes]:
-    """The bytes of the index files, oldest first."""
+    """Return the bytes of each index file, oldest file first."""
     return [fs.read_bytes(FOLDER / name) for name in fs.list_dir(FOLDER)]
 
 
 def made_of(dispatches: Sequence[Dispatch], *, slots: int = 16, entries: int = 11) -> list[bytes]:
-    """The files that these records make when put in one go."""
+    """Return the index files that result from putting these records in one call."""
     fs = OverlayFileSystem()
     index = open_index(fs, slots, entries)
     index.put_all(dispatches)

@@ -1,4 +1,4 @@
-"""Stores on a disk that loses its power, and what it may hold then: the least, or any mixture."""
+"""Stores on a disk that loses its power, and its possible contents afterwards: only synced data, or any mixture."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ PREALLOCATED = frozenset({"commitlog", "consumequeue", "index"})
 
 
 def safe_place(power: Power) -> Workshop:
-    """A place for one store: an empty folder that is durably there."""
+    """Return a workshop for one store; its empty root folder is durable."""
     make_root(power, ROOT)
     return Workshop(power)
 
 
 def after_cut(power: Power, shop: Workshop) -> Workshop:
-    """What the next start finds when the power fails now."""
+    """Return a workshop on the disk as the next start finds it if the power fails now."""
     return on(power.cut(), shop)
 
 
 def mixed(kept: FileSystem, now: FileSystem, dice: random.Random, sector: int) -> OverlayFileSystem:
-    """What the disk may hold if it had time to write some of what was not synced.
+    """Return a possible disk content if the power fails after some of the unsynced data was written.
 
-    `kept` is what was synced, `now` what programs see. Of a preallocated file each sector is the one or the other, a
-    new one may be empty still; every other file and every name stands as in the one or the other.
+    `kept` is the synced state, `now` the state that programs see. The rules by kind of file:
+    - preallocated file: each sector comes from either state, and a new file may still be empty;
+    - every other file, and every file name: as in one of the two states.
     """
     found = OverlayFileSystem()
     found.make_dir(ROOT)
@@ -58,5 +59,5 @@ def _sectors(before: bytes, after: bytes, dice: random.Random, sector: int) -> b
 
 
 def tree(fs: FileSystem) -> dict[Path, bytes]:
-    """All files of the store; the lock is left out."""
+    """Return all files of the store except the lock."""
     return {ROOT / name: data for name, data in on(fs, Workshop()).files().items()}

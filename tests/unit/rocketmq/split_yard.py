@@ -1,6 +1,6 @@
-"""A store on the disk, as the tests of splits write, read and damage it.
+"""A store on the disk that the tests of splits write, read and damage.
 
-Owns a store of small files in one folder, and what its own reader says of each record, under the names of the columns.
+Owns a store of small files in one folder, and the records as the store's own reader returns them, by column name.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ SMALL = StoreOptions(
     }
 )
 T0 = TopicPartition("t", 0)
-# What a record has beside what the store's reader gives of it.
+# Message fields that the store's reader does not return.
 _RAW = ("sys_flag", "flag", "reconsume_times", "born_host", "store_host")
 
 
 def open_small(
     path: Path, *, options: StoreOptions = SMALL, read_only: bool = False
 ) -> RocketMQStore:
-    """The store at `path`, made when missing; `read_only`: as recovery would leave it."""
+    """Open the store at `path`, created if missing; with `read_only` as recovery would leave it."""
     store = open_store("rocketmq", path, options, read_only=read_only)
     assert isinstance(store, RocketMQStore)
     return store
 
 
 def numbered(count: int, *, first: int = 0, body_bytes: int = 20) -> list[RawMessage]:
-    """Messages that can be told apart."""
+    """Return `count` distinguishable messages: each body begins with its number."""
     return [
         RawMessage(
             body=b"%d " % number + b"b" * body_bytes,
@@ -59,7 +59,7 @@ def numbered(count: int, *, first: int = 0, body_bytes: int = 20) -> list[RawMes
 
 
 def made(path: Path, counts: Sequence[int] = (30, 5, 0), **options: int) -> RocketMQStore:
-    """A store of one topic with so many records in each queue."""
+    """Create a store with the topic t; `counts` gives the number of records in each queue."""
     store = open_small(path)
     store.create_topic("t", len(counts))
     for turn in range(max(counts)):
@@ -72,7 +72,7 @@ def made(path: Path, counts: Sequence[int] = (30, 5, 0), **options: int) -> Rock
 
 
 def stored_row(store: LogStore, partition: TopicPartition, record: StoredRecord) -> Row:
-    """A record as the store's reader gives it."""
+    """Return a record as a row, with the values that the store's reader returns."""
     properties = dict(record.properties or {})
     message_id = store.record_id(partition, record.locator)
     return {
@@ -98,7 +98,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def stored_rows(store: LogStore) -> dict[TopicPartition, list[Row]]:
-    """All records of a store, as its reader gives them, with the fields of the message that lies there."""
+    """Return all records of a store as its reader returns them, with the fields of the stored message added."""
     assert isinstance(store, RocketMQStore)
     found: dict[TopicPartition, list[Row]] = {}
     for topic, info in store.topics().items():
@@ -121,13 +121,13 @@ def _raw(store: RocketMQStore, position: int) -> Row:
 def split_rows(
     splitter: Splitter, *, split_bytes: int = 1 << 20, min_splits: int = 1
 ) -> dict[TopicPartition, list[Row]]:
-    """All rows of all splits, in the form of `stored_rows`."""
+    """Return all rows of all splits, in the form of `stored_rows`."""
     splits = splitter.plan(everything(splitter), split_bytes=split_bytes, min_splits=min_splits)
     return listed(read_rows(splits, ALL_COLUMNS))
 
 
 def listed(rows: dict[TopicPartition, list[Row]]) -> dict[TopicPartition, list[Row]]:
-    """With pairs as lists."""
+    """Return the same rows with each pair as a list."""
     return {
         partition: [
             {
@@ -141,19 +141,19 @@ def listed(rows: dict[TopicPartition, list[Row]]) -> dict[TopicPartition, list[R
 
 
 def bodies(rows: dict[TopicPartition, list[Row]], partition: TopicPartition = T0) -> list[int]:
-    """The numbers of the messages that were read."""
+    """Return the numbers of the messages that were read."""
     return [int(row["value"].split()[0]) for row in rows.get(partition, [])]
 
 
 def damage(path: Path, position: int, data: bytes) -> None:
-    """Write these bytes over a file's."""
+    """Overwrite bytes of a file at a position."""
     with path.open("r+b") as file:
         file.seek(position)
         file.write(data)
 
 
 def record_place(path: Path, body: bytes) -> tuple[Path, int]:
-    """Where a body stands: the log's file, and the position in it."""
+    """Return the log file that contains `body`, and the position of the body in it."""
     for file in sorted((path / "commitlog").iterdir()):
         position = file.read_bytes().find(body)
         if position >= 0:
@@ -164,7 +164,7 @@ def record_place(path: Path, body: bytes) -> tuple[Path, int]:
 def told(
     splitter: Splitter, *, min_splits: int = 1
 ) -> tuple[dict[TopicPartition, list[Row]], list[Finding]]:
-    """The rows that can be read, and what is told of the others."""
+    """Return the rows that can be read, and the findings about all other rows."""
     findings: list[Finding] = []
     splits = splitter.plan(everything(splitter), min_splits=min_splits)
     return read_rows(splits, on_damage=findings.append), findings

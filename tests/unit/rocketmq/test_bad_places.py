@@ -1,4 +1,4 @@
-"""Many bad places in one log, and starts on a log with damage and missing files: the work stays in proportion."""
+"""Many damaged records in one log, and starts on a log with damage and missing files: the effort is proportional."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUNDS = 40
 
 
 def filled(rounds: int) -> Workshop:
-    """A store that was filled in turn, `rounds` records in each queue, and then killed."""
+    """Return a store with `rounds` records in each queue, appended in turn, and with an abort file as after a kill."""
     shop = Workshop()
     with shop.open_with_topic(partitions=QUEUES) as store:
         for number in range(rounds):
@@ -31,7 +31,7 @@ def filled(rounds: int) -> Workshop:
 
 
 def spoil(shop: Workshop, every: int, first: int, run: int) -> int:
-    """Spoil the magic of `run` records of each `every`, from number `first` on; how many that were."""
+    """Overwrite the magic of `run` records of each `every`, from record `first` on; return their number."""
     number = spoiled = 0
     for base in shop.log_bases():
         data = shop.fs.read_bytes(shop.log_path(base))
@@ -80,10 +80,10 @@ def test_each_entry_is_followed_once(
 def test_a_start_ends_where_a_log_file_and_a_queue_are_missing(
     monkeypatch: pytest.MonkeyPatch, lost_file: int, lost_queue: int
 ) -> None:
-    """A walk from the checkpoint on asks for one over the whole log; that one decides."""
+    """A walk from the checkpoint on requests a walk over the whole log, and the second walk decides."""
     shop = filled(10)
     bases = shop.log_bases()
-    shop.fs.remove(ROOT / ".logserver.store.json")  # it counts the entries
+    shop.fs.remove(ROOT / ".logserver.store.json")  # this file holds the number of queue entries
     found = decode_checkpoint(shop.fs.read_bytes(ROOT / "checkpoint"))
     found = found._replace(logics_physical_offset=bases[1])
     shop.overwrite(ROOT / "checkpoint", 0, encode_checkpoint(found))

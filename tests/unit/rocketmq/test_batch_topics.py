@@ -1,4 +1,4 @@
-"""Topics with batch queues, as a real broker leaves them: nobody makes queues for them, reads them or adds to them."""
+"""Topics with batch queues, as a real broker leaves them: they get no queues, and reads and appends are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Call = Callable[[RocketMQStore], object]
 
 
 def from_a_broker(shop: Workshop, *, attribute: bool = True, folder: bool = True) -> None:
-    """A store without queues: records of t, and between them batches of b, of three messages each."""
+    """Write a store without queues: records of t, and between them batches of b with three messages each."""
     batches = [Message("b", 3 * n, b"b%02d" % n, INNER_NUM="3") for n in range(6)]
     plain = [Message("t", n, value) for n, value in enumerate(VALUES)]
     write_log(shop, [m for pair in zip(batches, plain, strict=True) for m in pair])
@@ -144,7 +144,7 @@ def test_missing_queues_are_those_of_others(shop: Workshop, shared: bool) -> Non
 
 
 def test_salvage_misses_and_moves_nothing(shop: Workshop) -> None:
-    """The offsets between the batches are no holes."""
+    """The offsets between the batches are not reported as missing."""
     from_a_broker(shop)
     target = ROOT.with_name("saved")
     with inspector(shop) as tools:

@@ -1,4 +1,4 @@
-"""The benchmark still runs and counts right, alone and beside the real store; how fast it all is, no test says."""
+"""The benchmark runs and counts correctly, alone and next to the real store; no test checks its speed."""
 
 from __future__ import annotations
 

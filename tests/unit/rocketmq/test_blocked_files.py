@@ -1,4 +1,4 @@
-"""A folder in the place of a file that a start reads or writes: readers report it, a writable start refuses."""
+"""A folder in the place of a file that a start reads or writes: readers report the folder, a writable start fails."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLACES = [
 
 
 def put_folder(shop: Workshop, place: str, *, is_empty: bool) -> bytes | None:
-    """Put a folder there; return what was there before."""
+    """Put a folder at `place`; return the bytes of the file that it replaces, None without a file."""
     path = ROOT / place
     before = shop.fs.read_bytes(path) if shop.fs.exists(path) else None
     if before is not None:
@@ -101,7 +101,7 @@ def test_a_folder_named_abort_is_an_unclean_stop(shop: Workshop) -> None:
         assert not store.recovery.clean_shutdown
 
 
-# ---- a file in the place of a folder that nothing makes again ----
+# ---- a file in the place of a folder that no start creates again ----
 
 
 @pytest.mark.parametrize("data", [b"", b"text", b"{}"])

@@ -1,4 +1,4 @@
-"""A file in the place of a folder that a start makes: readers ignore and report it, a writable start refuses."""
+"""A file in the place of a folder that a start creates: readers ignore and report the file, a writable start fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is built behind the log: units in their order, files and folders durable before the units in them."""
+"""Queue entries and files built from the log: entries in order, files and folders durable before their entries."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ T1 = TopicPartition("t", 1)
 
 
 def builder_of(store: RocketMQStore, *, with_fillers: bool = False) -> Builder:
-    """A builder over the store's queues, without an index."""
+    """Return a builder over the store's queues, without an index."""
     return Builder(store.queues, None, {}, with_fillers=with_fillers)
 
 
 def dispatch(offset: int, physical_offset: int, *, size: int = 100, sys_flag: int = 0) -> Dispatch:
-    """A record of t-0."""
+    """Return a record of t-0."""
     return Dispatch("t", 0, offset, physical_offset, size, 0, 1, sys_flag, ())
 
 
@@ -39,7 +39,7 @@ def test_what_is_there_is_left_as_it_is(shop: Workshop) -> None:
 
 
 def test_a_queue_that_begins_later_is_filled(shop: Workshop) -> None:
-    """As the real store: its first file, and only that, holds fillers before the first unit."""
+    """As in the real store, only the first file of the queue holds fillers, before the first entry."""
     store = shop.open_with_topic()
     queue = store.queue(T0)
     builder_of(store).build([dispatch(7, 700), dispatch(8, 800)])
@@ -51,12 +51,12 @@ def test_a_queue_that_begins_later_is_filled(shop: Workshop) -> None:
 
 
 def of_queue(queue_id: int, offset: int, physical_offset: int) -> Dispatch:
-    """A record of t and this queue."""
+    """Return a record of this queue of topic t."""
     return dispatch(offset, physical_offset)._replace(queue_id=queue_id)
 
 
 class Syncs:
-    """The changes of the queues' files, in their order."""
+    """A recorder of the changes to the queues' files, in their order."""
 
     def __init__(self, faulty: FaultyFileSystem) -> None:
         self.seen: list[tuple[str, Path]] = []
@@ -67,7 +67,7 @@ class Syncs:
             self.seen.append((operation, path))
 
     def take(self) -> list[tuple[str, set[Path]]]:
-        """Each run of one operation since the last call, with the paths that it was done to."""
+        """Return each run of one operation since the last call, with the paths that it changed."""
         runs: list[tuple[str, set[Path]]] = []
         for operation, path in self.seen:
             kind = "sync" if operation in SYNCS else "write" if operation == "write" else "make"
@@ -79,14 +79,15 @@ class Syncs:
 
 
 def folders_of(store: RocketMQStore, count: int) -> list[Path]:
-    """Those of the topic's first queues, then those above them, of consumequeue."""
+    """Return the folders of the topic's first queues, then the topic's folder, then consumequeue."""
     topic = store.queue(T0).units.directory.parent
     return [*(topic / str(number) for number in range(count)), topic, topic.parent]
 
 
 def test_files_of_many_new_queues_are_made_before_any_is_synced(faulty: FaultyFileSystem) -> None:
-    """One commit of the file system's journal takes them all, where one sync after another was a commit each. And they
-    are durable, with their folders, before a unit is written.
+    """One commit of the file system's journal covers all new files; a sync after each new file cost one commit each.
+
+    The files and their folders are durable before an entry is written.
     """
     store = Workshop(faulty).open_with_topic(partitions=3)
     builder, syncs = builder_of(store), Syncs(faulty)
@@ -133,7 +134,7 @@ GAPS = {
 def test_behind_missing_records_an_entry_goes_to_the_end(
     shop: Workshop, offsets: list[int]
 ) -> None:
-    """As in the real store, which skips records of the first log file behind a filler."""
+    """As in the real store: when a pull there meets a filler, it skips all records of the first log file."""
     store = shop.open_with_topic()
     builder, queue = builder_of(store), store.queue(T0)
     builder.build([dispatch(offset, 100 * n) for n, offset in enumerate(offsets)])
@@ -145,7 +146,7 @@ def test_behind_missing_records_an_entry_goes_to_the_end(
 
 
 def test_without_the_first_log_file_a_gap_is_filled_and_a_jump_refused(shop: Workshop) -> None:
-    """A record's own offset counts, so that nobody reads it under another; but not a damaged one."""
+    """A record keeps its own offset, so that it is never read under another offset; a damaged offset is refused."""
     store = shop.open_with_topic()
     builder, queue = builder_of(store, with_fillers=True), store.queue(T0)
     builder.build([dispatch(0, 0), dispatch(3, 300), dispatch(1 << 40, 400), dispatch(4, 500)])
@@ -188,7 +189,7 @@ def test_deleted_records_are_not_built(shop: Workshop) -> None:
 def test_an_entry_that_repeats_an_earlier_one_is_not_sound(
     shop: Workshop, places: list[int], sound: int
 ) -> None:
-    """Each entry leads beyond all earlier ones: a repeat would hand one record out under two offsets."""
+    """Each entry must point beyond all earlier entries: a repeat would return one record under two offsets."""
     units = shop.open_with_topic().queue(T0).units
     units.append(b"".join(UNIT.pack(place, 100, 7) for place in places), 0, places[-1] + 100)
     assert units.sound_end(0) == sound

@@ -1,4 +1,4 @@
-"""The log's files: where records go at the end of one, what a full one looks like, in which order a roll syncs."""
+"""The log's files: where records go at the end of a file, the bytes of a full file, the order of syncs at a roll."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ LARGEST = LOG_BYTES - 8
 
 
 def of_size(size: int, fill: bytes = b"x") -> RawMessage:
-    """A message whose record in t takes so many bytes."""
+    """Return a message that takes a record of `size` bytes in t."""
     return RawMessage(fill * (size - FIXED), b"")
 
 
 def put(store: RocketMQStore, *sizes: int) -> Sequence[int]:
-    """Append records of these sizes in one batch; where they lie."""
+    """Append records of these sizes in one batch; return their physical offsets."""
     messages = [of_size(size, b"%d" % (n % 10)) for n, size in enumerate(sizes)]
     return [locator % (1 << 64) for locator in store.append_messages(T0, messages).locators]
 
 
 @pytest.mark.parametrize("left", range(60, 140))
 def test_a_record_leaves_room_for_a_padding(shop: Workshop, left: int) -> None:
-    """It goes into the file if 8 bytes are left behind it; else a padding takes all that is left."""
+    """The record goes into the file if 8 bytes remain after it; otherwise a padding fills the rest of the file."""
     store = shop.open_with_topic()
     put(store, LOG_BYTES - 200 - left, 200)
     (place,) = put(store, 100)
@@ -87,7 +87,7 @@ def test_the_largest_record_fills_a_file(shop: Workshop) -> None:
 
 
 def test_a_batch_is_not_split(shop: Workshop) -> None:
-    """It stands behind the padding as a whole, with offsets and places that follow each other."""
+    """The whole batch is stored after the padding, with consecutive offsets and positions."""
     store = shop.open_with_topic()
     put(store, 600)
     assert put(store, 200, 200, 110) == [LOG_BYTES, LOG_BYTES + 200, LOG_BYTES + 400]
@@ -132,7 +132,7 @@ def test_a_spare_file_is_made_at_a_roll_and_goes_at_a_stop(shop: Workshop) -> No
 
 
 def test_a_roll_syncs_the_old_file_first() -> None:
-    """Nothing is written to a new file before all of the old one, the padding too, is on disk."""
+    """Nothing is written to a new file before the whole old file, its padding included, is on disk."""
     faulty = FaultyFileSystem(Workshop().fs)
     shop = Workshop(faulty)
     store = shop.open_with_topic()
@@ -185,7 +185,7 @@ def test_a_log_may_begin_anywhere_while_it_is_empty(shop: Workshop) -> None:
 
 
 def test_what_follows_a_roll_that_was_taken_back_is_synced(faulty: FaultyFileSystem) -> None:
-    """The roll synced the old file up to its end. Taken back, nothing above the new end counts as synced."""
+    """The roll syncs the old file up to its end. After it is taken back, no byte above the new end counts as synced."""
     shop = Workshop(faulty)
     store = shop.open_with_topic()
     put(store, LOG_BYTES - 300)
@@ -207,7 +207,7 @@ def test_what_follows_a_roll_that_was_taken_back_is_synced(faulty: FaultyFileSys
 
 @pytest.mark.parametrize("sizes", [[400, 400], [900], [100, 100, 900]])
 def test_the_synced_end_is_never_above_the_end(faulty: FaultyFileSystem, sizes: list[int]) -> None:
-    """Whichever write of an append finds the disk full."""
+    """This holds for each write of an append that finds the disk full."""
     shop = Workshop(faulty)
     store = shop.open_with_topic()
     put(store, 200)

@@ -1,4 +1,4 @@
-"""Damage in the log: what a start refuses, shows read-only, cuts when told to, and keeps aside."""
+"""Damage in the log: a start refuses it, shows it read-only, and with `accept_loss` cuts it and keeps it aside."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BAD = 14
 
 
 def a_store(shop: Workshop, *, clean: bool) -> None:
-    """A store of 20 records in four files, stopped or killed."""
+    """Write 20 records in four files; then stop cleanly, or only flush them for a later kill."""
     store = shop.open_with_topic()
     PLACES[:] = [place_of(put_value(store, value)) for value in VALUES]
     store.checkpoint() if clean else store.flush()
@@ -35,7 +35,7 @@ def a_store(shop: Workshop, *, clean: bool) -> None:
 
 
 def damage(shop: Workshop, at: int, byte: int = 90) -> Path:
-    """Flip a bit of a record: in its body, unless told otherwise."""
+    """Flip a bit of a record, by default in its body; return the path of the log file."""
     base, position = divmod(PLACES[at] + byte, LOG_BYTES)
     path = shop.log_path(base * LOG_BYTES)
     old = shop.fs.read_bytes(path)[position]
@@ -44,21 +44,21 @@ def damage(shop: Workshop, at: int, byte: int = 90) -> Path:
 
 
 def last_file_at() -> int:
-    """The first record of the last file."""
+    """Return the number of the first record in the last file."""
     return next(
         n for n, place in enumerate(PLACES) if place // LOG_BYTES == PLACES[-1] // LOG_BYTES
     )
 
 
 def killed_with_damage(shop: Workshop) -> tuple[Workshop, Path]:
-    """A killed store with a bad record, a few good ones behind it."""
+    """Return a killed store with a bad record before a few good records, and the path of the damaged file."""
     a_store(shop, clean=False)
     found = shop.after_kill()
     return found, damage(found, BAD)
 
 
 def readable(store: LogStore) -> dict[int, bytes | None]:
-    """What can be read, offset by offset."""
+    """Return the readable values by offset."""
     found = {}
     bounds = store.bounds(T0)
     for offset in range(bounds.start, bounds.end):
@@ -134,7 +134,7 @@ def test_accept_loss_cuts_there_and_keeps_it_aside(shop: Workshop) -> None:
 
 
 def test_what_was_cut_never_comes_back(shop: Workshop) -> None:
-    """Records of the same size that fill the cut up to an old record's place do not bring that one to life."""
+    """New records of the same size that end where an old record began do not make the old record readable again."""
     found, _ = killed_with_damage(shop)
     bad = BAD
     store = found.open(accept_loss=True)
@@ -156,7 +156,7 @@ def test_a_bad_last_record_is_a_torn_tail(shop: Workshop, clean: bool) -> None:
 
 
 def test_a_lost_write_is_a_torn_tail(shop: Workshop) -> None:
-    """After a crash a zeroed sector tells of a write that did not happen, whatever stands behind it."""
+    """After a crash a zeroed sector means a write that did not happen, whatever bytes follow it."""
     a_store(shop, clean=False)
     found = shop.after_kill()
     base = PLACES[last_file_at()]
@@ -169,21 +169,21 @@ def test_a_lost_write_is_a_torn_tail(shop: Workshop) -> None:
 
 @pytest.mark.parametrize(("file_bytes", "lost_bytes"), [(1400, 512), (1000, 488)])
 def test_sectors_are_those_of_a_file(shop: Workshop, file_bytes: int, lost_bytes: int) -> None:
-    """Whose size need be no multiple of them: the second begins in the middle of one of the log's, and ends in one."""
+    """The file size may be no multiple of the sector size: the second file here begins and ends inside a log sector."""
     sizes = {"mappedFileSizeCommitLog": str(file_bytes)}
     store = shop.open_with_topic(sizes)
     places = [place_of(put_value(store, value)) for value in VALUES]
     store.flush()
     found = shop.after_kill()
     found.overwrite(found.log_path(file_bytes), 512, bytes(lost_bytes))
-    kept = sum(place < file_bytes + 512 for place in places) - 1  # the last of them reaches into it
+    kept = sum(place < file_bytes + 512 for place in places) - 1  # the last record reaches into it
     with found.open(sizes) as again:
         assert values(again) == VALUES[:kept]
     assert len(found.cut_dirs()) == 1
 
 
 def test_padding_is_no_lost_write(shop: Workshop) -> None:
-    """Behind the last record of a file are zeros: when that record rots, what stands in the next file is not cut."""
+    """Zeros follow the last record of a file: when that record rots, the records in the next file are not cut."""
     sizes = {"mappedFileSizeCommitLog": "3072"}
     store = shop.open_with_topic(sizes)
     stored = (store.append(T0, [Record(None, value)]) for value in (b"first", b"last", b"v" * 2800))
@@ -199,7 +199,7 @@ def test_padding_is_no_lost_write(shop: Workshop) -> None:
 
 @pytest.mark.parametrize("byte", [2, 7, 10, 15, 85, 90, 96, 97, 99])
 def test_a_record_that_rots_while_we_run_is_never_served(shop: Workshop, byte: int) -> None:
-    """In its size, magic, CRC, queue, lengths, body or topic; the rest has no checksum."""
+    """The damage is in the size, magic, CRC, queue, lengths, body or topic; the other fields have no checksum."""
     a_store(shop, clean=True)
     store = shop.open()
     damage(shop, 3, byte)
@@ -210,7 +210,7 @@ def test_a_record_that_rots_while_we_run_is_never_served(shop: Workshop, byte: i
 
 
 def test_a_body_that_cannot_be_unpacked_does_not_hide_the_records_before_it(shop: Workshop) -> None:
-    """The sys flag has no checksum: here it says of a plain body that it is compressed."""
+    """The sys flag has no checksum: here its damage marks a plain body as compressed."""
     a_store(shop, clean=True)
     with shop.open() as store:
         path = damage(shop, 3, 39)
@@ -224,7 +224,7 @@ def test_a_body_that_cannot_be_unpacked_does_not_hide_the_records_before_it(shop
 
 
 def test_old_damage_is_told_when_it_is_read(shop: Workshop) -> None:
-    """A start looks at the log's tail only, as the real store does; a read checks what it gives."""
+    """A start checks the tail of the log only, as the real store does; a read checks each record that it returns."""
     a_store(shop, clean=True)
     damage(shop, 2)
     with shop.open() as store:
@@ -235,7 +235,7 @@ def test_old_damage_is_told_when_it_is_read(shop: Workshop) -> None:
 @pytest.mark.parametrize("gone", ["consumequeue", "index", "checkpoint", "all"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_everything_derived_is_built_again(shop: Workshop, gone: str, clean: bool) -> None:
-    """More than the real store promises: nothing is missed, in queues and index, after any stop."""
+    """More than the real store promises: after any stop, queues and index miss no record."""
     a_store(shop, clean=clean)
     found = shop.after_kill()
     for name in ("consumequeue", "index") if gone == "all" else (gone,):
@@ -249,7 +249,7 @@ def test_everything_derived_is_built_again(shop: Workshop, gone: str, clean: boo
 
 
 def test_one_queue_of_several_is_built_again(shop: Workshop) -> None:
-    """Other queues' units behind its own do not hide, after a crash, that its folder is gone."""
+    """After a crash, entries of other queues at higher physical offsets do not hide that this folder is missing."""
     store = shop.open_with_topic(partitions=2)
     other = T0._replace(partition=1)
     for value in VALUES:
@@ -263,11 +263,12 @@ def test_one_queue_of_several_is_built_again(shop: Workshop) -> None:
         assert values(again, other) == VALUES
 
 
-@pytest.mark.parametrize("byte", [2, 5, 90])  # of a record: its size, its magic, its body
+@pytest.mark.parametrize("byte", [2, 5, 90])  # in a record: its size, its magic, its body
 @pytest.mark.parametrize("bad", [[0], [BAD], [3, BAD], [BAD, BAD + 1]])
 def test_damage_that_has_no_unit_is_told_too(shop: Workshop, bad: list[int], byte: int) -> None:
-    """A server is killed before the queue is written, and then records rot: what is read tells of it as it
-    would with the queue there. Of bad records side by side nobody knows where the second begins.
+    """Reads report records that rot after a kill, even if the queue was not yet written, as if the queue existed.
+
+    Where bad records are adjacent, the position of the second record is unknown.
     """
     a_store(shop, clean=False)
     found = shop.after_kill()
@@ -291,7 +292,7 @@ def test_damage_that_has_no_unit_is_told_too(shop: Workshop, bad: list[int], byt
 
 
 def test_offsets_that_are_missing_far_from_damage_are_closed_up(shop: Workshop) -> None:
-    """Only entries across the damage lead to it: elsewhere records follow each other, as in the real store."""
+    """Only a gap across the damage gets entries that point to the damage; other gaps close up, as in the real store."""
     a_store(shop, clean=False)
     found = shop.after_kill()
     found.fs.remove_tree(ROOT / "consumequeue")

@@ -1,4 +1,4 @@
-"""Units of a queue that lead nowhere, or out of order: each is told, and hides no other record."""
+"""Queue entries that point nowhere, or out of order: each is reported, and none hides another record."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.unit.rocketmq.workshop import ROOT, T0, Workshop, put_value, values
 
 COUNT = 90
 QUEUES = 3
-IN_FILE = 5  # units of a file of the small store
-SIZE = 150  # about what a record takes
-BAD = 17  # offset of the unit that is overwritten
+IN_FILE = 5  # entries in a file of the small store
+SIZE = 150  # approximate size of a record
+BAD = 17  # offset of the entry that is overwritten
 
 
 def queue_file(target: TopicPartition, offset: int) -> str:
-    """The path of the file with a unit, below the root."""
+    """Return the path, below the root, of the queue file with the entry of `offset`."""
     base = offset // IN_FILE * IN_FILE * UNIT_SIZE
     return f"consumequeue/{target.topic}/{target.partition}/{file_name(base)}"
 
@@ -41,7 +41,7 @@ def unit_of(shop: Workshop, target: TopicPartition, offset: int) -> bytes:
 
 
 def filled(shop: Workshop, count: int = COUNT) -> RocketMQStore:
-    """Values v0, v1... for the queues in turn, all of them in units."""
+    """Return a store with the values v0, v1, ... appended to the queues in turn, all of them with queue entries."""
     store = shop.open_with_topic(partitions=QUEUES)
     for n in range(count):
         put_value(store, b"v%d" % n, T0._replace(partition=n % QUEUES))
@@ -58,7 +58,7 @@ def first_queue(store: LogStore) -> Queue:
 
 
 def followed(store: LogStore, **asked: Any) -> tuple[list[int], list[dict[str, object]]]:
-    """(what was found, the facts of each damage) over all pages of a query and past all damage."""
+    """Follow a query over all pages and past all damage; return the found numbers, and the facts of each damage."""
     found: list[int] = []
     told: list[dict[str, object]] = []
     cursor = None
@@ -129,7 +129,7 @@ def test_a_query_tells_the_bad_unit_and_finds_all_others(
 def test_bad_units_side_by_side_are_one_damage(
     shop: Workshop, offsets: range, backward: bool
 ) -> None:
-    """At the start, in the middle, at the end; all of a queue."""
+    """The bad entries are at the start, in the middle or at the end of a queue, or fill the queue."""
     with filled(shop) as store:
         for offset in offsets:
             overwrite(shop, T0, offset, bytes(UNIT_SIZE))
@@ -144,7 +144,7 @@ def test_bad_units_side_by_side_are_one_damage(
 def test_units_overwritten_at_random(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch, seed: int, backward: bool
 ) -> None:
-    """Some alone and some at the ends of what is looked at at once, which is little here."""
+    """Some bad entries are alone, and some at the ends of the range that is checked at once, which is small here."""
     monkeypatch.setattr(reading, "UNITS_AT_ONCE", 8)
     monkeypatch.setattr(reading, "UNITS_BESIDE", 3)
     monkeypatch.setattr(reading, "UNITS_PROBED", 5)
@@ -177,7 +177,7 @@ def test_a_file_of_the_queue_that_is_gone_is_one_damage(shop: Workshop, backward
 
 
 def test_the_index_leads_past_bad_units(shop: Workshop) -> None:
-    """A key that is found needs no unit but its own."""
+    """A lookup by key needs no queue entry but the one of the found record."""
     with filled(shop) as store:
         overwrite(shop, T0, BAD, bytes(UNIT_SIZE))
         overwrite(shop, T0, BAD - 2, UNIT.pack(1 << 40, SIZE, 0))
@@ -187,7 +187,7 @@ def test_the_index_leads_past_bad_units(shop: Workshop) -> None:
 
 
 def readable(store: LogStore) -> Sequence[int]:
-    """What fetches of the first queue give when they go on where they are told to."""
+    """Return the numbers that fetches of the first queue find when they continue at the reported offsets."""
     found: list[int] = []
     offset, end = 0, store.bounds(T0).end
     for _ in range(COUNT):
@@ -208,7 +208,7 @@ def readable(store: LogStore) -> Sequence[int]:
 
 @pytest.mark.parametrize("name", [name for name in UNITS if not name.startswith("a record")])
 def test_a_read_goes_on_behind_a_bad_unit(shop: Workshop, name: str) -> None:
-    """Also where the record before it is read together with those behind."""
+    """This holds also where one read covers the records before and after the bad entry."""
     with filled(shop) as store:
         overwrite(shop, T0, BAD, UNITS[name](shop))
         assert readable(store) == [n for n in range(0, COUNT, QUEUES) if n != BAD * QUEUES]
@@ -219,7 +219,7 @@ def test_a_read_goes_on_behind_a_bad_unit(shop: Workshop, name: str) -> None:
 
 
 def test_a_negative_size_close_behind_the_record_before(shop: Workshop) -> None:
-    """It is not taken for a piece of what is read in one go."""
+    """The entry is not taken for a part of the range that one read covers."""
     with shop.open_with_topic() as store:
         for value in (b"a", b"b", b"c"):
             put_value(store, value)
@@ -233,7 +233,7 @@ def test_a_negative_size_close_behind_the_record_before(shop: Workshop) -> None:
 
 
 def test_a_queue_that_ends_too_early_is_told(shop: Workshop) -> None:
-    """A read of what has no unit comes to an end, with the offset to go on at."""
+    """A read of an offset without an entry fails, and the error contains the offset to continue at."""
     with filled(shop, 9) as store:
         queue = first_queue(store)
         queue.published = 5
@@ -246,7 +246,7 @@ def test_a_queue_that_ends_too_early_is_told(shop: Workshop) -> None:
 
 
 def test_a_start_tells_of_the_queue_that_it_cuts(shop: Workshop) -> None:
-    """The log loses nothing: a unit leads behind its end."""
+    """The log loses nothing: an entry points beyond its end."""
     filled(shop).close()
     last = COUNT // QUEUES - 1
     overwrite(shop, T0, last, UNIT.pack(1 << 40, SIZE, 0))

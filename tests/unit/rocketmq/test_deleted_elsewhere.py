@@ -1,4 +1,4 @@
-"""Topics that the real broker deleted, of which it leaves no note: their records are in the log, and stay away."""
+"""Topics deleted by the real broker, which leaves no note: their records stay in the log and must not reappear."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ whose = pytest.mark.parametrize("ours", [True, False], ids=["ours before", "of t
 
 
 def filled(shop: Workshop) -> RocketMQStore:
-    """The topics t and stay with the old values in turn; the last record is of stay."""
+    """Return a store with the old values in the topics t and stay, in turn; the last record is in stay."""
     store = shop.open_with_topic(partitions=2)
     store.create_topic("stay", 1)
     for value in OLD:
@@ -49,7 +49,7 @@ def filled(shop: Workshop) -> RocketMQStore:
 
 
 def forget_us(fs: FileSystem) -> None:
-    """Leave what a real broker would have."""
+    """Remove this program's own files, as if a real broker had written the store."""
     for name in fs.list_dir(ROOT):
         if name.startswith(".logserver."):
             fs.remove(ROOT / name)
@@ -61,7 +61,7 @@ def remove_entry(fs: FileSystem, topic: str = "t") -> None:
 
 
 def delete_as_the_broker(shop: Workshop, *, ours: bool = True) -> None:
-    """TopicConfigManager.deleteTopicConfig, DefaultMessageStore.deleteTopics, and a clean stop."""
+    """Delete t as TopicConfigManager.deleteTopicConfig and DefaultMessageStore.deleteTopics do, before a clean stop."""
     remove_entry(shop.fs)
     shop.fs.remove_tree(QUEUES / "t")
     if not ours:
@@ -74,7 +74,7 @@ def deleted(shop: Workshop) -> dict[str, int]:
 
 @whose
 def test_a_deleted_topic_stays_away(shop: Workshop, ours: bool) -> None:
-    """Though its queues were longer at our last checkpoint, and though the walk meets its records."""
+    """This holds although the queues were longer at the last checkpoint, and although the walk meets the records."""
     filled(shop).close()
     delete_as_the_broker(shop, ours=ours)
     before = shop.files()
@@ -90,13 +90,13 @@ def test_a_deleted_topic_stays_away(shop: Workshop, ours: bool) -> None:
         check_lookups(store, STAY)
         shop = shop.after_kill()
     shop.fs.remove_tree(QUEUES)
-    with shop.open() as again:  # after a kill, and with all of the log to be walked
+    with shop.open() as again:  # after a kill, with a walk of the whole log
         assert list(again.topics()) == ["stay"]
         assert values(again, STAY) == OLD
 
 
 def test_a_start_that_loses_its_power_forgets_none(shop: Workshop) -> None:
-    """With `abort` there the files tell it no longer: it is noted before."""
+    """Once `abort` exists, the files no longer prove the deletion: it is noted before."""
     filled(shop).close()
     delete_as_the_broker(shop, ours=False)
     power = Power(shop.fs)
@@ -134,7 +134,7 @@ def no_topics_file(fs: FileSystem) -> None:
 
 
 def damaged_topics_file(fs: FileSystem) -> None:
-    """Its `.bak` is read, which need not tell of the newest topics."""
+    """Damage the file; its `.bak` is read, which may lack the newest topics."""
     backup = TOPICS.with_name(TOPICS.name + names.BACKUP)
     put_file(fs, backup, fs.read_bytes(TOPICS))
     put_file(fs, TOPICS, b'{"topicConfigTable":{')
@@ -205,12 +205,13 @@ def test_the_brokers_own_topics_cannot_be_deleted(shop: Workshop, topic: str, lo
         assert values(again, address) == OLD
 
 
-# ---- topics that were made again ----
+# ---- topics that were created again ----
 
 
 def two_lives(shop: Workshop, first: int, second: int) -> list[bytes]:
-    """The topic t with `first` values in each of two queues, deleted, and made again with `second` of them in queue 0;
-    no note is left. Gives those.
+    """Store `first` values in each of two queues of t, delete t, create it again, and store `second` values in queue 0.
+
+    Return the new values. The caller removes the note of the deletion.
     """
     store = shop.open_with_topic(partitions=2)
     store.create_topic("stay", 1)
@@ -250,7 +251,7 @@ def test_records_of_an_earlier_life_stay_away(
 
 @read_only_or_not
 def test_a_lost_queue_is_no_earlier_life(shop: Workshop, read_only: bool) -> None:
-    """All that it had lies in front of its topic's other records."""
+    """All records of the lost queue are before the other records of its topic."""
     with shop.open_with_topic(partitions=2) as store:
         for value in OLD:
             put_value(store, value, T1)
@@ -263,7 +264,7 @@ def test_a_lost_queue_is_no_earlier_life(shop: Workshop, read_only: bool) -> Non
 
 
 def test_a_unit_that_does_not_fit_tells_of_no_life(shop: Workshop) -> None:
-    """It leads behind its record, which then lies in front of the first that a unit leads to."""
+    """The entry points after its record, which is then before the first record that any entry points to."""
     with filled(shop) as store:
         last = put_value(store, b"last")
     unit = UNIT.pack(place_of(last), 999, 0)

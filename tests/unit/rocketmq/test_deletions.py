@@ -1,4 +1,4 @@
-"""Deleted topics: their records stay in the one log, and must not come back by any way, over any stop."""
+"""Deleted topics: their records stay in the commit log, and must not reappear in any way, after any stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STOPS = ["close", "kill", "kill after a checkpoint"]
 
 
 def stopped(shop: Workshop, store: LogStore, stop: str) -> Workshop:
-    """What the next start finds."""
+    """Stop the store in the given way; return the workshop that the next start finds."""
     if stop == "close":
         store.close()
         return shop
@@ -37,7 +37,7 @@ def stopped(shop: Workshop, store: LogStore, stop: str) -> Workshop:
 
 
 def check_gone(store: LogStore, ids: list[str]) -> None:
-    """No lookup finds an old record."""
+    """Check that no lookup finds an old record."""
     for value in OLD:
         for found in (
             store.find("t", key=value),
@@ -108,7 +108,7 @@ def test_what_is_built_again_leaves_them_out(shop: Workshop, gone: str) -> None:
 
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_producer_begins_anew(shop: Workshop, stop: str) -> None:
-    """The marks of the old records do not count: a first append is no gap and no repeat."""
+    """The sequence numbers of the old records do not count: a first append is no gap and no repeat."""
     store = shop.open_with_topic()
     for sequence in range(4):
         put_sequenced(store, 7, sequence)
@@ -129,7 +129,7 @@ def test_a_topic_that_was_never_written_leaves_no_folder(shop: Workshop) -> None
 
 
 def test_power_lost_in_a_deletion(power: Power) -> None:
-    """The topic is there whole, or not at all; made again it is empty."""
+    """The topic exists completely or not at all; created again it is empty."""
     shop = safe_place(power)
     store = shop.open_with_topic()
     for value in OLD:

@@ -1,4 +1,4 @@
-"""The root of a RocketMQ store: whose it is, its small files, and what is done when one is damaged."""
+"""The root of a RocketMQ store: its detection, its small files, and the handling of damaged files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OTHERS = {"consumerOffset.json": b'{"offsetTable":{"t@g":{0:1}}}', "delayOffset.
 
 
 def a_store(**files: bytes) -> OverlayFileSystem:
-    """A root in memory with these files."""
+    """Return a file system in memory with these files in the root."""
     fs = OverlayFileSystem(None)
     fs.make_dir(ROOT)
     for name, data in files.items():
@@ -59,7 +59,7 @@ def table(*topics: str) -> TopicTable:
     return made
 
 
-# ---- whose it is ----
+# ---- detection ----
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_our_stores_are_told_apart_by_their_store_file() -> None:
 )
 @pytest.mark.parametrize("damaged", [False, True])
 def test_what_makes_a_store(files: list[str], found: bool | None, damaged: bool) -> None:
-    """A damaged store file still says that it is ours, if the rest says what it is."""
+    """A damaged store file still marks the store as written by this program, if the other files show its format."""
     fs = a_store(**({STORE_FILE: b"{"} if damaged else {}), **dict.fromkeys(files, b""))
     assert detect(fs, ROOT) is (True if damaged and found is False else found)
 
@@ -210,7 +210,7 @@ def test_a_short_checkpoint_counts_as_zeros() -> None:
     assert fs.read_bytes(ROOT / "checkpoint") == bytes(4096)
 
 
-# ---- our own files ----
+# ---- this program's own files ----
 
 
 def test_the_store_file() -> None:
@@ -333,7 +333,7 @@ def test_a_start_without_either_is_refused(backup: bytes | None) -> None:
 
 
 def test_an_empty_file_alone_says_nothing() -> None:
-    """What a crash may leave of a first write: the broker goes on without topics, too."""
+    """A crash during a first write may leave such a file; the broker goes on without topics, too."""
     fs = a_store(**{"config/topics.json": b""})
     assert StoreDirectory(fs, ROOT).topics(read_only=False).topics == ()
 
@@ -347,7 +347,7 @@ def test_an_entry_that_is_no_topic_is_told() -> None:
 
 
 def test_at_every_moment_one_of_both_can_be_read() -> None:
-    """Killed at each change of the disk: the topics are the old ones or the new ones."""
+    """After a kill at any change of the disk, the topics are either the old or the new ones."""
     seen = set()
     for count in range(1, 30):
         disk = a_store(**{"config/topics.json": table("a").encode()})

@@ -1,4 +1,4 @@
-"""The dispatcher: queues and index behind the append, by hand and by its thread, on a full disk and after a fence."""
+"""The dispatcher: queues and index follow the appends, with and without a thread, on a full disk, after a fence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALUES = [b"value-%02d" % n for n in range(14)]
 
 
 class Slow(Builder):
-    """Builds nothing, in no time."""
+    """A builder that builds nothing and counts its calls."""
 
     def __init__(self) -> None:
         self.built = 0
@@ -41,7 +41,7 @@ class Slow(Builder):
 
 @pytest.fixture
 def often_switched() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """The shortest possible interval between thread switches."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -49,7 +49,7 @@ def often_switched() -> Iterator[None]:
 
 
 def wait_until(done: Callable[[], bool]) -> None:
-    """Until it is so; fails when it does not become so."""
+    """Wait until `done` returns true; fail after DEADLINE_S seconds."""
     end = time.monotonic() + DEADLINE_S
     while not done():
         assert time.monotonic() < end
@@ -57,7 +57,7 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 
 def lag(store: LogStore) -> object:
-    """How far the queues are behind the log."""
+    """Return how far the queues lag behind the log, in bytes."""
     return store.stats().details["dispatch_lag_bytes"]
 
 
@@ -142,7 +142,7 @@ def test_who_is_far_ahead_does_the_work() -> None:
 
 
 def on_queues(number: int, operation: str = "write") -> Callable[[str, Path], None]:
-    """A fault of the queues' files only."""
+    """Return a fault that affects only the queues' files."""
     fault = fails(number, operation)
     return lambda done, path: fault(done, path) if "consumequeue" in path.parts else None
 
@@ -174,7 +174,7 @@ def test_a_full_disk_keeps_records_pending(faulty: FaultyFileSystem, operation: 
 
 
 def test_units_in_memory_and_units_in_files_are_one_queue(faulty: FaultyFileSystem) -> None:
-    """Those of the last file, then some that are only in memory, of which the first get written again and again."""
+    """Entries of the last file come first, then entries only in memory; a checkpoint writes them every third time."""
     shop = Workshop(faulty)
     store = shop.open_with_topic()
     stored = []
@@ -194,7 +194,7 @@ def test_units_in_memory_and_units_in_files_are_one_queue(faulty: FaultyFileSyst
 
 
 class WrittenBetween(ConsumeQueue):
-    """Writes the units that are held while a reader looks at the queue, behind its first look at a field."""
+    """A queue that writes its held entries in the middle of a read, after the first access to a field of FIELDS."""
 
     FIELDS = frozenset({"_held", "end"})
     armed = False
@@ -211,7 +211,7 @@ UNITS = UNIT.pack(0, 100, 0) + UNIT.pack(100, 100, 0)
 
 
 def new_queue(kind: type[Units]) -> Units:
-    """Without a unit, in files of five."""
+    """Return a queue without entries, in files of five entries."""
     fs, folder = OverlayFileSystem(), Path("/store/consumequeue/t/0")
     make_root(fs, folder)
     return kind(HandleCache(fs, 8), folder, 100)
@@ -243,7 +243,7 @@ def test_what_is_held_stays_until_all_of_it_is_written() -> None:
 def test_the_first_look_on_a_full_disk_finds_all(
     faulty: FaultyFileSystem, part: str, *, scan: bool
 ) -> None:
-    """By the index what it has, by a scan what it has no room for."""
+    """The index finds the records that it holds, and a scan finds the records that it has no room for."""
     store = Workshop(faulty).open_with_topic(partitions=2)
     for address in (T0, T1):
         put_value(store, b"v", address)
@@ -266,7 +266,7 @@ def test_the_first_look_on_a_full_disk_finds_all(
 
 @pytest.mark.usefixtures("often_switched")
 def test_readers_beside_a_disk_that_is_full_now_and_then(faulty: FaultyFileSystem) -> None:
-    """Units go from memory into the files under the readers' eyes: none is missed or comes twice."""
+    """Entries move from memory into files during reads: no entry is missed or returned twice."""
     store = Workshop(faulty).open_with_topic()
 
     def watch() -> None:
@@ -296,7 +296,7 @@ def test_a_repeat_on_a_full_disk_gets_its_first_answer(faulty: FaultyFileSystem)
 
 
 def test_appends_are_refused_before_too_much_is_pending(faulty: FaultyFileSystem) -> None:
-    """Where the log has space and the queues have none, on a disk of their own."""
+    """The log has space, but the queues, on a disk of their own, have none."""
     shop = Workshop(faulty)
     store = shop.open_with_topic()
     faulty.fault = on_queues(errno.ENOSPC)
@@ -328,7 +328,7 @@ def test_the_thread_tries_again_on_a_full_disk(faulty: FaultyFileSystem) -> None
 
 @pytest.mark.parametrize("operation", ["write", "datasync", "sync_dir"])
 def test_a_broken_queue_file_fences(faulty: FaultyFileSystem, operation: str) -> None:
-    """What was taken in is still read by offset, also from queues whose file has no unit yet."""
+    """Accepted records can still be read by offset, also from queues with no entry in a file yet."""
     shop = Workshop(faulty)
     store = shop.open_with_topic(partitions=2)
     put_value(store, b"first")
@@ -359,7 +359,7 @@ def test_a_broken_queue_file_fences(faulty: FaultyFileSystem, operation: str) ->
 def test_an_index_that_cannot_be_written_keeps_nobody_from_reading(
     faulty: FaultyFileSystem, number: int
 ) -> None:
-    """The first read after an append answered with the index file's error; the second one went well."""
+    """Earlier, the first read after an append failed with the index file's error, and the second read succeeded."""
     shop = Workshop(faulty)
     store = shop.open_with_topic()
     fault = fails(number, "write")
@@ -375,7 +375,7 @@ def test_an_index_that_cannot_be_written_keeps_nobody_from_reading(
 
 
 def test_a_fence_elsewhere_hides_nothing(faulty: FaultyFileSystem) -> None:
-    """Records that were taken in before the log broke, and not yet dispatched, are served."""
+    """Records that were accepted before the log broke, but were not yet dispatched, are served."""
     shop = Workshop(faulty)
     store = shop.open_with_topic()
     for value in VALUES[:3]:
@@ -392,7 +392,7 @@ def test_a_fence_elsewhere_hides_nothing(faulty: FaultyFileSystem) -> None:
 def test_a_failed_write_of_its_own_is_never_tried_again(
     faulty: FaultyFileSystem, operation: str
 ) -> None:
-    """The kernel may have dropped the pages: a second try that succeeds would prove nothing."""
+    """The kernel may have dropped the pages: a second attempt that succeeds would prove nothing."""
     store = Workshop(faulty).open_with_topic()
     put_value(store, b"one")
     faulty.fault = on_queues(errno.EIO, operation)

@@ -1,4 +1,4 @@
-"""When delayed records are due: by the levels that are given, and else by the units that are there."""
+"""When delayed records are due: by the delay levels in the settings, or else by the existing queue entries."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WAITS_MS = [
     SECOND_MS,
     100 * SECOND_MS,
     2 * HOUR_MS,
-]  # by level, some more, some less than usual
+]  # by level; some longer, some shorter than the default
 USUAL_MS = [SECOND_MS, 5 * SECOND_MS, 10 * SECOND_MS, 30 * SECOND_MS]
 LEVELS = range(4)
 
 
 @pytest.fixture
 def theirs(shop: Workshop) -> Workshop:
-    """What a broker with its own levels left: two records of each level, and as many of t."""
+    """A store of a broker with its own delay levels: two records of each level, and as many of t."""
     messages = [
         Message(topic, n, b"v%d%d" % (level, n), queue_id=level, DELAY=f"{level + 1}")
         for n in range(2)
@@ -48,7 +48,7 @@ def queue_file(level: int) -> str:
 
 
 def waits_ms(shop: Workshop, settings: Mapping[str, str] | None = None) -> list[list[int]]:
-    """How long each record of a level waits, by level."""
+    """Return how long each record of a level waits, in milliseconds, by level."""
     store = shop.open(settings, read_only=True)
     with store:
         return [
@@ -87,7 +87,7 @@ def rebuild(
 def test_a_row_tells_the_time_where_the_unit_leads_to_an_extension(
     theirs: Workshop, settings: Mapping[str, str] | None, wait_ms: int
 ) -> None:
-    """With enableConsumeQueueExt the unit has an address in place of the time."""
+    """With enableConsumeQueueExt the entry holds an address instead of the time."""
     theirs.overwrite(ROOT / queue_file(0), UNIT.size - 8, struct.pack(">q", -(2**63) + 64))
     with inspector(theirs, settings) as tools:
         dumped = [row for rows in tools.dump("records", topic=SCHEDULE_TOPIC) for row in rows]
@@ -104,7 +104,7 @@ def test_a_start_makes_units_by_the_levels_that_are_given(theirs: Workshop) -> N
 
 
 def test_a_start_keeps_units_whatever_levels_there_are(theirs: Workshop) -> None:
-    """Also after a crash; only those that are missing are made."""
+    """This holds after a crash too; only missing entries are created."""
     theirs.open(OTHERS).close()
     crashed = theirs.after_kill()
     crashed.overwrite(ROOT / queue_file(0), UNIT_SIZE, bytes(UNIT_SIZE))

@@ -1,4 +1,4 @@
-"""A dump of records names the offsets that are missing between them, queue by queue."""
+"""A dump of records reports, by queue, the offsets that are missing between the records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Places = dict[tuple[int, int], tuple[int, int]]
 
 @pytest.fixture
 def shop() -> Workshop:
-    """A store of two queues, which take turns."""
+    """A store with two queues that were written in turn."""
     shop = Workshop()
     with shop.open_with_topic(partitions=2) as store:
         for number in range(COUNT):
@@ -31,7 +31,7 @@ def shop() -> Workshop:
 
 
 def places(shop: Workshop) -> Places:
-    """(physical offset, size) of every record by queue and offset."""
+    """Return (physical offset, size) of every record by queue and offset."""
     inspector = open_inspector(ROOT, OPTIONS, fs=shop.fs, clock=shop.clock)
     rows = [row for run in inspector.dump("commitlog") for row in run if row["kind"] == "log"]
     inspector.close()
@@ -67,7 +67,7 @@ def patch(shop: Workshop, physical_offset: int, data: bytes) -> None:
 
 
 def queues_built_over_damage(shop: Workshop) -> None:
-    """Records are damaged and their queue is lost: a rebuild leaves no entry free for them."""
+    """Damage records and remove their queue: a rebuild leaves no entry free for these records."""
     found = places(shop)
     for at, size in (found[1, 3], found[1, 4]):
         patch(shop, at, b"\xff" * size)
@@ -81,7 +81,7 @@ def fillers_between_entries(shop: Workshop) -> None:
 
 
 def a_number_that_jumps(shop: Workshop) -> None:
-    """From the record of offset 3 on, all say two more."""
+    """Raise the queue offset in all records from offset 3 on by two."""
     for (queue, offset), (at, _) in places(shop).items():
         if queue == 1 and offset >= 3:
             patch(shop, at + QUEUE_OFFSET, struct.pack(">q", offset + 2))
@@ -96,7 +96,7 @@ def test_missing_offsets_are_named(shop: Workshop, damage: Callable[[Workshop], 
 
 
 def saying(*offsets: tuple[int, int]) -> Callable[[Workshop], None]:
-    """Records of queue 1 say another offset than theirs."""
+    """Return a function that writes wrong queue offsets into records of queue 1."""
 
     def damage(shop: Workshop) -> None:
         found = places(shop)
@@ -128,7 +128,7 @@ def differing(shop: Workshop) -> list[tuple[str, str | None, int | None, int | N
 def test_a_record_with_a_wrong_offset_is_named(
     shop: Workshop, damage: Callable[[Workshop], None], entries: list[tuple[int, int]]
 ) -> None:
-    """The entry and the neighbours contradict it; no offsets are said to be missing for it."""
+    """The entry and the neighbours contradict the record; no offsets are reported as missing because of it."""
     damage(shop)
     assert differing(shop) == [
         ("unit-offset-differs", "t", 1, entry, f"offset {said}") for entry, said in entries

@@ -1,4 +1,4 @@
-"""A config file without a byte is reported: with a `.bak`, which is read, and without one."""
+"""A config file without a byte is reported, both with a `.bak`, which is then read, and without a `.bak`."""
 
 from __future__ import annotations
 

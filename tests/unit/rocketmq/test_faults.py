@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of a change to a RocketMQ store: nothing of the change stays."""
+"""A disk that fills up in the middle of a change to a RocketMQ store: nothing of the change remains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALUES = [b"value-%02d" % n for n in range(14)]
 
 @pytest.fixture
 def shop(faulty: FaultyFileSystem) -> Workshop:
-    """A place for one store on a disk with bad moments."""
+    """A workshop for one store on a disk that can be made to fail."""
     return Workshop(faulty)
 
 
@@ -89,7 +89,7 @@ def test_all_that_is_written_lies_in_the_store(shop: Workshop, faulty: FaultyFil
 
 
 def test_a_kill_while_the_index_is_written_back(shop: Workshop, faulty: FaultyFileSystem) -> None:
-    """Slots that lead to entries which the header does not tell of are seen, and every key is found."""
+    """Slots that point to entries beyond the header's count are detected, and every key is found."""
     many = {"maxIndexNum": "1000"}
     left: list[Workshop] = []
 

@@ -1,4 +1,4 @@
-"""find on a RocketMQ store: the order of the log, real keys and tags, and what the index alone could not tell."""
+"""`find` on a RocketMQ store: the order of the log, real keys and tags, and answers that need more than the index."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ SMALL = {
     "maxHashSlotNum": "7",
     "maxIndexNum": "20",
 }
-"""So small that what is found lies in several files of each kind."""
+"""Files so small that the found records are in several files of each kind."""
 
 
 class Clock:
-    """So much time goes by at each look."""
+    """A clock that advances by `step_ms` at each call."""
 
     def __init__(self) -> None:
         self.now_ms = MS
@@ -74,7 +74,7 @@ def store(fs: OverlayFileSystem, clock: Clock) -> Iterator[LogStore]:
 
 
 def searches(*asked: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    """Several arguments of `find`, one after another."""
+    """Return several sets of arguments for `find`."""
     return asked
 
 
@@ -83,7 +83,7 @@ def queue(number: int, topic: str = "events") -> TopicPartition:
 
 
 def fill(store: LogStore, count: int = 60) -> None:
-    """Records for the queues in turn, with a key of their own and one that comes again."""
+    """Append records to the queues in turn, with a key of their own and a key shared with others."""
     for n in range(count):
         record = Record(
             f"own-{n}".encode(),
@@ -97,12 +97,12 @@ def fill(store: LogStore, count: int = 60) -> None:
 
 
 def numbers(page: FoundPage) -> list[int]:
-    """Which of the filled records were found, in the order given."""
+    """Return the numbers of the records that were found, in the order of the page."""
     return [int((record.value or b"").split(b"value ")[1]) for _, record in page.records]
 
 
 def find_all(store: LogStore, *, limit: int = 7, **asked: Any) -> list[int]:
-    """All pages of a search, followed by their cursors."""
+    """Return the numbers on all pages of a search, following the cursors."""
     found: list[int] = []
     cursor = None
     for _ in range(100):
@@ -142,7 +142,7 @@ def find_all(store: LogStore, *, limit: int = 7, **asked: Any) -> list[int]:
 def test_in_the_order_of_the_log(
     store: LogStore, asked: Any, expected: Any, limit: int, scan: bool, backward: bool
 ) -> None:
-    """Over all queues of the topic, whichever way it is looked for; pages miss and repeat nothing."""
+    """This holds over all queues of the topic and for each kind of lookup; pages miss and repeat no record."""
     fill(store)
     found = find_all(store, limit=limit, scan=scan, backward=backward, **asked)
     assert found == list(expected)[:: -1 if backward else 1]
@@ -188,7 +188,7 @@ def test_the_index_spares_the_scan(store: LogStore) -> None:
 def test_strings_with_one_hash_never_come_back(
     fs: OverlayFileSystem, clock: Clock, index_tags: str
 ) -> None:
-    """Keys, tags and topics whose hashes collide."""
+    """The keys, tags and topics have hashes that collide."""
     with open_at(fs, clock, indexTags=index_tags) as store:
         for topic in ("tAa", "tBB"):
             store.create_topic(topic, 1)
@@ -212,7 +212,7 @@ def test_a_unit_that_points_to_another_queue_is_told(
     fs: OverlayFileSystem, store: LogStore
 ) -> None:
     fill(store, 6)
-    assert store.find("others").complete  # by now all units are written
+    assert store.find("others").complete  # by now all queue entries are written
     units = PATH / "consumequeue" / "events" / "0" / f"{0:020}"
     others = PATH / "consumequeue" / "others" / "0" / f"{0:020}"
     put(fs, units, fs.read_bytes(others)[20:40], 20)
@@ -230,7 +230,7 @@ def test_a_unit_that_points_to_another_queue_is_told(
 def test_store_times_are_compared_exactly_also_backward_ones(
     store: LogStore, clock: Clock, key: str | None, scan: bool
 ) -> None:
-    """The index keeps seconds, and no time before its file's first."""
+    """The index keeps seconds, and no time before the first time of its file."""
     times = [MS + 5000, MS + 5999, MS + 6000, MS + 1, MS + 6001, MS - 99_999, MS + 9000, MS + 5999]
     for n, time_ms in enumerate(times * 4):
         clock.now_ms, clock.step_ms = time_ms, 0
@@ -265,7 +265,7 @@ def raw(store: LogStore, target: TopicPartition, sys_flag: int = 0, **properties
 
 @pytest.mark.parametrize("scan", [False, True])
 def test_what_is_in_no_queue_is_not_found(store: LogStore, scan: bool) -> None:
-    """Prepared messages are in the index, rolled back ones in neither."""
+    """Prepared messages are in the index only, rolled back messages in neither index nor queue."""
     for sys_flag in (4, 12, 8, 0):
         raw(store, queue(0), sys_flag, KEYS="k", UNIQ_KEY="u", TAGS="t")
     for asked in searches({"key": "k"}, {"unique_id": "u"}, {"tag": "t"}, {}):
@@ -274,7 +274,7 @@ def test_what_is_in_no_queue_is_not_found(store: LogStore, scan: bool) -> None:
 
 
 def test_a_tag_in_the_schedule_topic(store: LogStore) -> None:
-    """There the queue keeps times in place of tags."""
+    """The queue entries of this topic hold times instead of tag hashes."""
     raw(store, queue(2, SCHEDULE_TOPIC), DELAY="3", TAGS="red", KEYS="k")
     raw(store, queue(2, SCHEDULE_TOPIC), DELAY="3", TAGS="blue", KEYS="k")
     for tag, offset in (("red", 0), ("blue", 1)):
@@ -289,7 +289,7 @@ def test_keys_that_repeat_are_found_once(store: LogStore) -> None:
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_records_larger_than_what_is_read_at_once(clock: Clock, backward: bool) -> None:
-    """In both directions, next to small ones, over the ends of files."""
+    """Both directions are read, with large records next to small ones, across the ends of files."""
     fs = OverlayFileSystem()
     with open_at(fs, clock, mappedFileSizeCommitLog="400000") as store:
         store.create_topic("events", 2)
@@ -303,7 +303,7 @@ def test_records_larger_than_what_is_read_at_once(clock: Clock, backward: bool) 
 
 
 def test_the_cursor_is_a_place_in_the_log(store: LogStore) -> None:
-    """So records that come between the pages, in any queue, change nothing of what was there."""
+    """Records that are appended to any queue between two pages do not change the results among the older records."""
     fill(store, 20)
     for backward in (False, True):
         first = store.find("events", limit=5, backward=backward)
@@ -325,13 +325,13 @@ def damage(fs: OverlayFileSystem, at: int) -> None:
     """Flip a bit in the body of the record at a physical offset."""
     base = at - at % 4096
     path = PATH / "commitlog" / f"{base:020}"
-    body = at - base + 88  # where a body begins when both hosts are IPv4
+    body = at - base + 88  # the position of a body when both hosts are IPv4
     byte = fs.read_bytes(path)[body]
     put(fs, path, bytes([byte ^ 1]), body)
 
 
 def place_of(store: LogStore, key: str) -> int:
-    """The physical offset of a record by its key."""
+    """Return the physical offset of the record with this key."""
     ((number, record),) = store.find("events", key=key).records
     return physical_offset(store, queue(number), record)
 
@@ -351,7 +351,7 @@ def place_of(store: LogStore, key: str) -> int:
 def test_a_damaged_record_is_told_once_and_passed_with_its_cursor(
     fs: OverlayFileSystem, store: LogStore, asked: Any, expected: Any, limit: int, backward: bool
 ) -> None:
-    """What was found before it comes first; behind it the rest."""
+    """Records found before the damage come first; the cursor in the error leads to the rest."""
     fill(store, 20)
     at = place_of(store, "own-7")
     damage(fs, at)
@@ -379,7 +379,7 @@ def test_a_damaged_record_is_told_once_and_passed_with_its_cursor(
 
 
 def test_nothing_lies_before_the_log_s_first_record(fs: OverlayFileSystem, store: LogStore) -> None:
-    """So the way back has no cursor behind it."""
+    """A backward search has no cursor past the first record."""
     store.append(queue(0), [Record(b"k", b"value 1" * 20)])
     damage(fs, 0)
     for asked in searches({}, {"key": "k"}):
@@ -406,7 +406,7 @@ def test_entries_that_lead_nowhere_are_passed_over(store: LogStore) -> None:
 def test_an_index_that_lacks_the_older_records(
     fs: OverlayFileSystem, clock: Clock, backward: bool
 ) -> None:
-    """What lies before it is scanned, in pages like the rest."""
+    """Records before the first index file are scanned, in pages like the rest."""
     with open_at(fs, clock) as store:
         store.create_topic("events", 3)
         store.create_topic("others", 2)
@@ -459,7 +459,7 @@ def test_by_id(store: LogStore) -> None:
 
 
 def test_records_of_a_topic_made_again(store: LogStore) -> None:
-    """What was deleted lies in the log still, and is not found."""
+    """The deleted records are still in the log, and are not found."""
     fill(store, 9)
     old = store.find("events", key="own-3").records[0]
     old_id = store.record_id(queue(old[0]), old[1].locator)
@@ -477,7 +477,7 @@ def test_records_of_a_topic_made_again(store: LogStore) -> None:
 
 
 def test_what_is_not_published_is_not_found(store: LogStore) -> None:
-    """A record that waits for its flush is in the index already."""
+    """A record that waits for its flush is already in the index."""
     store.append(queue(0), [Record(b"k", b"value 1")], publish=False)
     for asked in searches({"key": "k"}, {}):
         assert numbers(store.find("events", **asked)) == []

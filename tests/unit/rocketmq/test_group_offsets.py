@@ -1,4 +1,4 @@
-"""Committed offsets in a file of config/: a real broker's, ours, damage, and what a write costs."""
+"""Committed offsets in a file in config/: the broker's file, this program's file, damage, and the cost of a write."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ LMQ_OFFSETS = ROOT / "config" / "lmqConsumerOffset.json"
 OLD = b'{"offsetTable":{"t@old":{0:1}}}'
 BROKER = stores.golden("broker")
 LIVE = [TopicPartition("order-live", number) for number in range(3)]
-# What is none of ours though the broker reads it: other tables, keys of another shape, an offset below 0.
+# Content that the broker reads and this program does not use: other tables, keys of another form, an offset below 0.
 STRANGE = b"""{
 "resetOffsetTable":{"t@g":{"0":3}},"dataVersion":{"counter":41,"stateVersion":7,"timestamp":1},
 "pullOffsetTable":{"t@pull":{0:9}},
 "offsetTable":{"t@g":{0:4,"1":5},"nogroup":{0:1},"a@b@c":{0:2},"t@bad":{0:-1},"t@none":{}}
 }"""
 ABOVE_THE_END = "queue-ends-early"
-"""The finding about offsets above the end of a queue: most of these queues are empty."""
+"""The code of the finding about offsets above the end of a queue: most of these queues are empty."""
 UNDERSTOOD = {"g": {T0: 4, TopicPartition("t", 1): 5}}
 
 
@@ -64,7 +64,7 @@ def codes(store: LogStore) -> set[str]:
 
 
 def with_files(**files: bytes) -> Workshop:
-    """A clean store with the topic t (two queues), and these files in config/."""
+    """Return a cleanly stopped store with the topic t (two queues), and with these files in config/."""
     shop = Workshop()
     shop.open_with_topic(partitions=2).close()
     for name, data in files.items():
@@ -74,7 +74,7 @@ def with_files(**files: bytes) -> Workshop:
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_real_brokers(read_only: bool) -> None:
-    """What the real broker wrote is told; a commit changes that entry, and the file before is the `.bak`."""
+    """The offsets of the real broker are read; a commit changes one entry, and the former file becomes the `.bak`."""
     fs = OverlayFileSystem(RealFileSystem())
     path = BROKER.root / "config" / OFFSETS.name
     before = path.read_bytes()
@@ -95,7 +95,7 @@ def test_a_real_brokers(read_only: bool) -> None:
 
 
 def test_the_text_is_the_brokers() -> None:
-    """Its own layout: keys in its order, number keys bare, tabs, no newline at the end."""
+    """The layout is the broker's: its order of keys, number keys without quotes, tabs, no newline at the end."""
     shop = Workshop()
     store = shop.open_with_topic(partitions=2)
     assert not shop.fs.exists(OFFSETS)
@@ -136,7 +136,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_what_the_broker_cannot_read_is_kept(broken: bytes) -> None:
-    """It would turn to a `.bak`, which is missing: the rest is understood, and no commit erases what is not."""
+    """The broker would read the missing `.bak`. Here the rest is understood, and no commit erases unknown content."""
     shop = with_files(**{OFFSETS.name: broken})
     with shop.open() as store:
         assert told(store) == UNDERSTOOD | {"h": {TopicPartition("u", 3): 9}}
@@ -174,7 +174,7 @@ def test_an_offset_below_0_is_kept_until_its_queue_is_committed(odd: str) -> Non
 
 @pytest.mark.parametrize("name", [LMQ_OFFSETS.name, LMQ_OFFSETS.name + ".bak"])
 def test_those_of_a_broker_with_light_queues_are_in_another_file(name: str) -> None:
-    """It reads that one alone, so what it read before it had them counts no more."""
+    """Such a broker reads only that file, so the offsets in the other file no longer count."""
     light = STRANGE.replace(b'"resetOffsetTable":{"t@g":{"0":3}}', b'"lmqOffsetTable":{"t@g":3}')
     shop = with_files(**{OFFSETS.name: OLD, name: light})
     with shop.open() as store:
@@ -217,7 +217,7 @@ def test_a_damaged_file_is_read_from_its_backup(damage: bytes, read_only: bool) 
 
 @pytest.mark.parametrize("backup", [None, b"", b"}"])
 def test_without_a_good_file_a_start_goes_on(backup: bytes | None) -> None:
-    """No group has offsets then, which is told; the damaged file is kept when it is replaced."""
+    """No group has offsets then, which is reported; the damaged file is kept aside when it is replaced."""
     files = {OFFSETS.name: b"{"} | ({} if backup is None else {BACKUP.name: backup})
     shop = with_files(**files)
     with shop.open() as store:
@@ -239,7 +239,7 @@ def test_decoding_refuses_what_is_no_table() -> None:
 
 
 def test_a_group_with_the_separator_is_refused(shop: Workshop) -> None:
-    """It could not be told from the topic again."""
+    """Group and topic could not be separated again."""
     store = shop.open_with_topic()
     with pytest.raises(InvalidArgument) as refused:
         commit(store, 1, "a@b")
@@ -248,7 +248,7 @@ def test_a_group_with_the_separator_is_refused(shop: Workshop) -> None:
 
 
 def test_one_write_for_many_groups() -> None:
-    """A call writes the file once, with its `.bak`, however many groups it commits for; none changed, none written."""
+    """A call writes the file and its `.bak` once for any number of groups; without a change it writes nothing."""
     watched = Watched(with_files().fs)
     shop = Workshop(watched)
     store = shop.open()
@@ -265,7 +265,7 @@ def test_one_write_for_many_groups() -> None:
 
 
 def test_records_are_durable_before_the_offset_that_counts_them(shop: Workshop) -> None:
-    """A durable commit syncs the log up to the queue's records, those that were published without a sync."""
+    """A durable commit syncs the log up to the queue's records, including records published without a sync."""
     store = shop.open_with_topic()
     put_value(store, b"x")
     assert store.log.flushed < store.log.end
@@ -274,7 +274,7 @@ def test_records_are_durable_before_the_offset_that_counts_them(shop: Workshop) 
 
 
 def test_at_every_moment_the_old_offset_or_the_new_one() -> None:
-    """Killed at each change of the disk."""
+    """This holds for a kill at each change of the disk."""
     seen = set()
     for count in range(1, 40):
         shop = with_files(**{OFFSETS.name: STRANGE})
@@ -293,7 +293,7 @@ def test_at_every_moment_the_old_offset_or_the_new_one() -> None:
 
 
 def test_a_full_disk_refuses_the_commit(shop: Workshop) -> None:
-    """Nothing of it counts, and the next one is taken once there is space."""
+    """The refused commit has no effect, and the next commit succeeds once there is space."""
     fs = FaultyFileSystem(shop.fs)
     store = Workshop(fs).open_with_topic()
     commit(store, 1)

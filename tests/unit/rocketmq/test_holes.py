@@ -1,4 +1,4 @@
-"""Files preallocated at their usual sizes hold a gigabyte of holes: no command and no start reads them."""
+"""Files preallocated at their default sizes contain a gigabyte of holes: no command and no start reads them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ USUAL = {
     "maxIndexNum": str(20_000_000),
 }
 SLOT_BYTES = 4 * 5_000_000
-FEW_BYTES = SLOT_BYTES + (16 << 20)  # the slots of the index may be read, no hole of the log
+FEW_BYTES = SLOT_BYTES + (16 << 20)  # the slots of the index may be read, but no hole of the log
 
 
 @pytest.fixture(params=["killed", "stopped"])
 def large(request: pytest.FixtureRequest, shop: Workshop) -> Workshop:
-    """A store of three records in files of the usual sizes."""
+    """A store with three records in files of the default sizes, killed or stopped."""
     store: RocketMQStore = shop.open(USUAL)
     store.create_topic("t", 1)
     for value in (b"first", b"second", b"third"):

@@ -1,4 +1,4 @@
-"""Lookups by key miss nothing, whatever the index files are: where these do not cover the log, it is scanned."""
+"""Lookups by key miss no record, whatever the index files contain: where they do not cover the log, it is scanned."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PROOF = ROOT / ".logserver.index.json"
 SLOTS = 7
 VALUES = [b"value-%02d" % number for number in range(40)]
 TIMES = 2_000
-"""Milliseconds between records, so that entries have seconds of their own."""
+"""Milliseconds between records, so that index entries differ in their seconds."""
 
 
 def filled(shop: Workshop, **settings: str) -> None:
-    """A store with a record for each value, that was stopped cleanly; two strings a record, eleven a file."""
+    """Fill a store with a record for each value and stop it cleanly; two keys a record, eleven entries a file."""
     with closing(shop.open_with_topic(settings)) as store:
         put_all(shop, store, VALUES)
 
@@ -47,7 +47,7 @@ def names(shop: Workshop) -> list[str]:
 
 
 def in_file(number: int, position: int, data: bytes) -> Callable[[Workshop], None]:
-    """Other bytes in the index file of this number."""
+    """Return a function that overwrites bytes of the index file with this number."""
     return lambda shop: shop.overwrite(INDEX / names(shop)[number], position, data)
 
 
@@ -79,7 +79,7 @@ def a_folder(shop: Workshop) -> None:
 
 
 def swapped_slots(shop: Workshop) -> None:
-    """Sums over slots and chains stay what they were."""
+    """Swap two slots; sums over slots and chains stay the same."""
     path = INDEX / names(shop)[2]
     data = bytearray(shop.fs.read_bytes(path))
     slots = [data[slot_position(n) : slot_position(n + 1)] for n in range(SLOTS)]
@@ -90,13 +90,13 @@ def swapped_slots(shop: Workshop) -> None:
 
 
 def another_file(shop: Workshop) -> None:
-    """As of another life of the store: sound in itself."""
+    """Replace a file by a copy of another, as from an earlier life of the store: consistent in itself."""
     found = names(shop)
     put_file(shop.fs, INDEX / found[4], shop.fs.read_bytes(INDEX / found[1]))
 
 
 def an_earlier_life(shop: Workshop) -> None:
-    """All index files are those of a store with other records at the same places."""
+    """Replace all index files by files of a store with other records at the same physical offsets."""
     other = Workshop()
     with closing(other.open_with_topic()) as store:
         put_all(other, store, [b"other-%02d" % number for number in range(40)])
@@ -107,7 +107,7 @@ def an_earlier_life(shop: Workshop) -> None:
 
 
 def beside_an_earlier_life(shop: Workshop) -> None:
-    """One file more, of an earlier life, before the others."""
+    """Add one more file, of an earlier life, before the other files."""
     other = Workshop()
     with closing(other.open_with_topic()) as store:
         put_all(other, store, [b"other-%02d" % number for number in range(9)])
@@ -152,7 +152,7 @@ DAMAGES: dict[str, Callable[[Workshop], None]] = {
 
 
 def check_all(store: LogStore, values: list[bytes] | None = None) -> set[bool]:
-    """Every record is found by key and unique id, in both directions, and in a range of times; whether by the index."""
+    """Check that key (both directions, time range) and unique id find every record; return all values of `indexed`."""
     indexed = set()
     for value in VALUES if values is None else values:
         for backward in (False, True):
@@ -171,7 +171,7 @@ def check_all(store: LogStore, values: list[bytes] | None = None) -> set[bool]:
 
 
 def check_tools(shop: Workshop, values: list[bytes] | None = None) -> None:
-    """The same by the tools."""
+    """Check with the tools that each key finds one record."""
     with inspector(shop) as tools:
         for value in VALUES if values is None else values:
             found = list(tools.find(FindQuery(topic="t", key=value.decode())))
@@ -235,7 +235,7 @@ def test_a_writable_start_rebuilds(damage: str, shop: Workshop) -> None:
 
 @contextmanager
 def off(shop: Workshop) -> Iterator[RocketMQStore]:
-    """The store with its index switched off."""
+    """Yield the store with its index switched off."""
     with closing(shop.open({"messageIndexEnable": "false"})) as store:
         yield store
 
@@ -285,7 +285,7 @@ def test_after_a_kill_it_is_compared(shop: Workshop) -> None:
 
 
 def test_a_log_that_was_cut_and_written_again_is_another_one(shop: Workshop) -> None:
-    """What a stop remembered does not count for records that a broker without an index wrote in their place."""
+    """The proof of a stop does not count for records that a broker without an index later wrote over older ones."""
     filled(shop)
     proof = shop.fs.read_bytes(PROOF)
     index = {name: shop.fs.read_bytes(INDEX / name) for name in names(shop)}
@@ -306,7 +306,7 @@ def test_a_log_that_was_cut_and_written_again_is_another_one(shop: Workshop) -> 
 
 
 def test_a_key_that_is_in_no_lookup_keys_is_found(shop: Workshop) -> None:
-    """As other producers store it: the index has no string for it."""
+    """Other producers store such records: the index has no string for the key."""
     with closing(shop.open_with_topic()) as store:
         put_value(store, b"before")
         raw = RawMessage(
@@ -347,7 +347,7 @@ BAD_UNITS = {
 def test_a_record_that_its_queue_does_not_lead_to_is_damage(
     bad: tuple[int, bytes], backward: bool, shop: Workshop
 ) -> None:
-    """As in a scan: an answer that says it is complete does not leave it out. The tools find it."""
+    """As in a scan: an answer that claims to be complete does not leave the record out. The tools find the record."""
     first, data = bad
     settings = {"mappedFileSizeConsumeQueue": "2000"}
     filled(shop, **settings)

@@ -1,4 +1,4 @@
-"""A header of an index file counts only where entries and records say the same: lookups by key miss nothing."""
+"""The header of an index file counts only where entries and records agree with it: lookups by key miss no record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Change = Callable[[IndexHeader], IndexHeader]
 
 
 def an_older_one(header: IndexHeader) -> IndexHeader:
-    """As after a lost write: it agrees with the entries that it knows of."""
+    """Return the header as after a lost write: it agrees with the entries that it counts."""
     return header._replace(
         index_count=3,
         end_physical_offset=header.begin_physical_offset,
@@ -64,7 +64,7 @@ def change_headers(shop: Workshop, change: Change, which: slice = slice(None)) -
 @pytest.mark.parametrize("which", WHICH.values(), ids=WHICH)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_nothing_is_missed(change: Change, which: slice, shop: Workshop) -> None:
-    """Also where no stop of ours remembered the headers."""
+    """This holds also where no clean stop remembered the headers."""
     values = VALUES[:18]
     with closing(shop.open_with_topic()) as store:
         put_all(shop, store, values)
@@ -103,7 +103,7 @@ def test_nothing_is_missed_after_a_kill(name: str, shop: Workshop) -> None:
     ],
 )
 def test_it_is_reported_once_and_mended(field: str, change: Change, shop: Workshop) -> None:
-    """The entries tell what the header should be: the files are what they were."""
+    """The correct header follows from the entries: the files are as before."""
     filled(shop)
     before = [shop.fs.read_bytes(INDEX / name) for name in names(shop)]
     shop.fs.remove(PROOF)
@@ -122,7 +122,7 @@ def test_it_is_reported_once_and_mended(field: str, change: Change, shop: Worksh
 
 
 def test_an_index_that_leads_to_no_records_is_not_believed(shop: Workshop) -> None:
-    """Header and entries agree, and no record lies where the last entry says."""
+    """Header and entries agree, but no record is stored where the last entry points."""
     filled(shop)
     shop.fs.remove(PROOF)
     for name in names(shop):

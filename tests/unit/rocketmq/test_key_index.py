@@ -1,4 +1,4 @@
-"""The key index: what goes where, the real store's files made again, its answers, readers beside the writer."""
+"""The key index: placement of entries, the real store's files reproduced, its answers, readers next to the writer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_real_files_are_made_again(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CLEAN if name != "deleted-head"])
 @pytest.mark.parametrize("seed", range(3))
 def test_in_pieces_with_reopening_between(name: str, seed: int) -> None:
-    """Puts of any size, written back or synced between, closed and opened: the same bytes."""
+    """Puts of any size, with write-backs, syncs and reopening between them, give the same bytes."""
     store, chance = golden(name), random.Random(seed)
     fs = OverlayFileSystem()
     index = index_like(store, fs)
@@ -74,8 +74,9 @@ def test_in_pieces_with_reopening_between(name: str, seed: int) -> None:
 
 @stores
 def test_the_real_answers(store: GoldenStore) -> None:
-    """Every indexOrder; of stores left by a crash (and with files deleted) from an index made anew where that holds
-    all, else from the real files.
+    """Every `indexOrder` is reproduced from an index that is rebuilt from the log, also for stores left by a crash.
+
+    Where the log no longer holds all indexed records (deleted head), the real files are used.
     """
     fs = OverlayFileSystem()
     if store.name == "deleted-head":
@@ -92,7 +93,7 @@ def test_the_real_answers_from_the_real_files(name: str) -> None:
 
 
 def real_index(store: GoldenStore) -> KeyIndex:
-    """The real files, read into memory."""
+    """Return an index over the real files, copied into memory."""
     fs = OverlayFileSystem()
     fs.make_dir(FOLDER)
     for path in (store.root / "index").iterdir():
@@ -133,7 +134,7 @@ def test_the_first_record_makes_a_file_even_without_keys() -> None:
 
 
 def test_a_roll_between_two_keys_of_one_record() -> None:
-    """Ten entries a file: the record's last keys begin the next file, whose begin is its own."""
+    """With ten entries a file, the record's last keys begin the next file, and its begin is this record."""
     fs = OverlayFileSystem()
     index = open_index(fs)
     index.put_all([record(n, f"a{n}") for n in range(0, 80, 10)])
@@ -166,7 +167,7 @@ def test_a_new_file_inherits_the_end_and_its_first_entry_counts_from_there() -> 
 
 
 def test_a_new_file_inherits_though_its_header_was_lost() -> None:
-    """A file that a kill left without a header took its first record's time for its own beginning."""
+    """Earlier, a file that a kill left without a header took its first record's time as its begin time."""
     first = [record(n, f"a{n}") for n in range(0, 100, 10)]
     later = [record(100, time_ms=MS + 60_000), record(110, "x", "y", time_ms=MS + 60_999)]
     fs = OverlayFileSystem()
@@ -216,7 +217,7 @@ def test_a_slot_counts_once() -> None:
 def test_every_string_leads_to_its_records(
     keys: list[tuple[str, ...]], slots: int, entries: int, times: list[int]
 ) -> None:
-    """Whatever the sizes, the order of times and the range: nothing in it is missed, in either direction."""
+    """For all sizes, orders of times and ranges: no record in a range is missed, in either direction."""
     fs = OverlayFileSystem()
     index = open_index(fs, slots=slots, entries=entries)
     put_ = [record(n * 10, *texts, time_ms=MS + times[n]) for n, texts in enumerate(keys)]
@@ -288,10 +289,10 @@ def test_readers_see_what_is_not_written_back() -> None:
 
 
 def test_a_reader_beside_the_writer() -> None:
-    """What was put when the reader asks is found, through rolls and writing back."""
+    """A reader finds every record that was put before its lookup, across rolls and write-backs."""
     fs = OverlayFileSystem()
     index = open_index(fs, slots=7, entries=101)
-    put_until = 0  # written by the writer, after the put; read by the reader, before it asks
+    put_until = 0  # set by the writer after each put; read by the reader before each lookup
     stop = threading.Event()
     failures: list[object] = []
 

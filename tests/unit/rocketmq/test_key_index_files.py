@@ -1,4 +1,4 @@
-"""Files of the key index: removed, of another length, damaged, on a disk that fills up."""
+"""Files of the key index: removed, of another length, damaged, or on a disk that fills up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.unit.rocketmq.indexes import (
 
 @pytest.fixture
 def five_files() -> tuple[OverlayFileSystem, KeyIndex]:
-    """Ten entries in each file: records 0-4, 5-9, ... with two strings each."""
+    """An index of five files with ten entries each: records 0-4, 5-9, ... with two keys each."""
     fs = OverlayFileSystem()
     index = open_index(fs)
     index.put_all(records(23))
@@ -105,7 +105,7 @@ def test_names_that_mean_nothing_are_left_alone() -> None:
 
 @pytest.mark.parametrize("name", ["20000101000000000", "29991231000000000"])
 def test_another_length_is_told_and_never_touched(name: str) -> None:
-    """Older or newer than the others: these go on."""
+    """The file is older or newer than the others, which stay in use."""
     fs = OverlayFileSystem()
     index = open_index(fs)
     index.put(record(0, "k"))
@@ -137,7 +137,7 @@ def test_a_file_whose_making_was_cut_short_is_used() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_damaged_files_end_every_walk(seed: int) -> None:
-    """Random bytes in slots and entries: no endless loop, no error but of our tree."""
+    """Random bytes in slots and entries cause no endless loop and no error."""
     chance = random.Random(seed)
     fs = OverlayFileSystem()
     index = open_index(fs, entries=200)
@@ -157,7 +157,7 @@ def test_damaged_files_end_every_walk(seed: int) -> None:
 def test_after_a_full_disk_the_same_records_are_put_once(
     fail_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The dispatcher hands the same records in again: the files are as if nothing had happened."""
+    """The dispatcher puts the same records again: the files are as if the disk had never been full."""
     monkeypatch.setattr("storage.rocketmq.key_index.TAIL_BYTES", 60)
     disk = OverlayFileSystem()
     fs = FaultyFileSystem(disk)

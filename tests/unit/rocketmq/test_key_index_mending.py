@@ -1,4 +1,4 @@
-"""The newest index files after a crash: kept where they are whole, made whole from their entries where not."""
+"""The newest index files after a crash: kept where they are whole, otherwise repaired from their entries."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def zero(position: int, size: int) -> Damage:
 
 
 def nothing(fs: OverlayFileSystem, path: Path) -> None:
-    """No damage."""
+    """Do no damage."""
 
 
 DAMAGES: dict[str, tuple[Damage, int]] = {
@@ -77,7 +77,7 @@ DAMAGES: dict[str, tuple[Damage, int]] = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_what_is_damaged_is_made_whole(name: str) -> None:
-    """From where `mend` says, records are put again; then every key finds its record, each once."""
+    """Records are put again from the offset that `mend` returns; then every key finds each of its records once."""
     damage, _ = DAMAGES[name]
     fs = OverlayFileSystem()
     index = filled(fs, 30)
@@ -121,7 +121,7 @@ def test_a_whole_file_is_left_as_it_is() -> None:
 
 
 def test_entries_behind_the_end_of_the_log_go() -> None:
-    """Else new records up to the last of them would be passed over."""
+    """Otherwise new records up to the last of these entries would be skipped."""
     fs = OverlayFileSystem()
     path = filled(fs, 30).index_files[-1].path
     index = opened(fs)
@@ -135,7 +135,7 @@ def test_entries_behind_the_end_of_the_log_go() -> None:
 
 
 def test_what_follows_a_damaged_file_goes_too() -> None:
-    """Its entries would lie behind records that have to be put again."""
+    """Its entries would come after records that have to be put again."""
     fs = OverlayFileSystem()
     index = filled(fs, 70)
     paths = [file.path for file in index.index_files]

@@ -1,4 +1,4 @@
-"""Slots and entries of index files, told from the files alone."""
+"""The numbers of slots and entries of index files, inferred from the files alone."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ def test_the_default_sizes_are_told() -> None:
 
 
 def no_folder(fs: OverlayFileSystem) -> None:
-    """Nothing at all."""
+    """Create nothing."""
 
 
 def no_entries(fs: OverlayFileSystem) -> None:
-    """A file in which nothing was put."""
+    """Create a file without entries."""
     index = open_index(fs)
     index.put(record(0))
     index.sync()
 
 
 def two_lengths(fs: OverlayFileSystem) -> None:
-    """Files of different sizes."""
+    """Create files of different sizes."""
     put(fs, FOLDER / "20000101000000000", made_of(records(3), slots=8)[0])
     put(fs, FOLDER / "20000101000000001", made_of(records(3), slots=9)[0])
 
 
 def no_index(fs: OverlayFileSystem) -> None:
-    """A name like an index file's, and anything in it."""
+    """Create a file with an index file's name and random content, and an unrelated file."""
     put(fs, FOLDER / "20000101000000000", random.Random(1).randbytes(1000))
     put(fs, FOLDER / "notes", b"mine")
 

@@ -1,4 +1,4 @@
-"""The units of a queue that is followed: those that no file holds yet are kept in memory."""
+"""The entries of a queue that is followed: entries that no file holds yet are kept in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.rocketmq.workshop import UNIT
 
 
 def test_units_are_added_in_place() -> None:
-    """What a follower adds costs what is new: nothing that is known already is copied."""
+    """The cost of an append depends only on the new entries: known entries are not copied."""
     queue = KnownQueue(HandleCache(OverlayFileSystem()), Path("/q"), 100 * UNIT)
     tail = queue.tail
     for step in range(1, 4):

@@ -1,6 +1,4 @@
-"""Data of the broker that is not read: compacted topics, timers, logs of DLedger. It is named, and never left behind in
-silence.
-"""
+"""Broker data that is not read (compacted topics, timers, DLedger logs): it is reported, never left out silently."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ def verified(shop: Workshop) -> dict[str, Finding]:
 
 
 def salvaged(shop: Workshop) -> dict[str, Finding]:
-    """What a salvage left behind, by the name of the file or folder."""
+    """Return the findings of a salvage about data that it leaves out, by the name of the file or folder."""
     inspector = open_inspector(ROOT, OPTIONS, fs=shop.fs, clock=shop.clock)
     try:
         found = inspector.salvage(NEW).findings
@@ -72,7 +70,7 @@ def test_compacted_records_are_named_with_topic_queue_and_size(
 
 
 def test_an_empty_folder_of_compaction_is_nothing(shop: Workshop) -> None:
-    """Every broker of 5.x makes it."""
+    """Every broker of version 5.x creates this folder."""
     put(shop, "compaction/position-checkpoint", b"{}")
     assert "compaction-log" not in verified(shop)
     assert salvaged(shop)["compaction"].severity == "info"
@@ -82,7 +80,7 @@ def test_an_empty_folder_of_compaction_is_nothing(shop: Workshop) -> None:
     "present", [("timerlog",), ("timerlog", "timerwheel"), ("timerwheel",), ()]
 )
 def test_timer_files_are_left_behind_together(shop: Workshop, present: tuple[str, ...]) -> None:
-    """With timercheck alone the broker takes its wheel for whole, and never delivers what waits."""
+    """With timercheck alone the broker takes its timer wheel as complete, and never delivers the waiting messages."""
     for name in present:
         put(shop, f"{name}/00000000000000000000" if name == "timerlog" else name, b"t" * 50)
     for name in ("timercheck", "timercheck.bak", "timermetrics"):
@@ -109,7 +107,7 @@ def test_other_live_data_is_left_behind_with_its_size(shop: Workshop, name: str)
 
 
 def plain(shop: Workshop) -> None:
-    """A broker that always had DLedger."""
+    """Remove the commit log, as in a broker that always used DLedger."""
     shop.fs.remove_tree(ROOT / "commitlog")
 
 
@@ -126,7 +124,7 @@ def log_alone(shop: Workshop) -> None:
 
 
 def beside_an_old_log(shop: Workshop) -> None:
-    """A broker that was changed to DLedger keeps its first files in commitlog."""
+    """Change nothing: a broker that was switched to DLedger keeps its first files in commitlog."""
 
 
 @pytest.mark.parametrize("change", [plain, without_queues, log_alone, beside_an_old_log])

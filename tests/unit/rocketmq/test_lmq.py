@@ -1,4 +1,4 @@
-"""Light message queues, as a broker with enableLmq leaves them: their units lead to records of another topic."""
+"""Light message queues, as a broker with enableLmq leaves them: their entries point to records of another topic."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IN_B = [b"m%02d" % n for n in range(COUNT) if n % 3 == 2]
 
 
 def messages() -> list[Message]:
-    """Of t, by turns in its two queues; a third of them in %LMQ%a too, a third in both."""
+    """Return messages of t, in its two queues in turn; a third is also in %LMQ%a, and a third in both LMQ queues."""
     found = []
     for n in range(COUNT):
         named, offsets = "", ""
@@ -55,7 +55,7 @@ def messages() -> list[Message]:
 
 @pytest.fixture
 def lmq_shop(shop: Workshop) -> Workshop:
-    """A store with all its queues, cleanly stopped; the units of the LMQ queues are made here, by hand."""
+    """A cleanly stopped store with all its queues; the fixture writes the entries of the LMQ queues itself."""
     write_log(shop, messages())
     write_topics(shop, {"t": TWO_QUEUES})
     with shop.open() as store:
@@ -72,14 +72,14 @@ def lmq_shop(shop: Workshop) -> Workshop:
 
 
 def units(shop: Workshop, queue: TopicPartition) -> list[Unit]:
-    """The units that stand in a queue's files."""
+    """Return the valid entries in a queue's files."""
     folder = ROOT / "consumequeue" / queue.topic / str(queue.partition)
     data = b"".join(shop.fs.read_bytes(folder / file_name(at)) for at in shop.queue_bases(queue))
     return [unit for unit in decode_units(data) if unit.is_valid]
 
 
 def put_units(shop: Workshop, queue: TopicPartition, found: list[Unit]) -> None:
-    """Make a queue's files, of five units each."""
+    """Write a queue's files, with five entries each."""
     folder = ROOT / "consumequeue" / queue.topic / str(queue.partition)
     shop.fs.make_dir(folder)
     for first in range(0, len(found), 5):
@@ -88,7 +88,7 @@ def put_units(shop: Workshop, queue: TopicPartition, found: list[Unit]) -> None:
 
 
 def cut_units(shop: Workshop, queue: TopicPartition, end: int) -> None:
-    """Lose the files of a queue, and all units from `end` on."""
+    """Remove the files of a queue, and write them again without the entries from `end` on."""
     found = units(shop, queue)[:end]
     shop.fs.remove_tree(ROOT / "consumequeue" / queue.topic / str(queue.partition))
     put_units(shop, queue, found)
@@ -109,7 +109,7 @@ def test_they_are_read_under_their_own_offsets(lmq_shop: Workshop) -> None:
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_find_looks_through_them(lmq_shop: Workshop, backward: bool) -> None:
-    """The index has their records under the other topic."""
+    """The index holds the records of LMQ queues under the other topic."""
     with lmq_shop.open() as store:
         found = store.find("%LMQ%a", key="m05", backward=backward)
         assert [(at, record.offset) for at, record in found.records] == [(0, 3)]
@@ -175,7 +175,7 @@ def test_rebuild_makes_them_too(lmq_shop: Workshop, shared: bool) -> None:
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["whole", "damaged"])
 def test_salvage_takes_them_along(lmq_shop: Workshop, damaged: bool) -> None:
-    """With a record damaged all others move; its offsets are missing in each of its queues."""
+    """With a damaged record all other records move; its offsets are missing in each of its queues."""
     if damaged:
         at = units(lmq_shop, T1)[2].physical_offset
         lmq_shop.overwrite(lmq_shop.log_path(at // 1024 * 1024), at % 1024 + 88, b"?")

@@ -1,4 +1,4 @@
-"""What the tools do for each queue does not grow with the number of the others, nor with that of the index files."""
+"""The work of the tools per queue does not grow with the number of other queues or of index files."""
 
 from __future__ import annotations
 

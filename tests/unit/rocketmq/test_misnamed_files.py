@@ -1,4 +1,4 @@
-"""A file of a queue has the name of another place: its entries get other offsets than the records say."""
+"""A queue file with the name of another position: its entries get other offsets than the records contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.rocketmq.test_dump_gaps import places, queues_built_over_damage
 from tests.unit.rocketmq.workshop import ROOT, SMALL, T0, Workshop, put_file, put_value, values
 
 QUEUE = ROOT / "consumequeue" / "t" / "0"
-FILE = 100  # bytes of a file of a queue: five entries
+FILE = 100  # bytes of a queue file: five entries
 NEW = Path("/w/new")
 Change = Callable[[Workshop], None]
 
@@ -28,7 +28,7 @@ def value(offset: int) -> bytes:
 
 
 def fill(shop: Workshop, first: int, count: int) -> None:
-    """A store whose only queue has these offsets."""
+    """Write a store with one queue, which has `count` offsets from `first` on."""
     write_log(shop, [Message("t", first + n, value(first + n)) for n in range(count)])
     write_topics(
         shop, {"t": {"topicName": "t", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}}
@@ -156,7 +156,7 @@ def codes_of(shop: Workshop) -> list[str]:
 @pytest.mark.parametrize("lost", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("after", [3, 7, 9])
 def test_a_queue_built_over_lost_records_is_left_as_it_is(lost: int, after: int) -> None:
-    """Its entries follow each other, and differ from the offsets in the records from one of them on."""
+    """The entries follow each other, and from one entry on they differ from the offsets in the records."""
     shop = Workshop(OverlayFileSystem())
     offsets = [*range(after), *range(after + lost, 25)]
     write_log(shop, [Message("t", n, value(n)) for n in offsets])

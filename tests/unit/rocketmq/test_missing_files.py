@@ -1,7 +1,7 @@
-"""What should be there and is not: log files, queue folders and config files that other files still name.
+"""Missing files: log files, queue folders and config files that other files still refer to.
 
-A start for writing never gives an offset or a physical offset again that some file names as used; what is missing is
-an error of `verify` and a lost range of `salvage`.
+A writable start never assigns an offset or a physical offset again that some file shows as used. Missing data is an
+error of `verify` and a lost range of `salvage`.
 """
 
 from __future__ import annotations
@@ -76,19 +76,19 @@ def second_and_last_log_file(shop: Workshop) -> None:
 
 
 def last_log_file_and_queues(shop: Workshop) -> None:
-    """Checkpoint and index name what is gone."""
+    """Remove the last log file and the queues; checkpoint and index refer to the lost records."""
     drop_log(shop, -1)
     drop_folder("consumequeue")(shop)
 
 
 def last_log_file_queues_and_checkpoint(shop: Workshop) -> None:
-    """The index alone names it."""
+    """Remove the checkpoint too; only the index refers to the lost records."""
     last_log_file_and_queues(shop)
     shop.fs.remove(ROOT / "checkpoint")
 
 
 def all_but_queues(shop: Workshop) -> None:
-    """Entries of the queues alone name it."""
+    """Remove log, index and checkpoint; only the queue entries refer to the lost records."""
     drop_folder("commitlog")(shop)
     drop_folder("index")(shop)
     shop.fs.remove(ROOT / "checkpoint")
@@ -100,7 +100,7 @@ def all_but_checkpoint(shop: Workshop) -> None:
 
 
 def times_alone(shop: Workshop) -> None:
-    """A checkpoint of 4.x: three times, no offset."""
+    """Remove last log file, queues and index; leave a checkpoint of 4.x, which has three times and no offset."""
     last_log_file_and_queues(shop)
     drop_folder("index")(shop)
     found = decode_checkpoint(shop.fs.read_bytes(ROOT / "checkpoint"))
@@ -110,7 +110,7 @@ def times_alone(shop: Workshop) -> None:
 
 
 def zeroed_last_log_file(shop: Workshop) -> None:
-    """A file that is there and empty, after a clean stop: no write was under way."""
+    """Fill the last log file with zeros after a clean stop, when no write was under way."""
     shop.overwrite(shop.log_path(shop.log_bases()[-1]), 0, bytes(LOG_BYTES))
 
 
@@ -153,12 +153,12 @@ def errors_of(findings: list[Finding]) -> set[str]:
 def test_used_physical_offsets_are_not_given_again(
     shop: Workshop, lose: Callable[[Workshop], None], abort: bool
 ) -> None:
-    """The start is refused, and has changed nothing; with `accept_loss` both kinds of offsets go on above."""
+    """The start fails and changes nothing; with `accept_loss` both kinds of offsets continue above the used ones."""
     end = shop.open(read_only=True).log.end
     lose(shop)
     if abort:
         if lose in (times_alone, zeroed_last_log_file):
-            return  # as a crash may leave it
+            return  # a crash may leave this state
         put_file(shop.fs, ROOT / "abort", b"7")
     before = shop.files()
     with pytest.raises(
@@ -215,7 +215,7 @@ def test_a_middle_file_that_is_missing_is_told_and_nothing_is_given_again(shop: 
 
 
 def test_over_a_gap_the_log_goes_on_once_it_is_accepted(shop: Workshop) -> None:
-    """All queues are lost too, so that a start has to walk over the gap."""
+    """All queues are lost too, so that a start has to walk across the gap."""
     drop_log(shop, 2)
     drop_folder("consumequeue")(shop)
     bases = shop.log_bases()
@@ -247,7 +247,7 @@ def group_at(offset: int, topic: str = "t", queue_id: int = 0) -> bytes:
 
 @pytest.mark.parametrize("offset", [COUNT + 1, COUNT + 7, 5000])
 def test_an_offset_of_a_group_above_a_queue_is_used(shop: Workshop, offset: int) -> None:
-    """Nothing proves the log's end: the checkpoint is missing."""
+    """The checkpoint is missing, so nothing proves the end of the log."""
     put_file(shop.fs, OFFSETS, group_at(offset))
     shop.fs.remove(ROOT / "checkpoint")
     with pytest.raises(DamagedStore, match=f"offset {offset} of group g"):
@@ -264,7 +264,7 @@ def test_an_offset_of_a_group_above_a_queue_is_used(shop: Workshop, offset: int)
 
 
 def test_a_queue_of_which_nothing_is_left_goes_on_above_the_groups(shop: Workshop) -> None:
-    """Its records were deleted by age, and its folder is missing."""
+    """The queue's records were deleted by age, and its folder is missing."""
     bases = shop.log_bases()
     with shop.open() as store:
         for number in range(60):
@@ -281,7 +281,7 @@ def test_a_queue_of_which_nothing_is_left_goes_on_above_the_groups(shop: Worksho
 
 
 def test_an_offset_of_an_earlier_topic_only_warns(shop: Workshop) -> None:
-    """The checkpoint of a clean stop names the last record of the log: nothing behind it is lost."""
+    """The checkpoint of a clean stop names the last record of the log: no later record is lost."""
     put_file(shop.fs, OFFSETS, group_at(COUNT + 5))
     found = {f.code: f.severity for f in verified(shop)}
     assert found["queue-ends-early"] == "warning"
@@ -311,7 +311,7 @@ def test_a_topic_with_another_queue_exists(shop: Workshop) -> None:
 
 @pytest.mark.parametrize("flipped", [0, 3, 6])
 def test_a_wrong_entry_is_no_evidence(shop: Workshop, flipped: int) -> None:
-    """The log has the record with its offset: a derived file does not block a start."""
+    """The log has the record with its offset: an error in a derived file does not block a start."""
     base = shop.queue_bases()[-1]
     path = ROOT / "consumequeue" / "t" / "0" / file_name(base)
     entry = (COUNT - 1) * 20 - base
@@ -424,7 +424,7 @@ def test_a_log_file_that_is_not_read_is_told(shop: Workshop) -> None:
 
 
 def test_a_lost_first_log_file_leaves_entries_that_lead_before_the_log() -> None:
-    """Retention leaves such entries too, so they are worth knowing, and no more."""
+    """Retention leaves such entries too, so the finding is information only."""
     shop = Workshop()
     with shop.open_with_topic() as store:
         for number in range(8):
@@ -463,7 +463,7 @@ def two_last_log_files_queues_and_checkpoint(shop: Workshop) -> None:
 def test_no_crash_while_the_log_goes_on_above_takes_the_index_that_names_lost_records(
     shop: Workshop, lose: Callable[[Workshop], None], abort: bool
 ) -> None:
-    """The index alone names them: it is cut after the log ends above them on disk."""
+    """Only the index refers to the lost records: it is cut after the log's end above them is on disk."""
     end = shop.open(read_only=True).log.end
     lose(shop)
     if abort:

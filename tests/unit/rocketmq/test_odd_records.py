@@ -1,7 +1,7 @@
-"""Whole records with a right CRC that this program cannot take apart are no torn tail.
+"""Whole records with a correct CRC that this program cannot decode are no torn tail.
 
-A start after a crash keeps them, and what follows them, as the real store does: CommitLog.checkMessageAndReturnSize
-looks at neither body nor properties.
+A start after a crash keeps them, and all later records, as the real store does: CommitLog.checkMessageAndReturnSize
+does not check the content of body and properties.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The folders of a RocketMQ log: one with two names is one, and a log that ends where no file is can be verified."""
+"""The folders of a RocketMQ log: a folder with two names counts once, and a log with no file at its end is verified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.rocketmq.workshop import LOG_BYTES, SMALL, Workshop, put_value
 
 
 def on_disk(root: Path) -> None:
-    """A store in a real folder: links are the disk's."""
+    """Create a store in a real folder, so that links are real links."""
     with closing(open_store("rocketmq", root, StoreOptions(settings=SMALL))) as store:
         store.create_topic("t", 1)
         for number in range(20):
@@ -26,7 +26,7 @@ def on_disk(root: Path) -> None:
 
 
 def moved_and_linked(root: Path) -> str:
-    """commitlog is a link to the folder that the setting names."""
+    """Replace commitlog by a link to the folder that the setting names."""
     disk = root.parent / "disk"
     (root / "commitlog").rename(disk)
     (root / "commitlog").symlink_to(disk)
@@ -34,14 +34,14 @@ def moved_and_linked(root: Path) -> str:
 
 
 def named_by_a_link(root: Path) -> str:
-    """The setting names a link to the store's own folder."""
+    """Return, for the setting, a link to the store's own folder."""
     link = root.parent / "link"
     link.symlink_to(root / "commitlog")
     return str(link)
 
 
 def below_a_linked_folder(root: Path) -> str:
-    """The setting names the folder by way of a linked parent."""
+    """Return, for the setting, a path to the folder through a linked parent."""
     link = root.parent / "other"
     link.symlink_to(root)
     return str(link / "commitlog")
@@ -81,7 +81,7 @@ def test_another_folder_is_reported_still(tmp_path: Path) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("files_later", [1, 2, 7])
 def test_a_log_file_with_a_later_name(files_later: int, clean: bool, shop: Workshop) -> None:
-    """The log ends where no file is: all checks are made."""
+    """The log ends where no file is: verify still makes all checks."""
     with closing(shop.open_with_topic()) as store:
         for number in range(20):
             put_value(store, b"value-%02d" % number)

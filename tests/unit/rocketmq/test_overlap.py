@@ -1,4 +1,4 @@
-"""Bad places of the log are looked up without a look at every one."""
+"""Bad places of the log are found without a check of each place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.rocketmq.tools.log_walk import overlap
 
 
 class Counted(list[tuple[int, int]]):
-    """A list that counts how often it is looked into."""
+    """A list that counts the accesses to its items."""
 
     looks = 0
 

@@ -1,4 +1,4 @@
-"""Findings of damaged records name topic, partition and offset: by the queue entry that leads there, or the header."""
+"""Findings of damaged records name topic, partition and offset, from the queue entry or the record's header."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Place = tuple[int, int]
 
 @pytest.fixture
 def shop() -> Workshop:
-    """A store of two queues, which take turns."""
+    """A store with two queues that were written in turn."""
     shop = Workshop()
     with shop.open_with_topic(partitions=2) as store:
         for number in range(COUNT):
@@ -117,7 +117,7 @@ def test_each_of_many_bad_places_is_named(shop: Workshop) -> None:
     for number, record in enumerate(wanted):
         DAMAGES[number](shop, found[record])
     named = {(f.topic, f.partition, f.offset) for f in damaged(shop)}
-    assert named <= {("t", *record) for record in wanted}  # bad places side by side are one
+    assert named <= {("t", *record) for record in wanted}  # adjacent bad places are one place
     assert {("t", 1, 1), ("t", 0, 4), ("t", 1, 8)} <= named
 
 

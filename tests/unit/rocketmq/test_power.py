@@ -1,5 +1,6 @@
-"""What a power loss leaves of a store: whatever was promised before it, at every moment, on a disk that keeps only what
-was synced, and on one that keeps any part of the rest.
+"""A store after a power loss at any step: everything promised before the loss still holds.
+
+The disk keeps only the synced data, or the synced data and any part of the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2,
 
 
 class Life:
-    """A store that flushes after each append; at any step of it the power may fail."""
+    """A store that is flushed after each append; the power may fail at any step."""
 
     def __init__(self, log_bytes: int = LOG_BYTES) -> None:
         self.settings = {"fileReservedTime": "1", "mappedFileSizeCommitLog": str(log_bytes)}
@@ -50,7 +51,7 @@ class Life:
         self._looked_at: set[int] = set()
 
     def is_new(self, left: Workshop) -> bool:
-        """Whether no store with these files was looked at since something was written or acknowledged."""
+        """Return whether no store with these files was checked since the last write or acknowledgement."""
         found = hash(
             (
                 frozenset(tree(left.fs).items()),
@@ -64,7 +65,7 @@ class Life:
         return is_new
 
     def acts(self) -> Iterator[Callable[[LogStore], object]]:
-        """Everything that syncs."""
+        """Yield a series of operations with every kind of sync."""
         yield lambda store: store.create_topic("u", 1)
         yield lambda store: put_value(store, b"of the other topic" * 11, T0._replace(topic="u"))
         yield lambda store: store.create_topic("t", 1)
@@ -95,7 +96,7 @@ class Life:
             yield lambda store: store.find("t", key=value)
 
     def run(self) -> None:
-        """Live it to the end."""
+        """Run all operations, then close the store."""
         with self.shop.open(self.settings) as store:
             for act in self.acts():
                 self.shop.clock.now_ms += 1
@@ -103,7 +104,7 @@ class Life:
 
 
 def check_left(shop: Workshop, life: Life) -> None:
-    """A start finds what was acknowledged, at its offset, and nothing that was never written."""
+    """Check that a start finds all acknowledged records at their offsets, and no record that was never written."""
     if not life.is_new(shop):
         return
     with shop.open(life.settings) as store:
@@ -169,7 +170,7 @@ def test_power_lost_again_in_the_recovery(power: Power) -> None:
 
 
 def test_power_lost_while_a_log_is_cut_at_the_end_of_a_file(power: Power) -> None:
-    """The first record of a log file is lost, and its queue entry is on disk: the entry is cut before the file."""
+    """The first record of a log file is lost, and its queue entry is on disk: the entry is cut before the log file."""
     shop = safe_place(power)
     store = shop.open_with_topic()
     while store.log.end < LOG_BYTES:
@@ -186,8 +187,10 @@ def test_power_lost_while_a_log_is_cut_at_the_end_of_a_file(power: Power) -> Non
 
 
 def test_queue_files_without_units_go_last_first(power: Power) -> None:
-    """A power loss took the units and left their files, which the next start removes. Another one
-    meanwhile leaves none of them as the first: its name would say that what is before it was deleted.
+    """A power loss took the entries and left their files, which the next start removes.
+
+    A second power loss during the removal must not leave a later file as the first file: its name would say that the
+    entries before it were deleted.
     """
     shop = safe_place(power)
     store = shop.open_with_topic()
@@ -213,8 +216,9 @@ def test_queue_files_without_units_go_last_first(power: Power) -> None:
 
 @pytest.mark.parametrize("back_ms", [0, 1000])
 def test_a_checkpoint_at_the_first_record_vouches_for_no_other(power: Power, back_ms: int) -> None:
-    """It tells a time only, at which others were stored too, or before which the clock was set: what a kill left of
-    their units in the machine's memory is synced before a checkpoint tells of it.
+    """The checkpoint holds only a time. Other records may have the same time, or an earlier one after a clock change.
+
+    Their queue entries that a kill left in the machine's memory are synced before a checkpoint covers them.
     """
     shop = safe_place(power)
     store = shop.open_with_topic()
@@ -233,7 +237,7 @@ def test_a_checkpoint_at_the_first_record_vouches_for_no_other(power: Power, bac
 
 
 def test_what_was_served_after_a_crash_is_on_disk(power: Power) -> None:
-    """Recovery syncs what it accepts before anyone reads it."""
+    """Recovery syncs the data that it accepts before any read."""
     shop = safe_place(power)
     store = shop.open_with_topic()
     for value in VALUES:
@@ -273,7 +277,7 @@ def test_asynchronous_appends_lose_a_suffix(power: Power) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_torn_sequenced_append_is_taken_back_whole(power: Power, seed: int) -> None:
-    """An append of a producer is there whole, and known again, or not at all, and may then be sent again."""
+    """A producer's append is complete and recognised as a repeat, or it is missing and may be sent again."""
     shop = safe_place(power)
     store = shop.open_with_topic()
     put_sequenced(store, 7, 0, count=3)
@@ -334,7 +338,7 @@ def test_each_flush_holds_until_the_next(power: Power) -> None:
 
 @pytest.mark.parametrize("kind", ["sequenced", "plain", "without a body", "without properties"])
 def test_a_record_torn_at_any_byte_is_none(kind: str) -> None:
-    """Its CRC covers the body only: zeros in what follows it are noticed all the same."""
+    """The record's CRC covers the body only, but zeros in the bytes after the body are detected too."""
     shop = Workshop()
     store = shop.open_with_topic()
     put_value(store, b"before")
@@ -356,7 +360,7 @@ def test_a_record_torn_at_any_byte_is_none(kind: str) -> None:
 
 @pytest.mark.parametrize("first", range(64))
 def test_a_lost_sector_is_no_damage(first: int) -> None:
-    """Records behind a sector that was not written again do not make it one, wherever in it the last flush ended."""
+    """Records after an unwritten sector do not make it damage, wherever in the sector the last flush ended."""
     shop = Workshop()
     settings = {"mappedFileSizeCommitLog": "4096"}
     store = shop.open_with_topic(settings)
@@ -367,7 +371,7 @@ def test_a_lost_sector_is_no_damage(first: int) -> None:
         put_value(store, value)
     end = min(synced - synced % 512 + 512, store.log.end)
     if end - synced < 4:
-        return  # so few zeros may be a size's own
+        return  # so few zeros may belong to a size
     found = shop.after_kill()
     found.overwrite(found.log_path(), synced, bytes(end - synced))
     with found.open(settings) as again:
@@ -377,7 +381,7 @@ def test_a_lost_sector_is_no_damage(first: int) -> None:
 
 @pytest.mark.parametrize("inside", [1, 2, 3])
 def test_a_lost_sector_may_end_in_the_zeros_of_a_size(inside: int) -> None:
-    """The record whose first bytes were lost with it is good all the same, and makes it no damage."""
+    """The record that lost its first bytes with the sector is still valid, and does not make the sector damage."""
     shop = Workshop()
     settings = {"mappedFileSizeCommitLog": "4096"}
     store = shop.open_with_topic(settings)
@@ -401,8 +405,9 @@ QUEUES = [T0._replace(partition=number) for number in range(3)]
 
 @pytest.mark.parametrize("seed", range(3))
 def test_power_lost_while_several_queues_get_their_files(power: Power, seed: int) -> None:
-    """Files of one round are made together: the first ones, those that follow within the round, and those of a round
-    that begins at the end of the files before.
+    """Files of one round are created together.
+
+    The rounds create first files, files that follow within a round, and files of a round that begins at a file's end.
     """
     shop, dice = safe_place(power), random.Random(seed)
     store = shop.open_with_topic(partitions=len(QUEUES))
@@ -417,7 +422,7 @@ def test_power_lost_while_several_queues_get_their_files(power: Power, seed: int
                     assert safe_count <= len(found)
                     assert found == written[: len(found)]
 
-    for count in (7, 3, 5):  # five units a file: to 7, to the end of the second file, a whole one
+    for count in (7, 3, 5):  # five entries a file: to 7, to the second file's end, a whole file
         values_of_round = [b"%d" % (len(written) + n) for n in range(count)]
         written += values_of_round
         for value in values_of_round:

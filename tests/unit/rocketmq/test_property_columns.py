@@ -1,4 +1,4 @@
-"""Properties as columns are those that the parser of one record gives."""
+"""Properties as columns equal the properties that the parser of single records returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ tidy = st.lists(
 
 
 def properties_of(regions: Sequence[bytes], around: bytes = b"\x02TAGS\x01no\x02") -> Properties:
-    """The properties of records that have other bytes between them."""
+    """Return the properties of records that have other bytes between them."""
     data = around + around.join(regions) + around
     lengths = np.array([len(region) for region in regions], np.int64)
     starts = len(around) + lengths.cumsum() - lengths + np.arange(len(regions)) * len(around)

@@ -1,4 +1,4 @@
-"""The folder of a queue holds the entries of another one: the queue is made again from the log."""
+"""The folder of a queue holds the entries of another queue: the queue is rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def value(queue: int, number: int) -> bytes:
 
 
 def fill(shop: Workshop, counts: tuple[int, ...] = COUNTS) -> list[int]:
-    """A store whose queues have so many records, one after another; gives where each queue's last record lies."""
+    """Fill the queues one after another; return the physical offset of each queue's last record, -1 without records."""
     lasts = []
     with closing(shop.open_with_topic(SETTINGS, partitions=len(QUEUES))) as store:
         for queue, count in enumerate(counts):
@@ -49,7 +49,7 @@ def swap(one: int, other: int) -> Callable[[Workshop], None]:
 
 
 def turn(shop: Workshop) -> None:
-    """Each folder has the name of the next one."""
+    """Rotate the names of the three folders."""
     swap(0, 1)(shop)
     swap(1, 2)(shop)
 
@@ -82,7 +82,7 @@ CHANGES: dict[str, Callable[[Workshop], None]] = {
 
 
 def check_all(shop: Workshop, counts: tuple[int, ...] = COUNTS) -> None:
-    """Nothing is lost, read-only and after a start for writing, and no offset is given again."""
+    """Check that no record is lost, read-only and after a writable start, and that no offset is assigned again."""
     with closing(shop.open(SETTINGS, read_only=True)) as store:
         for queue, count in enumerate(counts):
             assert values(store, QUEUES[queue]) == [value(queue, n) for n in range(count)]
@@ -142,7 +142,7 @@ def test_queues_of_one_record_that_were_swapped(
 def test_one_record_for_two_queues(
     counts: tuple[int, ...], change: Callable[[Workshop], None], shop: Workshop
 ) -> None:
-    """Its queue id or its entry's place is wrong: neither queue gives the offset again."""
+    """The record's queue id or its entry's folder is wrong: neither queue assigns the offset again."""
     fill(shop, counts)
     for queue, count in enumerate(counts):
         if not count:
@@ -159,7 +159,7 @@ def test_one_record_for_two_queues(
 
 @pytest.mark.parametrize("queue", range(3))
 def test_one_damaged_record_does_not_break_its_queue(queue: int, shop: Workshop) -> None:
-    """The other entries lead to records of the queue: the queue id in one record is wrong."""
+    """The other entries point to records of the queue, so the queue id in this record is wrong."""
     lasts = fill(shop)
     base = lasts[queue] - lasts[queue] % 1024
     shop.overwrite(

@@ -1,4 +1,4 @@
-"""Records that end in a CRC over the whole of them: where it is set, and where the newest record of the log has it."""
+"""Records that end in a CRC over the whole record: if the setting says so, or if the log's newest record does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BIG = {"mappedFileSizeCommitLog": "65536"}
 
 
 def closed(store: LogStore) -> list[bool]:
-    """Of each record of the log, whether it ends in the right CRC; none may end in a wrong one."""
+    """Return for each record of the log whether it ends in a correct CRC; check that no record ends in a wrong CRC."""
     assert isinstance(store, RocketMQStore)
     found = []
     run = store.log.run
@@ -114,7 +114,7 @@ def test_it_takes_its_part_of_the_properties(shop: Workshop) -> None:
 def test_what_stands_where_a_salvage_left_something_behind_has_it_too(shop: Workshop) -> None:
     with shop.open_with_topic(WITH_CRC) as store:
         places = [place_of(put_value(store, b"%d" % n * 40)) for n in range(9)]
-    for place in (places[1], places[5]):  # within a file, and the last one of another
+    for place in (places[1], places[5]):  # within a file, and the last record of another
         base = place - place % LOG_BYTES
         shop.overwrite(shop.log_path(base), place - base + BODY_POSITION, b"x")
     target = ROOT.parent / "new"
@@ -126,7 +126,7 @@ def test_what_stands_where_a_salvage_left_something_behind_has_it_too(shop: Work
 
 
 def test_what_is_staged_leaves_room_for_it(shop: Workshop) -> None:
-    """It is decided before anybody knows what the store's newest record will be."""
+    """Room for the CRC is reserved before the store's newest record is known."""
     staging = RocketMQStaging(shop.clock)
     with shop.open_with_topic({**BIG, **WITH_CRC}) as store:
         shape = staging.shape(store, "t")

@@ -1,4 +1,4 @@
-"""Deletion of the log's head: by age and by disk use, only when set, with queues and index behind it."""
+"""Deletion of the log's head by age and by disk use, only if it is set; queues and index follow the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PER_FILE = 6
 
 
 class Filling(OverlayFileSystem):
-    """A disk that says how full it is."""
+    """A disk that reports how full it is."""
 
     percent = 50
 
@@ -48,13 +48,13 @@ class Filling(OverlayFileSystem):
 
 @pytest.fixture
 def shop() -> Workshop:
-    """On a disk that knows the time of each write."""
+    """A workshop on a disk that knows the time of each write."""
     clock = ManualClock()
     return Workshop(Filling(clock=clock), clock)
 
 
 def fill(shop: Workshop, settings: Mapping[str, str]) -> RocketMQStore:
-    """A store of five log files with six records each, ten minutes between two records."""
+    """Return a store of five log files with six records each, with ten minutes between two records."""
     store = shop.open_with_topic(settings)
     for value in VALUES:
         shop.clock.now_ms += HOUR_MS // 6
@@ -65,7 +65,7 @@ def fill(shop: Workshop, settings: Mapping[str, str]) -> RocketMQStore:
 
 
 def check_start(store: LogStore, shop: Workshop, start: int) -> None:
-    """The first `start` records are gone from every lookup, the others are there."""
+    """Check that no lookup finds the first `start` records, and that each other record is found."""
     assert store.bounds(T0) == (start, len(VALUES), len(VALUES))
     assert values(store) == VALUES[start:]
     check_lookups(store)
@@ -89,7 +89,7 @@ def test_nothing_goes_unless_it_is_set(shop: Workshop) -> None:
 
 
 def test_by_age(shop: Workshop) -> None:
-    """Files last written an hour ago or earlier go, in order; the rest of queues and index stays readable."""
+    """Files last written an hour ago or earlier are deleted in order; the rest of queues and index stays readable."""
     store = fill(shop, AN_HOUR)
     report = store.enforce_retention(shop.clock.now_ms)
     assert (report.segments_deleted, report.bytes_deleted) == (3, 3 * LOG_BYTES)
@@ -105,7 +105,7 @@ def test_by_age(shop: Workshop) -> None:
 
 
 def test_the_last_file_stays(shop: Workshop) -> None:
-    """The last file with records, and the last of each queue and of the index."""
+    """The last file with records stays, and the last file of each queue and of the index."""
     store = fill(shop, AN_HOUR)
     store.enforce_retention(shop.clock.now_ms + 100 * HOUR_MS)
     assert values(store)[-1:] in ([VALUES[-1]], [])
@@ -131,7 +131,7 @@ def test_only_in_its_hours(shop: Workshop) -> None:
 
 
 def test_by_disk_use(shop: Workshop) -> None:
-    """One file a pass, whatever its age, as long as the disk is fuller than that."""
+    """One file a pass is deleted, whatever its age, as long as the disk is fuller than the limit."""
     assert isinstance(shop.fs, Filling)
     store = fill(shop, {"diskMaxUsedSpaceRatio": "75"})
     shop.fs.percent = 75
@@ -144,7 +144,7 @@ def test_by_disk_use(shop: Workshop) -> None:
 
 @pytest.mark.parametrize("are_built", [True, False])
 def test_a_full_disk_is_what_it_is_for(are_built: bool) -> None:
-    """What waits for space keeps no older file from being deleted; where it is of that file itself, it is not lost."""
+    """Queue entries that wait for disk space prevent only the deletion of their own records, so that none is lost."""
     clock = ManualClock()
     faulty = FaultyFileSystem(Filling(clock=clock))
     shop = Workshop(faulty, clock)
@@ -182,7 +182,7 @@ def test_ids_of_deleted_records_are_unknown(shop: Workshop) -> None:
 def test_an_id_whose_record_is_deleted_beside_the_lookup_is_unknown(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes between the look into the table of files and the one into the file."""
+    """The record is deleted between the lookup in the table of files and the read of the file."""
     store = fill(shop, AN_HOUR)
     number = store.record_id(T0, store.read(T0, 0).records[0].locator)
     store.close()
@@ -203,7 +203,7 @@ def test_an_id_whose_record_is_deleted_beside_the_lookup_is_unknown(
 
 
 def test_a_queue_that_lost_all_its_records(shop: Workshop) -> None:
-    """It is empty, and its next offset stays what it was, over a restart too."""
+    """The queue is empty, and its next offset stays the same, also after a restart."""
     store = shop.open_with_topic(AN_HOUR, partitions=2)
     other = T0._replace(partition=1)
     put_value(store, b"early", other)
@@ -221,7 +221,7 @@ def test_a_queue_that_lost_all_its_records(shop: Workshop) -> None:
 
 
 def test_files_go_from_the_first_on(shop: Workshop) -> None:
-    """First the log's names are gone for good, one after another, then those of queues and index."""
+    """The log's files are durably removed first, one after another; the files of queues and index follow."""
     faulty = FaultyFileSystem(shop.fs)
     store = fill(Workshop(faulty, shop.clock), AN_HOUR)
     values(store)
@@ -254,7 +254,7 @@ def test_power_lost_in_a_deletion() -> None:
 
 
 def test_readers_meanwhile(shop: Workshop) -> None:
-    """Who reads while files go gets records or OffsetOutOfRange, nothing else."""
+    """A read during a deletion returns records or raises OffsetOutOfRange, and raises no other error."""
     store = fill(shop, {"diskMaxUsedSpaceRatio": "10"})
 
     def look() -> None:
@@ -278,7 +278,7 @@ def test_readers_meanwhile(shop: Workshop) -> None:
 
 
 def test_the_record_indexed_last_on_disk_goes_with_the_head(shop: Workshop) -> None:
-    """After a kill the index goes on at the start of the log, not where it ended, which is gone."""
+    """After a kill the index continues at the start of the log, because the record where it ended is deleted."""
     many = {**AN_HOUR, "maxIndexNum": "1000"}
     store = shop.open_with_topic(many)
     put_value(store, VALUES[0])
@@ -295,7 +295,7 @@ def test_the_record_indexed_last_on_disk_goes_with_the_head(shop: Workshop) -> N
 
 
 def test_the_first_record_of_an_index_file_goes_with_the_head(shop: Workshop) -> None:
-    """The seconds of its entries still count from that record when the file is mended after a kill."""
+    """The seconds of the file's entries still count from that record when the file is repaired after a kill."""
     many = {**AN_HOUR, "maxIndexNum": "1000"}
     store = shop.open_with_topic(many)
     for value in VALUES:
@@ -316,8 +316,9 @@ def test_the_first_record_of_an_index_file_goes_with_the_head(shop: Workshop) ->
 
 
 def test_queues_are_synced_before_their_records_go() -> None:
-    """An entry of a deleted record cannot be built again, and the next one depends on it. The checkpoint before a
-    deletion syncs the queues too, but a full disk keeps it from that.
+    """An entry of a deleted record cannot be built again, and the next entry depends on it.
+
+    The checkpoint before a deletion syncs the queues too, but a full disk can prevent this.
     """
     faulty = FaultyFileSystem(Filling(clock=ManualClock()))
     shop = Workshop(faulty, ManualClock())

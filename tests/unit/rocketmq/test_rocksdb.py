@@ -1,4 +1,4 @@
-"""Stores whose broker keeps queues, or configs, in RocksDB: never written, and read by their log."""
+"""Stores of a broker that keeps queues or configs in RocksDB: they are never written, and are read from their log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CURRENT = TopicPartition("CURRENT", 0)
 
 
 def make_databases(shop: Workshop, folders: tuple[str, ...]) -> None:
-    """With the names of files as RocksDB gives them; what is in them nobody reads."""
+    """Create folders with files named as RocksDB names them; the content of these files is never read."""
     for folder in folders:
         shop.fs.make_dir(ROOT / folder)
         for name in "CURRENT", "IDENTITY", "LOCK", "MANIFEST-000005", "000004.log", "000010.sst":
@@ -35,7 +35,7 @@ def make_databases(shop: Workshop, folders: tuple[str, ...]) -> None:
 
 @pytest.fixture(params=[QUEUES, SEPARATE], ids=["queues", "separate"])
 def theirs(request: pytest.FixtureRequest, shop: Workshop) -> Workshop:
-    """A store without queues of ours: six records of t, and databases."""
+    """A store without queue files: six records of t, and databases."""
     write_log(shop, [Message("t", n, value) for n, value in enumerate(VALUES)])
     make_databases(shop, request.param)
     return shop
@@ -75,7 +75,7 @@ def test_verify_misses_no_unit_and_knows_the_files(theirs: Workshop) -> None:
 
 
 def test_files_of_queues_from_before_are_not_looked_at(shop: Workshop) -> None:
-    """A broker that had files until it was given RocksDB."""
+    """The broker used queue files until it was switched to RocksDB."""
     with shop.open_with_topic() as store:
         put_value(store, b"a")
     shop.overwrite(ROOT / "consumequeue/t/0" / file_name(0), 0, b"\x01")
@@ -100,7 +100,7 @@ def test_salvage_makes_a_store_of_the_log(theirs: Workshop) -> None:
 
 
 def test_topics_in_a_database_do_not_count_as_deleted(shop: Workshop) -> None:
-    """An old topics.json, from before the broker had one, tells none of the topics made since."""
+    """An old topics.json, from before the broker had a database, lacks all topics created since then."""
     with shop.open() as store:
         store.create_topic("old", 1)
         store.create_topic("t", 1)
@@ -115,7 +115,7 @@ def test_topics_in_a_database_do_not_count_as_deleted(shop: Workshop) -> None:
 
 
 def test_configs_alone_in_a_database(shop: Workshop) -> None:
-    """The queues are files: they are looked at, and made anew, but who writes would not know the topics."""
+    """The queues are files, which are checked and rebuilt; but a writer would not know the topics."""
     write_log(shop, [Message("t", n, value) for n, value in enumerate(VALUES)])
     make_databases(shop, CONFIGS)
     with pytest.raises(UnsupportedFormat, match="topics is a RocksDB database"):

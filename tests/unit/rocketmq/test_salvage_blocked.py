@@ -1,4 +1,4 @@
-"""A salvage of a store with files in the place of folders makes queues from the log, and names what it cannot make."""
+"""A salvage of a store with files in the place of folders builds queues from the log, and reports lost positions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def salvaged(shop: Workshop) -> LossReport:
 
 
 def is_wrong(report: LossReport) -> bool:
-    """Whether the command exits with 1."""
+    """Return whether the command exits with 1."""
     return bool(report.losses) or any(f.severity != "info" for f in report.findings)
 
 
@@ -45,7 +45,7 @@ def test_all_records_come_from_the_log(place: str, data: bytes, shop: Workshop) 
 
 
 def without_head(shop: Workshop) -> None:
-    """Queues 0 and 2 have no record in the log any more; queue 1 has."""
+    """Fill a store and remove the log's head: queue 1 keeps records in the log, queues 0 and 2 do not."""
     with closing(shop.open_with_topic(partitions=3)) as store:
         for queue in (TopicPartition("t", 0), T2):
             put_value(store, b"first", queue)

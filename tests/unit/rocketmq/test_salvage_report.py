@@ -1,4 +1,4 @@
-"""What a salvage says it kept is what readers of the new store get; what an entry names is kept or lost."""
+"""A salvage reports as kept the records that the new store returns; each record with an entry is kept or lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Key = tuple[int, int]
 
 @pytest.fixture
 def shop() -> Workshop:
-    """A cleanly stopped store: ROUNDS records in each of three queues, in turn."""
+    """A cleanly stopped store with ROUNDS records in each of three queues, appended in turn."""
     shop = Workshop()
     fill(shop, SMALL)
     assert len(shop.log_bases()) > 6
@@ -66,7 +66,7 @@ def errors_of(findings: list[Finding]) -> set[str]:
 
 
 def in_new_store(shop: Workshop, settings: Mapping[str, str] = SMALL) -> set[Key]:
-    """(queue, number of the record) of all that readers of the new store get."""
+    """Return (queue, number of the record) of all records that readers of the new store get."""
     options = StoreOptions(settings=settings)
     with open_rocketmq(NEW, options, fs=shop.fs, clock=shop.clock, read_only=True) as store:
         found = [value for address in ADDRESSES for value in values(store, address)]
@@ -74,7 +74,7 @@ def in_new_store(shop: Workshop, settings: Mapping[str, str] = SMALL) -> set[Key
 
 
 def check_whole(shop: Workshop) -> tuple[LossReport, set[Key]]:
-    """Salvage, and hold the report against the new store; gives it, and what is missing there."""
+    """Salvage, and compare the report with the new store; return the report and the records missing there."""
     report = salvaged(shop)
     kept = in_new_store(shop)
     missing = {(queue, n) for queue in range(QUEUES) for n in range(ROUNDS)} - kept
@@ -93,7 +93,7 @@ def check_whole(shop: Workshop) -> tuple[LossReport, set[Key]]:
 
 
 def place_of(shop: Workshop, queue: int, number: int) -> tuple[Path, int, int]:
-    """The file, the position in it and the size of a record."""
+    """Return the file, the position in the file and the size of a record."""
     for base in shop.log_bases():
         data = shop.fs.read_bytes(shop.log_path(base))
         records, _, _ = walking.walk(data, 0, len(data), 0)
@@ -111,7 +111,7 @@ def place_of(shop: Workshop, queue: int, number: int) -> tuple[Path, int, int]:
 def test_records_before_the_log_are_lost_where_retention_left_their_queue_files(
     shop: Workshop, files: int
 ) -> None:
-    """Queue files hold 5 entries here: the first one leads only to what is missing."""
+    """Queue files hold 5 entries here: the first file points only to missing records."""
     for base in shop.log_bases()[:files]:
         shop.fs.remove(shop.log_path(base))
     _, missing = check_whole(shop)
@@ -141,7 +141,7 @@ def test_records_before_the_log_are_none_of_the_lost_where_retention_explains_th
 def test_a_wrong_queue_offset_costs_no_record(
     shop: Workshop, queue: int, number: int, wrong: int
 ) -> None:
-    """Its entry and the next record say which one is right."""
+    """The record's entry and the next record show which offset is right."""
     path, at, _ = place_of(shop, queue, number)
     shop.overwrite(path, at + 20, struct.pack(">q", wrong))
     report, missing = check_whole(shop)
@@ -156,7 +156,7 @@ def test_a_wrong_queue_offset_costs_no_record(
 def test_a_wrong_queue_offset_of_a_last_record_is_a_loss(
     shop: Workshop, queue: int, wrong: int
 ) -> None:
-    """No record follows that says which one is right."""
+    """No later record shows which offset is right."""
     path, at, _ = place_of(shop, queue, ROUNDS - 1)
     shop.overwrite(path, at + 20, struct.pack(">q", wrong))
     report = salvaged(shop)
@@ -207,7 +207,7 @@ def test_swapped_log_files_are_counted_as_they_are_read(
     assert missing
 
 
-# ---- a padding that is none, files that are too many ----
+# ---- a false padding, surplus files ----
 
 
 @pytest.mark.parametrize(("queue", "number"), [(0, 0), (1, 5), (2, 11)])

@@ -1,6 +1,6 @@
-"""The broker's timer files in a salvaged store: taken along with the places of the new log, or left behind together.
+"""The broker's timer files in a salvaged store: copied with the offsets of the new log, or all left out.
 
-The real broker is asked in tests/interop/test_real_rocketmq_timers.py.
+The tests with the real broker are in tests/interop/test_real_rocketmq_timers.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REST = {"timerwheel": b"w" * 96, "config/timercheck": b"c" * 4096, "config/timer
 
 
 class Place(NamedTuple):
-    """Where a record is in the commit log."""
+    """The physical offset and the size of a record in the commit log."""
 
     offset: int
     size: int
@@ -39,7 +39,7 @@ def timer_log(*units: bytes) -> bytes:
 
 
 class Timers:
-    """A store of twelve records, with a timer log of a unit for each."""
+    """A store of twelve records, and a timer log with a unit for each record."""
 
     def __init__(self) -> None:
         self.shop = Workshop()
@@ -68,7 +68,7 @@ class Timers:
         self.shop.overwrite(self.shop.log_path(base), place.offset - base + 89, b"\xff\xff")
 
     def salvage(self) -> tuple[int, set[str]]:
-        """(how far records were moved, the timer files that were left behind)."""
+        """Salvage; return by how many bytes records were moved, and the timer files that were left out."""
         inspector = self._inspect()
         report = inspector.salvage(NEW)
         inspector.close()
@@ -76,7 +76,7 @@ class Timers:
         return report.moved_bytes, {path.rpartition("/")[2] for path in left}
 
     def units(self) -> list[Place]:
-        """The places in the new timer log."""
+        """Return the physical offsets and sizes in the new timer log."""
         data = self.shop.fs.read_bytes(NEW / TIMER_LOG)
         assert len(data) == LOG_BYTES
         used = data[: len(self.places) * UNIT.size]
@@ -100,7 +100,7 @@ def test_of_a_whole_log_they_are_copied_as_they_are(timers: Timers) -> None:
 
 @pytest.mark.parametrize("number", [1, 5, 8])
 def test_they_name_the_new_places_where_records_are_moved(timers: Timers, number: int) -> None:
-    """The unit of a lost record names none; else the broker would try to deliver what fills its place, for ever."""
+    """The unit of a lost record has no offset; otherwise the broker would try for ever to deliver its replacement."""
     timers.damage(number)
     moved_bytes, left = timers.salvage()
     assert (moved_bytes > 0, left) == (True, set())

@@ -1,4 +1,4 @@
-"""RocketMQ's names, defaults and limits of settings and topic configs; what is off unless it is set."""
+"""RocketMQ's names, defaults and limits of settings and topic configs; features that are off unless they are set."""
 
 from __future__ import annotations
 

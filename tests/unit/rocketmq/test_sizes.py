@@ -1,4 +1,4 @@
-"""The four file sizes: from settings, from what was remembered, from the files, from the defaults."""
+"""The four file sizes: from settings, from remembered values, from the files, from the defaults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST_INDEX = "index/20260101000000000"
 
 
 def files(**lengths: int) -> OverlayFileSystem:
-    """A store in memory: path -> length of a file of zeros."""
+    """Return a store in memory; `lengths` maps a path to the length of a file of zeros."""
     fs = OverlayFileSystem(None)
     fs.make_dir(ROOT)
     for name, size_bytes in lengths.items():
@@ -39,7 +39,7 @@ def files(**lengths: int) -> OverlayFileSystem:
 
 
 def log(*lengths: int, of: int = 4096) -> dict[str, int]:
-    """Commit log files with these lengths, named as if each had `of` bytes."""
+    """Return commit log files with these lengths, named as if each had `of` bytes."""
     return {f"commitlog/{n * of:020d}": size_bytes for n, size_bytes in enumerate(lengths)}
 
 
@@ -51,13 +51,13 @@ def resolve(
     root: Path = ROOT,
     findings: list[Finding] | None = None,
 ) -> Sizes:
-    """`resolve_sizes` with settings as they are given."""
+    """Call `resolve_sizes` with these settings as text."""
     texts = {name: str(value) for name, value in (settings or {}).items()}
     return resolve_sizes(fs, root, parse_store_settings(texts), stored, findings=findings)
 
 
 def given(sizes: Sizes) -> dict[str, Any]:
-    """All four as settings."""
+    """Return all four sizes as settings."""
     numbers = (
         sizes.commit_log_bytes,
         sizes.consume_queue_bytes,
@@ -80,7 +80,7 @@ def test_a_new_store() -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_golden_stores_tell_their_sizes(store: str) -> None:
-    """From the lengths alone, and they agree with what the store was written with."""
+    """The file lengths alone give the sizes that the store was written with."""
     wanted = json.loads((GOLDEN / store / "params.json").read_bytes())
     root = GOLDEN / store / "store"
     found = resolve(RealFileSystem(), root=root)
@@ -111,7 +111,7 @@ def test_one_number_of_the_index_tells_the_other(known: str) -> None:
 
 
 def test_an_index_that_does_not_tell() -> None:
-    """Without entries a length fits many pairs: then the settings are asked for."""
+    """Without entries a file length fits many pairs of sizes, so the settings are required."""
     fs = files(**{FIRST_INDEX: INDEX_BYTES})
     with pytest.raises(InvalidConfig, match="set maxHashSlotNum and maxIndexNum") as refused:
         resolve(fs)
@@ -123,7 +123,7 @@ def test_an_index_that_does_not_tell() -> None:
 
 
 def test_remembered_sizes_outlive_a_damaged_index() -> None:
-    """It can be made anew; whoever reads it finds the misfit."""
+    """The index can be rebuilt, and its readers find the wrong size."""
     assert resolve(files(**{FIRST_INDEX: 17}), stored=SMALL) == SMALL
 
 
@@ -157,7 +157,7 @@ def test_an_empty_last_file_is_left_by_a_crash() -> None:
 )
 @pytest.mark.parametrize("source", ["files", "setting", "remembered"])
 def test_a_log_file_of_another_length(lengths: tuple[int, ...], bad: int, source: str) -> None:
-    """The odd one is named, by the lengths of the others and by how the files are named."""
+    """The odd file is named, judged by the lengths of the other files and by the file names."""
     fs = files(**log(*lengths))
     settings = {"mappedFileSizeCommitLog": 4096} if source == "setting" else {}
     stored = SMALL if source == "remembered" else None
@@ -190,7 +190,7 @@ def test_a_queue_file_of_another_length() -> None:
 
 @pytest.mark.parametrize("source", ["files", "setting", "remembered"])
 def test_a_log_file_where_none_can_begin(source: str) -> None:
-    """A log may begin anywhere, but at a multiple of the size of its files."""
+    """A log may begin anywhere, but only at a multiple of its file size."""
     settings = {"mappedFileSizeCommitLog": 4096} if source == "setting" else {}
     stored = SMALL if source == "remembered" else None
     there = {f"commitlog/{n * 4096:020d}": 4096 for n in (7, 8, 9)}
@@ -213,7 +213,7 @@ def test_a_log_file_where_none_can_begin(source: str) -> None:
 
 
 def test_a_queue_file_where_none_can_begin() -> None:
-    """The queue is made anew from the log: told, and not refused."""
+    """The queue is rebuilt from the log: the file is reported, and the start is not refused."""
     stray = "consumequeue/a/0/00000000000000000207"
     fs = files(**{"consumequeue/a/0/00000000000000000000": 200, stray: 200})
     assert resolve(fs).consume_queue_bytes == 200

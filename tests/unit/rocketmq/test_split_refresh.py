@@ -1,4 +1,4 @@
-"""A splitter beside a store that lives: what was written shows at the next refresh, whichever files hold it by then."""
+"""A splitter next to a store that is written: the next refresh shows new records, whichever files hold them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T1 = TopicPartition("t", 1)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[RocketMQStore]:
-    """A store with some records, whose dispatcher runs only when it is asked."""
+    """A store with some records; its dispatcher runs only when a test asks for it."""
     with patch.object(Dispatcher, "start"):
         store = made(tmp_path / "store", [12, 3])
         yield store
@@ -54,13 +54,13 @@ def splitter(store: RocketMQStore) -> Iterator[Splitter]:
 
 @pytest.fixture
 def openings() -> Iterator[Mock]:
-    """Called where a store is opened as a whole."""
+    """A mock that is called whenever a store is opened as a whole."""
     with patch.object(known_store, "open_rocketmq", wraps=open_rocketmq) as opening:
         yield opening
 
 
 def dispatch(store: RocketMQStore) -> None:
-    """Let the store write its units."""
+    """Make the store write its queue entries."""
     for topic, info in store.topics().items():
         for number in info.partitions:
             partition = TopicPartition(topic, number)
@@ -68,7 +68,7 @@ def dispatch(store: RocketMQStore) -> None:
 
 
 def carried_bytes(splitter: Splitter) -> int:
-    """How many bytes of units come with a plan of everything."""
+    """Return how many bytes of queue entries a plan of everything carries."""
     splits: Sequence[Any] = splitter.plan(everything(splitter), min_splits=3)
     return sum(len(run.carried) for split in splits for run in split.plan.runs)
 
@@ -183,7 +183,7 @@ def test_a_store_that_was_cut_is_opened_anew(store: RocketMQStore, splitter: Spl
     end = store.log.end
     path = store.log.run.path(end - end % LOG_BYTES)
     damage(path, 0, bytes(LOG_BYTES))
-    (store.path / "abort").write_bytes(b"1 logserver")  # else such a log is refused
+    (store.path / "abort").write_bytes(b"1 logserver")  # without it such a log is refused
     again = open_small(store.path)
     again.append_messages(T0, numbered(40, first=500))
     splitter.refresh()
@@ -213,7 +213,7 @@ def test_a_record_that_is_being_written_shows_when_it_is_whole(
     path = store.log.run.path(end - end % LOG_BYTES)
     position = end % LOG_BYTES
     whole = path.read_bytes()[position : position + 100]
-    # All of it is within a tick of the files' clock, however long it takes.
+    # All changes are within one tick of the files' clock, however long they take.
     with patch.object(known_store, "TIME_STEP_MS", 1 << 40):
         damage(path, position + 95, bytes(5))
         for _ in range(4):
@@ -244,8 +244,9 @@ def test_damage_in_the_log_is_passed_over_with_a_finding(
 
 @pytest.mark.parametrize("age_s", [0, 3600])
 def test_what_recovery_cut_stays_cut(store: RocketMQStore, splitter: Splitter, age_s: int) -> None:
-    """The first records of an append that a crash cut short are good ones, and no rows: be the crash a
-    moment ago, when file times need not show what is written next, or longer.
+    """The first records of an append that a crash cut short are valid, but they are no rows.
+
+    The crash was a moment ago, when file times need not show the next write, or longer ago.
     """
     producer = ProducerSequence(store.new_producer_id(), 0, 0)
     dispatch(store)
@@ -281,7 +282,7 @@ def test_a_refresh_keeps_no_file_open(store: RocketMQStore, splitter: Splitter) 
 
 
 def test_a_writer_at_full_speed_is_followed(tmp_path: Path) -> None:
-    """Each refresh shows all that was there before it, and nothing twice, half or out of order."""
+    """Each refresh shows all records that were stored before it, and no record twice, in part or out of order."""
     store = made(tmp_path / "store", [1, 1])
     splitter = open_splitter(store.path, SMALL)
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""A store read in splits has what its own reader gives, however it is cut; what is damaged is named, or left out."""
+"""A store read in splits gives the rows of its own reader, however it is split; damage is reported or left out."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ VALUES = st.sampled_from(["", "a", "a b", "\x01", "x\x01y", "ü", "k" * 40, "\0"
 
 
 def properties_bytes() -> st.SearchStrategy[bytes]:
-    """Properties as a sender may write them, and as none should."""
+    """Return a strategy for properties, well-formed and malformed."""
     pairs = st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=25)
     written = pairs.map(
         lambda found: "".join(f"{name}\x01{value}\x02" for name, value in found).encode()
@@ -86,7 +86,7 @@ def properties_bytes() -> st.SearchStrategy[bytes]:
 
 
 def packed_bodies() -> st.SearchStrategy[tuple[bytes, int]]:
-    """(a stored body, its sys flag)."""
+    """Return a strategy for (stored body, sys flag)."""
     plain = st.one_of(
         st.binary(max_size=60),
         st.sampled_from([b"\x02KEYS\x01no\x02", b"", b"\xda\xa3\x20\xa7" * 9]),
@@ -121,7 +121,7 @@ Opener: TypeAlias = Callable[..., Splitter]
 
 @pytest.fixture
 def opened() -> Iterator[Opener]:
-    """Opens stores to be cut into splits, and closes them in the end."""
+    """A function that opens a store for splits; the splitters are closed at the end."""
     with ExitStack() as stack:
 
         def open_it(path: Path, options: StoreOptions = SMALL) -> Splitter:
@@ -168,7 +168,7 @@ def test_splits_have_what_the_store_reads(
             opened_store.close()
 
 
-# ---- how it is cut ----
+# ---- how a store is split ----
 
 
 def test_one_hot_queue_is_cut_like_any_other(tmp_path: Path, opened: Opener) -> None:
@@ -249,7 +249,7 @@ def test_offsets_alone_are_told_by_the_units(tmp_path: Path, opened: Opener) -> 
 
 
 def test_large_bodies_come_in_more_chunks(tmp_path: Path, opened: Opener) -> None:
-    """A split's memory is bounded by some chunks, though its bodies are many times larger than its files."""
+    """The memory of a split is limited to some chunks, though its bodies are many times larger than its files."""
     big = StoreOptions(settings={**SMALL.settings, "mappedFileSizeCommitLog": str(1 << 20)})
     store = open_small(tmp_path, options=big)
     body = zlib.compress(bytes(CHUNK_BYTES // 2))
@@ -271,7 +271,7 @@ def test_memory_is_some_chunks_whatever_the_size_of_a_split(
     for module in (log_pieces, columns):
         monkeypatch.setattr(module, "CHUNK_BYTES", 64 << 10)
     (split,) = (splitter := opened(tmp_path, big)).plan(everything(splitter))
-    assert next(read_split(split, ALL_COLUMNS)).rows  # what is imported at first use is no matter
+    assert next(read_split(split, ALL_COLUMNS)).rows  # imports at first use do not count
     tracemalloc.start()
     rows = sum(chunk.rows for chunk in read_split(split, ALL_COLUMNS))
     _, peak_bytes = tracemalloc.get_traced_memory()
@@ -436,7 +436,7 @@ def test_a_queue_file_that_was_cut_is_named(tmp_path: Path, opened: Opener) -> N
 
 
 def test_records_behind_damage_are_read(tmp_path: Path, opened: Opener) -> None:
-    """A store that a writable start would refuse."""
+    """A writable start would refuse this store."""
     made(tmp_path).close()
     file, position = record_place(tmp_path, b"7 bbbb")
     damage(file, position, b"8")

@@ -1,4 +1,4 @@
-"""Starts after odd histories: files gone, the log shorter than before, another server in between."""
+"""Starts after unusual histories: missing files, a log shorter than before, another server in between."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILE_UNITS = 5
 
 
 def stopped(shop: Workshop) -> None:
-    """A store with two topics, stopped cleanly; the last record is not of t."""
+    """Fill a store with two topics and stop it cleanly; the last record is not in t."""
     with shop.open_with_topic() as store:
         store.create_topic("other", 1)
         for value in VALUES:
@@ -65,7 +65,7 @@ def remove_last_file(fs: FileSystem) -> None:
 def test_lost_files_of_a_queue_are_made_anew(
     shop: Workshop, damage: Callable[[FileSystem], None], clean: bool, read_only: bool
 ) -> None:
-    """Also after a clean stop, though other queues lead behind what is lost."""
+    """This holds also after a clean stop, though other queues point beyond the lost entries."""
     stopped(shop)
     damage(shop.fs)
     if not clean:
@@ -76,7 +76,7 @@ def test_lost_files_of_a_queue_are_made_anew(
 
 
 def test_an_empty_last_file_of_a_queue_goes_away(shop: Workshop) -> None:
-    """A kill came between a queue's next file and its first unit; the real store then took the queue for empty."""
+    """A kill came between a queue's next file and its first entry; the real store then took the queue as empty."""
     stopped(shop)
     bases = shop.queue_bases()
     assert len(VALUES) % FILE_UNITS == 0
@@ -91,7 +91,7 @@ def test_an_empty_last_file_of_a_queue_goes_away(shop: Workshop) -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_garbage_in_a_queue_leads_nowhere(shop: Workshop, seed: int) -> None:
-    """After a crash what it hides is found in the log; offsets go on, none is given twice."""
+    """After a crash the hidden records are found in the log; offsets continue, and none is assigned twice."""
     stopped(shop)
     garbage = random.Random(seed).randbytes(FILE_UNITS * 20)
     shop.overwrite(QUEUE / file_name(5 * FILE_UNITS * 20), 0, garbage)
@@ -103,7 +103,7 @@ def test_garbage_in_a_queue_leads_nowhere(shop: Workshop, seed: int) -> None:
 
 
 def test_a_log_that_is_not_there_is_no_empty_one(shop: Workshop) -> None:
-    """Its disk may not be mounted: nothing is cut, and with it all is there again."""
+    """Its disk may not be mounted: nothing is cut, and with the disk everything is available again."""
     stopped(shop)
     shop.fs.rename(ROOT / "commitlog", ROOT.parent / "elsewhere")
     before = shop.files()
@@ -126,7 +126,7 @@ def test_that_log_can_be_given_up(shop: Workshop) -> None:
 
 
 def test_a_shorter_log_ends_a_deletion_too(shop: Workshop) -> None:
-    """What is written behind a cut is not taken for records of a topic that was deleted before it."""
+    """Records written after a cut do not count as records of a topic that was deleted before the cut."""
     with shop.open_with_topic() as store:
         places = [place_of(put_value(store, value)) for value in VALUES[:10]]
         store.create_topic("other", 1)
@@ -160,7 +160,7 @@ def test_a_deleted_topic_stays_deleted_when_queues_are_made_anew(shop: Workshop)
 
 
 def test_a_spare_file_that_somebody_took_away(shop: Workshop) -> None:
-    """A real store that is started by mistake removes it before it finds the lock taken."""
+    """A real store that is started by mistake removes the file before it finds the lock taken."""
     store = shop.open_with_topic()
     for value in VALUES[:12]:
         put_value(store, value)
@@ -180,7 +180,7 @@ def test_a_spare_file_that_somebody_took_away(shop: Workshop) -> None:
 
 @pytest.mark.parametrize(("mark", "ours"), [(b"4711 logserver", True), (b"4711", False)])
 def test_whose_crash_it_was(shop: Workshop, mark: bytes, ours: bool) -> None:
-    """The real store's `abort` has its process id alone: then its checkpoint is not trusted as ours."""
+    """The real store's `abort` holds its process id alone: then the checkpoint is not trusted as this program's own."""
     stopped(shop)
     put_file(shop.fs, ROOT / "abort", mark)
     with shop.open() as store:
@@ -192,7 +192,7 @@ def test_whose_crash_it_was(shop: Workshop, mark: bytes, ours: bool) -> None:
 
 
 def test_a_checkpoint_does_not_tell_of_an_append_that_a_start_cuts() -> None:
-    """Of the last append a record is missing: the start takes the rest away, and its checkpoint ends before it."""
+    """The last append lacks a record: the start cuts the rest of the append, and the checkpoint ends before it."""
     shop = Workshop()
     store = shop.open_with_topic()
     put_value(store, b"before")
@@ -215,7 +215,7 @@ def test_a_checkpoint_does_not_tell_of_an_append_that_a_start_cuts() -> None:
 def test_zeros_in_a_queue_are_no_unit_of_the_logs_first_record(
     shop: Workshop, read_only: bool
 ) -> None:
-    """The place that they would tell is 0, where the record of another queue lies: it lacks its unit all the same."""
+    """The zeros would point to 0, where the record of another queue is stored: that record still lacks its entry."""
     stopped(shop)
     remove_queue(shop.fs)
     other = ROOT / "consumequeue" / OTHER.topic / str(OTHER.partition)

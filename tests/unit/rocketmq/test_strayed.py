@@ -1,4 +1,4 @@
-"""A record whose queue id was damaged is the only one of a queue that was empty: it is not served without a word."""
+"""A record with a damaged queue id is the only record of a queue that was empty: it is not served without a finding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fill(shop: Workshop, counts: Sequence[int]) -> None:
 
 
 def stray(shop: Workshop, record: tuple[int, int], queue_id: int) -> int:
-    """Let a record name another queue; return its physical offset."""
+    """Write another queue id into a record; return its physical offset."""
     at, _ = places(shop)[record]
     patch(shop, at + QUEUE_ID, struct.pack(">i", queue_id))
     return at
@@ -70,7 +70,7 @@ def test_queues_that_are_built_from_the_log_do_not_hide_it(
         put_file(shop.fs, ROOT / "abort", b"")
     wanted = [(queue_id, record[1], f"t-{record[0]}")]
     assert told_at_start(shop) == wanted
-    for _ in range(2):  # as long as it is there
+    for _ in range(2):  # at each start while the record exists
         with closing(shop.open()) as store:
             assert suspects(store.recovery.findings) == wanted
     with inspector(shop) as tools:
@@ -92,7 +92,7 @@ def test_a_salvage_without_queues_names_it(
         report = tools.salvage(Path("/w/new"))
     assert (queue_id, record[1], f"t-{record[0]}") in suspects(report.findings)
     paths = [Path(f.path) for f in report.findings if f.code == "suspect-header"]
-    assert all(shop.fs.exists(path) for path in paths)  # the new store has its name
+    assert all(shop.fs.exists(path) for path in paths)  # under the final name of the new store
 
 
 @every_case
@@ -111,7 +111,7 @@ def test_entries_contradict_it(
 
 @pytest.mark.parametrize("counts", [(1, 6, 0), (6, 1, 0), (1, 1, 0)])
 def test_the_only_record_of_a_queue(counts: Sequence[int], shop: Workshop) -> None:
-    """Both queues keep the offset, and each start names the record."""
+    """Both queues keep the offset, and each start reports the record."""
     fill(shop, counts)
     queue = counts.index(1)
     stray(shop, (queue, 0), 2)
@@ -120,7 +120,7 @@ def test_the_only_record_of_a_queue(counts: Sequence[int], shop: Workshop) -> No
             assert (2, 0, f"t-{queue}") in suspects(store.recovery.findings)
 
 
-# ---- what is none ----
+# ---- cases without a finding ----
 
 
 @pytest.mark.parametrize("counts", [(5, 5, 5), (1, 1, 1), (1, 0, 8), (3, 1, 2), (2, 1)])
@@ -141,7 +141,7 @@ def test_whole_queues_are_none(counts: Sequence[int], with_queues: bool, shop: W
 def test_queues_that_begin_anywhere_are_none(
     one: Sequence[int], other: Sequence[int], shop: Workshop
 ) -> None:
-    """As a conversion leaves them: the offsets are those of another store."""
+    """A conversion leaves such queues: their offsets come from another store."""
     write_log(
         shop,
         [
@@ -153,7 +153,7 @@ def test_queues_that_begin_anywhere_are_none(
 
 
 def test_one_record_that_retention_left_is_none(shop: Workshop) -> None:
-    """The log has lost its head: that a queue ends below its offset means nothing."""
+    """The log has lost its head, so a queue that ends below the record's offset proves nothing."""
     fill(shop, (20, 12, 12))
     bases = shop.log_bases()
     for base in bases[:-1]:
@@ -183,7 +183,7 @@ def test_a_short_file_of_a_queue_ends_no_command(
 
 
 def shape(name: str, queues: int) -> list[Message]:
-    """The records of a topic in which many queues have a single one."""
+    """Return the records of a topic in which many queues have a single record."""
     if name == "one each":
         return [Message("t", 0, b"x", queue_id=q) for q in range(queues)]
     if name == "other offsets":  # as a conversion leaves them
@@ -220,7 +220,7 @@ def test_a_start_and_a_verify_read_few_records_of_each_queue(
 
 
 def test_the_first_queue_that_lacks_the_offset_there_is_expected(shop: Workshop) -> None:
-    """After its last record, or before its first one: where the record is in the log decides."""
+    """The offset may be missing after a queue's last or before its first record: the position in the log decides."""
     write_log(
         shop,
         [

@@ -1,4 +1,4 @@
-"""The column of suspect parts says what the reader of one queue says, whichever byte of the records is another one."""
+"""The column of suspect parts equals the result of a queue's reader, whichever byte of the records is changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.rocketmq.split_yard import SMALL, made, open_small, split_rows, 
 
 @pytest.mark.parametrize("mask", [0x01, 0x02, 0x80, 0xFF])
 def test_any_byte_of_header_and_properties(tmp_path: Path, mask: int) -> None:
-    """In each of many records another byte: of its header, or of its properties."""
+    """Each of many records has one changed byte, in its header or in its properties."""
     made(tmp_path, (120, 60)).close()
     for path in sorted((tmp_path / "commitlog").iterdir()):
         path.write_bytes(hit(path.read_bytes(), mask))
@@ -30,7 +30,10 @@ def test_any_byte_of_header_and_properties(tmp_path: Path, mask: int) -> None:
 
 
 def hit(data: bytes, mask: int) -> bytes:
-    """One file of the log with a byte changed in every record that is whole, never what says where it belongs."""
+    """Return a log file with one byte changed in every whole record, in a header field or in the properties.
+
+    Unchanged are size, magic, CRC, queue id, physical offset, sys flag, ports, lengths, body and topic.
+    """
     changed, at, number = bytearray(data), 0, 0
     while at + 8 <= len(data) and data[at + 4 : at + 6] == b"\xda\xa3":
         message = decode_message(data, at)

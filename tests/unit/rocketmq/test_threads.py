@@ -1,4 +1,4 @@
-"""Looking at a store while it is written: the dispatcher's thread, checkpoints and deletions beside readers."""
+"""Reads of a store while it is written: the dispatcher's thread, checkpoints and deletions next to readers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ VALUES = [b"value-%03d" % n for n in range(300)]
 
 
 def write_all(store: RocketMQStore, written: list[bytes]) -> None:
-    """Append one by one, and tell of each."""
+    """Append all values one by one, and add each to `written`."""
     for value in VALUES:
         put_value(store, value)
         written.append(value)
 
 
 def test_what_was_appended_is_found_at_once(shop: Workshop) -> None:
-    """By offset, key, unique id, record id and time, whether the thread was there before or not."""
+    """Lookups by offset, key, unique id, record id and time find it, whether the thread dispatched it before or not."""
     store = shop.open(thread=True)
     store.create_topic("t", 1)
     written: list[bytes] = []
@@ -53,7 +53,7 @@ def test_what_was_appended_is_found_at_once(shop: Workshop) -> None:
 
 
 def test_topics_deleted_beside_readers(shop: Workshop) -> None:
-    """A reader of a topic that goes is told so: of damage or missing files nobody hears."""
+    """A reader of a topic that is deleted gets an error that says so, and never one about damage or missing files."""
     store = shop.open(thread=True)
     other = T0._replace(topic="u")
     store.create_topic("u", 1)
@@ -71,7 +71,7 @@ def test_topics_deleted_beside_readers(shop: Workshop) -> None:
             found = values(store)
             assert found == VALUES[: len(found)]
         except (UnknownTopic, OffsetOutOfRange):
-            return  # gone, or made again between two pages
+            return  # deleted, or created again between two pages
 
     def find() -> None:
         try:

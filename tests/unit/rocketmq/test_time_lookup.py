@@ -1,6 +1,4 @@
-"""Lookups by time over the many files of a queue: what is remembered of their ends changes no answer, and saves reading
-them again.
-"""
+"""Lookups by time over the many files of a queue: remembered times of file ends save reads and change no answer."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ from tests.unit.rocketmq.workshop import T0, Workshop, put_value
 
 HOUR_MS = 3_600_000
 AN_HOUR = {"fileReservedTime": "1"}
-COUNT = 60  # records, five units a file
+COUNT = 60  # records, five entries a file
 
 
 def check_answers(store: RocketMQStore, start_ms: int) -> None:
-    """Each time within the hour, under both bounds, is answered as by a search that knows nothing."""
+    """Check that times around the records, under both bounds, are answered as by a search without remembered times."""
     units = store.queue(T0).units
     for time_ms in range(start_ms - 2, start_ms + COUNT + 12):
         for bound in Bound:
@@ -29,7 +27,7 @@ def check_answers(store: RocketMQStore, start_ms: int) -> None:
 
 
 def test_what_is_remembered_changes_no_answer(shop: Workshop) -> None:
-    """With times that go backwards, with records behind those that were known, and without the first ones."""
+    """This holds with times that go backwards, with records after the known ones, and without the first records."""
     store, dice, start_ms = shop.open_with_topic(AN_HOUR), random.Random(5), shop.clock.now_ms
     for round_ms in (start_ms, start_ms + COUNT // 2):
         for number in range(COUNT // 2):
@@ -63,7 +61,7 @@ def test_the_ends_of_files_are_read_once(shop: Workshop) -> None:
 
 
 def test_a_remembered_end_whose_record_is_gone_has_no_time(shop: Workshop) -> None:
-    """The first unit of a file that stays for the others: under UPPER its time alone would pass the file over."""
+    """This is the first entry of a file with other live entries: with UPPER its time alone would skip the file."""
     store, start_ms = shop.open_with_topic(AN_HOUR), shop.clock.now_ms
     for number in range(40):
         shop.clock.now_ms = start_ms + (number if number % 5 else 1000)

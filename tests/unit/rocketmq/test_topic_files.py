@@ -1,4 +1,4 @@
-"""Topics made, changed and deleted on disk: old or new at every moment; a start ends what a stop interrupted."""
+"""Topics created, changed and deleted on disk: old or new at every moment; a start completes interrupted deletions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUEUES = ROOT / names.CONSUME_QUEUE
 
 
 def a_disk() -> OverlayFileSystem:
-    """A store with the topics `kept` (2 queues, both with folders) and `gone` (2 queues, and a third as a folder)."""
+    """Return a store with the topics `kept` (2 queues with folders) and `gone` (2 queues, and a third as a folder)."""
     fs = OverlayFileSystem(None)
     fs.make_dir(ROOT)
     topics = opened(fs)
@@ -59,7 +59,7 @@ def a_disk() -> OverlayFileSystem:
 
 
 def opened(fs: FileSystem) -> TopicFiles:
-    """The topics as a start finds them, with the deletions ended."""
+    """Return the topics as a start finds them, with unfinished deletions completed."""
     topics = TopicFiles(StoreDirectory(fs, ROOT), read_only=False, forget_offsets=lambda gone: None)
     topics.finish_deletions(now_ms=9)
     return topics
@@ -70,7 +70,7 @@ def folders(fs: FileSystem) -> list[str]:
 
 
 def is_gone(fs: FileSystem) -> bool:
-    """Whether a start finds the topic `gone` deleted; it is whole or nothing is left of it."""
+    """Return whether a start finds the topic `gone` deleted; check that it is complete or completely removed."""
     topics = opened(fs)
     found = topics.infos()
     assert found["kept"].partitions == range(2)
@@ -149,7 +149,7 @@ def test_notes_are_dropped_with_the_last_record() -> None:
 
 
 def test_a_note_cannot_remove_other_folders() -> None:
-    """What is in a damaged file is no path to anywhere."""
+    """The content of a damaged file is never used as a path."""
     fs = a_disk()
     note = b'{"topics":{},"unfinished":["..","../config","kept/0","","gone/../kept"]}'
     atomic_write(fs, ROOT / names.DELETED_FILE, note)
@@ -169,8 +169,9 @@ def test_a_read_only_view_ends_a_deletion_in_memory() -> None:
 
 
 def deletions() -> Iterator[tuple[Power, bool]]:
-    """A deletion that is killed at its first change to the disk, another at its second, and so on, and at last one that
-    is not: the disk of each, and whether it ended.
+    """Yield the disk of a deletion that is killed at its first change, at its second, and so on, and whether it ended.
+
+    The last deletion is not killed.
     """
     for count in itertools.count(1):
         power = Power(a_disk())
@@ -187,7 +188,7 @@ def deletions() -> Iterator[tuple[Power, bool]]:
 
 
 def test_killed_at_any_moment() -> None:
-    """A deletion has happened or has not; a start ends what was begun."""
+    """A deletion has happened or has not; a start completes a deletion that was begun."""
     *seen, at_the_end = [is_gone(power) for power, _ in deletions()]
     assert at_the_end
     assert seen == sorted(seen)
@@ -195,7 +196,7 @@ def test_killed_at_any_moment() -> None:
 
 
 def test_power_lost_at_any_moment() -> None:
-    """The same, with all lost that was not synced; an acknowledged deletion stays."""
+    """The same holds if all unsynced data is lost; an acknowledged deletion stays."""
     *seen, at_the_end = [is_gone(power.cut()) for power, _ in deletions()]
     assert at_the_end
     assert seen == sorted(seen)
@@ -203,7 +204,7 @@ def test_power_lost_at_any_moment() -> None:
 
 
 def test_power_lost_after_a_kill_at_any_moment() -> None:
-    """The start after the kill found the entry gone and believed it to be durably so; it came back with the power."""
+    """Earlier, the start after the kill took the missing entry as durable; the power loss brought the entry back."""
     interrupted = [power for power, has_ended in deletions() if not has_ended]
     assert len(interrupted) > 4
     for power in interrupted:
@@ -211,7 +212,7 @@ def test_power_lost_after_a_kill_at_any_moment() -> None:
 
 
 def test_a_full_disk_at_any_moment() -> None:
-    """Either nothing has changed, or the topic is deleted, whatever stays behind until there is space."""
+    """Either nothing has changed or the topic is deleted, whatever files remain until there is space."""
     outcomes = set()
     for count in itertools.count(1):
         disk = a_disk()
@@ -235,7 +236,7 @@ def test_a_full_disk_at_any_moment() -> None:
 
 
 def test_a_deletion_is_ended_before_the_topic_is_made_anew() -> None:
-    """On a full disk it is not made: a start would end the deletion, and delete the new topic."""
+    """On a full disk the topic is not created: a start would complete the deletion, and delete the new topic."""
     disk = a_disk()
     fs = FaultyFileSystem(disk)
     topics = opened(fs)

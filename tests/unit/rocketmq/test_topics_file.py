@@ -1,4 +1,4 @@
-"""config/topics.json as a value: what the real broker wrote is understood, and kept but for what is changed."""
+"""config/topics.json as a value: the real broker's content is understood, and kept except for changed entries."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ NOW_MS = 1_800_000_000_000
 
 
 def golden() -> TopicTable:
-    """The table of the golden `broker` store."""
+    """Return the table of the golden `broker` store."""
     return TopicTable.decode(GOLDEN.read_bytes())
 
 
 def strict(table: TopicTable) -> Any:
-    """The bytes of a table read by a strict JSON parser: topics.json has no bare number keys."""
+    """Return a table as a strict JSON parser reads its bytes: topics.json has no number keys without quotes."""
     return json.loads(table.encode())
 
 
 def table_of(**topics: object) -> TopicTable:
-    """A table with just these entries."""
+    """Return a table with these entries only."""
     return TopicTable.decode(json.dumps({"topicConfigTable": topics}).encode())
 
 
@@ -66,7 +66,7 @@ def test_a_new_topic_changes_nothing_else() -> None:
 
 
 def test_the_layout_is_the_brokers() -> None:
-    """Only the lines of the version and those of the new topic differ."""
+    """Only the lines of the version and of the new topic differ."""
     old = GOLDEN.read_text().splitlines()
     new = golden().created("new", 1, {}, now_ms=NOW_MS).encode().decode().splitlines()
     assert [line.strip() for line in new if line not in old] == [
@@ -87,7 +87,7 @@ def test_a_table_is_never_changed() -> None:
 
 
 def test_a_file_of_many_changes_is_laid_out_as_one_that_was_read() -> None:
-    """The texts of entries are taken over from change to change."""
+    """The texts of entries are carried over from change to change."""
     table = TopicTable()
     for number in range(5):
         table = table.created(f"t{number}", number + 1, {}, now_ms=number)
@@ -100,7 +100,7 @@ def test_a_file_of_many_changes_is_laid_out_as_one_that_was_read() -> None:
 
 
 def test_a_change_lays_out_what_is_new_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten thousand topics, made one by one, are not a matter of hours."""
+    """Ten thousand topics, created one by one, must not take hours."""
     table = TopicTable()
     for number in range(100):
         table = table.created(f"t{number}", 1, {}, now_ms=0)
@@ -150,7 +150,7 @@ def test_altering_keeps_what_is_not_known() -> None:
 
 
 def test_queue_numbers() -> None:
-    """Partitions are those of the larger number; the other one shows as a config."""
+    """The larger number gives the partitions; the other number appears as a config."""
     table = TopicTable().created("t", 4, {"readQueueNums": "8"}, now_ms=1)
     assert (table.info("t").partitions, table.info("t").configs) == (
         range(8),

@@ -1,7 +1,7 @@
-"""Where the engine's tests make, kill, damage and open a store: in memory, with a clock turned by hand.
+"""A workshop in which tests create, kill, damage and open a store: in memory, with a clock that the test sets.
 
-The dispatcher's thread is not started unless it is asked for: whoever reads, flushes a checkpoint or closes does its
-work, so that every run takes the same steps.
+The dispatcher's thread is not started unless a test asks for it. A read, a checkpoint or a close does its work, so
+that every run takes the same steps.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ UNIT = 20
 
 @contextmanager
 def by_hand() -> Iterator[None]:
-    """Stores opened in here have no dispatcher thread."""
+    """Run a block in which opened stores start no dispatcher thread."""
     with patch.object(Dispatcher, "start"):
         yield
 
 
 class Workshop:
-    """One directory in one file system, and the store that lives there."""
+    """One directory in one file system, and the store in it."""
 
     def __init__(self, fs: FileSystem | None = None, clock: ManualClock | None = None) -> None:
         self.clock = clock or ManualClock()
@@ -57,7 +57,7 @@ class Workshop:
         open_files: int = 64,
         thread: bool = False,
     ) -> RocketMQStore:
-        """Open the store of small files, made when missing."""
+        """Open the store of small files; create it if missing."""
         options = StoreOptions(
             settings={**SMALL, **(settings or {})}, accept_loss=accept_loss, open_files=open_files
         )
@@ -69,40 +69,40 @@ class Workshop:
     def open_with_topic(
         self, settings: Mapping[str, str] | None = None, *, partitions: int = 1
     ) -> RocketMQStore:
-        """A new store with the topic t."""
+        """Open a new store and create the topic t in it."""
         store = self.open(settings)
         store.create_topic("t", partitions)
         return store
 
     def after_kill(self) -> Workshop:
-        """What the next process finds when the present one is killed now; this one goes on beside it."""
+        """Return a workshop on the files that a kill now would leave; the present store goes on unaffected."""
         return on(OverlayFileSystem(self.fs), self)
 
     # ---- files ----
 
     def log_path(self, base: int = 0) -> Path:
-        """One file of the log."""
+        """Return the path of the log file with this base offset."""
         return ROOT / "commitlog" / file_name(base)
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder of the store, none where it is missing."""
+        """Return the names in a folder of the store; an empty list if the folder is missing."""
         path = ROOT / folder
         return list(self.fs.list_dir(path)) if self.fs.exists(path) else []
 
     def log_bases(self) -> list[int]:
-        """Where the log's files begin."""
+        """Return the base offsets of the log's files."""
         return [int(name) for name in self.names("commitlog")]
 
     def queue_bases(self, of: TopicPartition = T0) -> list[int]:
-        """Where a queue's files begin."""
+        """Return the base positions (in bytes) of a queue's files."""
         return [int(name) for name in self.names(f"consumequeue/{of.topic}/{of.partition}")]
 
     def log_bytes(self) -> bytes:
-        """The log from its first file on."""
+        """Return the bytes of the log from its first file on."""
         return b"".join(self.fs.read_bytes(self.log_path(base)) for base in self.log_bases())
 
     def files(self) -> dict[str, bytes]:
-        """Every file of the store by its path below the root; a locked one cannot be read and is left out."""
+        """Return every file of the store by its path below the root, except the lock: it cannot be read while held."""
         found = {}
         folders = [ROOT]
         while folders:
@@ -116,46 +116,46 @@ class Workshop:
         return found
 
     def overwrite(self, path: Path, position: int, data: bytes) -> None:
-        """Damage a file: these bytes at this position."""
+        """Overwrite a file's bytes at `position` with `data`."""
         file = self.fs.open(path, write=True)
         file.pwrite(data, position)
         file.close()
 
     def cut_dirs(self) -> list[str]:
-        """The folders that keep what was cut."""
+        """Return the names of the folders that keep the bytes cut by recovery."""
         return [name for name in self.fs.list_dir(ROOT.parent) if ".cut-" in name]
 
 
 def on(fs: FileSystem, shop: Workshop) -> Workshop:
-    """The same workshop, at the same time, on another disk."""
+    """Return a workshop on another disk, with a clock at the same time."""
     return Workshop(fs, ManualClock(shop.clock.now_ms))
 
 
 def keyed(value: bytes) -> Record:
-    """A record whose value is its key and its unique id too."""
+    """Return a record with `value` as its value, key and unique id."""
     return Record(value, value, properties={"UNIQ_KEY": value.decode()})
 
 
 def put_value(store: LogStore, value: bytes, address: TopicPartition = T0) -> AppendResult:
-    """Append one record, its value its key too."""
+    """Append one record with `value` as its value, key and unique id."""
     return store.append(address, [keyed(value)])
 
 
 def put_sequenced(
     store: LogStore, producer_id: int, sequence: int, *, epoch: int = 0, count: int = 1
 ) -> AppendResult:
-    """Append `count` records of an idempotent producer at once."""
+    """Append `count` records of an idempotent producer in one call."""
     records = [Record(None, f"{producer_id}/{sequence + n}".encode()) for n in range(count)]
     return store.append(T0, records, producer=ProducerSequence(producer_id, epoch, sequence))
 
 
 def place_of(result: AppendResult) -> int:
-    """The physical offset of an append's first record."""
+    """Return the physical offset of an append's first record."""
     return result.locators[0] % (1 << 64)
 
 
 def put_file(fs: FileSystem, path: Path, data: bytes) -> None:
-    """Make a file of these bytes, in place of any that is there."""
+    """Create a file with these bytes, or replace the content of an existing file."""
     file = fs.open(path, create=True)
     file.truncate(0)
     file.pwrite(data, 0)
@@ -163,18 +163,19 @@ def put_file(fs: FileSystem, path: Path, data: bytes) -> None:
 
 
 def records_of(store: LogStore, address: TopicPartition = T0) -> Sequence[StoredRecord]:
-    """Everything that can be read of a queue."""
+    """Return all readable records of a queue."""
     return list(store.scan(address))
 
 
 def values(store: LogStore, address: TopicPartition = T0) -> list[bytes | None]:
-    """The values of everything that can be read of a queue."""
+    """Return the values of all readable records of a queue."""
     return [record.value for record in records_of(store, address)]
 
 
 def check_lookups(store: LogStore, address: TopicPartition = T0, *, indexed: bool = True) -> None:
-    """Offsets are dense; each record is found by its id, its time and its unique id, and all keys by the index as by a
-    scan. `indexed`: whether the index covers all of the log.
+    """Check that offsets are dense and that id, time and unique id find each record.
+
+    For each key the index and a scan must find the same records. `indexed`: whether the index covers the whole log.
     """
     records = records_of(store, address)
     bounds = store.bounds(address)

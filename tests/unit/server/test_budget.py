@@ -1,4 +1,4 @@
-"""Bytes in flight: who may wait for them, for how long, and who is woken."""
+"""Bytes in flight: which requests may wait for them, for how long, and which are woken."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_who_no_longer_waits_is_left_alone() -> None:
 
 
 def test_an_answer_that_is_alone_passes_however_large() -> None:
-    """Else it could never be read; beside others it waits, and a small one is not counted."""
+    """Otherwise a large answer could never be read. Next to others it is refused; a small answer is not counted."""
     budget = Budget(1 << 20, "answers")
     with budget.hold(0) as first, budget.hold(0) as second:
         second.reach(SMALL_BYTES)

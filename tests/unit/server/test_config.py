@@ -1,4 +1,4 @@
-"""Settings: precedence, sources, limits, and that each is documented."""
+"""Settings: precedence, sources, limits, and the documentation of each setting."""
 
 from __future__ import annotations
 

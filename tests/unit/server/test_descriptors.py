@@ -1,4 +1,4 @@
-"""What the store and the connections get of the files that a process may have open."""
+"""The shares of store and connections in the number of files that a process may have open."""
 
 from __future__ import annotations
 

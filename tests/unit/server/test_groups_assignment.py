@@ -1,4 +1,4 @@
-"""Who reads what: the promises of an assignment, for any members, topics and history."""
+"""Assignment of partitions: its guarantees for any members, topics and history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS = st.dictionaries(TOPICS, st.integers(1, 12).map(range))
 def partitions_of(
     wanted: Mapping[str, Collection[str]], topics: Mapping[str, Sequence[int]]
 ) -> set[TopicPartition]:
-    """Every partition that somebody wants."""
+    """Return every partition of a topic that some member wants."""
     return {
         TopicPartition(topic, number)
         for topic in set().union(*wanted.values())

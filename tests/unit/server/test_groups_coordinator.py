@@ -1,4 +1,4 @@
-"""Membership without HTTP and without a store: joins, leaves, topics that come and go, silence."""
+"""Group membership without HTTP and without a store: joins, leaves, created and deleted topics, silent members."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage import TopicInfo, TopicPartition
 
 
 class World:
-    """Topics, a clock that stands, and what members were told, in order."""
+    """Topics, a clock that stands still, and the assignments reported to members, in order."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicInfo] = {}
@@ -23,17 +23,17 @@ class World:
         self.coordinator = Coordinator(lambda: self.topics, lambda: self.now_ms)
 
     def topic(self, name: str, count: int = 1, *, internal: bool = False) -> None:
-        """A topic comes, or is there with more partitions."""
+        """Create a topic, or give it more partitions."""
         self.topics[name] = TopicInfo(name=name, partitions=range(count), internal=internal)
         self.coordinator.topic_changed(name)
 
     def drop(self, name: str) -> None:
-        """A topic goes."""
+        """Delete a topic."""
         del self.topics[name]
         self.coordinator.topic_changed(name)
 
     def join(self, name: str, *topics: str, pattern: str | None = None, group: str = "g") -> Member:
-        """A member with a subscription."""
+        """Return a new member with a subscription."""
         member = self.coordinator.join(
             group, name, session_timeout_ms=100, reassigned=partial(self._tell, name)
         )
@@ -47,12 +47,12 @@ class World:
 
 @pytest.fixture
 def world() -> World:
-    """Without topics."""
+    """A world without topics."""
     return World()
 
 
 def numbers(member: Member) -> list[int]:
-    """The numbers of its partitions."""
+    """Return the numbers of the member's partitions."""
     return [partition.partition for partition in member.partitions]
 
 
@@ -66,7 +66,7 @@ def test_members_share_and_the_last_one_ends_the_group(world: World) -> None:
     world.coordinator.leave(first)
     assert numbers(second) == [0, 1, 2]
     assert numbers(first) == []
-    world.coordinator.leave(first)  # a second time does nothing
+    world.coordinator.leave(first)  # a second call does nothing
     world.coordinator.leave(second)
     assert not world.coordinator.groups
 

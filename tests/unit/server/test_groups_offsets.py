@@ -1,4 +1,4 @@
-"""The way of commits: many in one call, in order, each with its own answer."""
+"""The path of commits: many in one call, in order, each with its own answer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ T0 = TopicPartition("t", 0)
 
 
 class Slow:
-    """Blocking calls that wait until they are let go; counts those that commit."""
+    """A runner of blocking calls that waits until its gate is open, and counts the calls that commit."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
         self.commits = 0
 
     async def __call__(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Make the call behind the gate."""
+        """Wait for the gate, then make the call."""
         await self.gate.wait()
         self.commits += call.__name__ == "commit_offsets"
         return call(*args, **kwargs)
@@ -45,7 +45,7 @@ def store(tmp_path: Any) -> LogStore:
 
 
 def offsets_of(store: LogStore, run: Slow, flush: str = "sync") -> Offsets:
-    """With nothing else of a server."""
+    """Return an `Offsets` over a store, without the other parts of a server."""
     parts = SimpleNamespace(
         store=store,
         run=run,
@@ -60,7 +60,7 @@ async def test_commits_that_come_meanwhile_share_a_call(store: LogStore) -> None
     run = Slow()
     offsets = offsets_of(store, run)
     answers = [offsets.submit("g", {T0: CommittedOffset(0)})]
-    await asyncio.sleep(0)  # the first is on its way alone
+    await asyncio.sleep(0)  # the first commit runs alone
     answers += [offsets.submit(f"g{number}", {T0: CommittedOffset(0)}) for number in range(50)]
     run.gate.set()
     await asyncio.gather(*answers)
@@ -80,7 +80,7 @@ async def test_commits_that_come_meanwhile_share_a_call(store: LogStore) -> None
 async def test_what_a_commit_means_after_a_power_loss(
     backend: str, flush: str, survives: bool
 ) -> None:
-    """In mode async records may be lost, and a commit is on disk all the same: no upkeep syncs it later."""
+    """In mode async records may be lost, but a commit is on disk: no upkeep syncs it later."""
     power, path, run = Power(), Path("/store"), Slow()
     run.gate.set()
     with by_hand():

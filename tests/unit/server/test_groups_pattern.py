@@ -1,4 +1,4 @@
-"""Topic patterns: the same answers as Python's own matcher, at a bounded price."""
+"""Topic patterns: the same results as Python's own matcher, at a bounded cost."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_is_not_taken_is_refused(pattern: str) -> None:
     ],
 )  # fmt: skip
 def test_no_pattern_is_slow(pattern: str) -> None:
-    """Those of 1,000 topics, whose names have the length that they may have at most."""
+    """The pattern is matched against 1,000 topic names of the maximum length."""
     names = [f"{'a' * 245}{number:04}" for number in range(1000)]
     begun = time.process_time()
     found = TopicPattern(pattern).matching(names)
@@ -84,7 +84,7 @@ def test_no_pattern_is_slow(pattern: str) -> None:
 def test_nothing_is_written_to_standard_error(
     pattern: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """RE2 would log what a client sent."""
+    """RE2 would otherwise log the pattern that a client sent."""
     with pytest.raises(InvalidArgument):
         TopicPattern(pattern)
     assert capfd.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""How one poll shares its bytes among partitions."""
+"""The division of one poll's bytes among partitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from storage import Record, TopicPartition
 def test_a_record_that_fills_exactly_what_is_left_comes(
     tmp_path: Path, backend: str, sizes: tuple[int, ...], max_bytes: int, expected: list[int]
 ) -> None:
-    """After the first none that passes `max_bytes`, and none that fits is passed over."""
+    """After the first record none exceeds `max_bytes`, and no record that fits is skipped."""
     store = storage.open_store(backend, tmp_path / "s")
     try:
         store.create_topic("t", len(sizes))

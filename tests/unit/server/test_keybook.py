@@ -1,4 +1,4 @@
-"""What a journal of keys tells after any cut, and what of it holds beside the log."""
+"""The journal of request keys: its content after any cut, and the entries that agree with the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def journal_on(fs: OverlayFileSystem) -> Journal:
 def book_on(
     fs: OverlayFileSystem, *, ends: dict[str, int] | None = None, now_ms: int = 0, keys: int = 100
 ) -> Keybook:
-    """What a start finds; `ends`: where the first partitions of the topics end."""
+    """Return the book that a start finds; `ends` gives the end of the first partition by topic."""
     known = {"t": 1000} if ends is None else ends
 
     def bounds(partition: TopicPartition) -> OffsetBounds:
@@ -50,7 +50,7 @@ def book_on(
 
 
 def attempt(book: Keybook, key: str, base_offset: int | None, *, producer_id: int = 7) -> Entry:
-    """One request of two records; with an offset it is answered."""
+    """Make one request of two records, which is answered if an offset is given; return its entry."""
     entry = book.entry(RequestKey(key, b"d"), "t")
     mark = ProducerSequence(producer_id, 0, 0)
     entry.parts[0] = KeyedPart(mark, 2, DURABLE)
@@ -127,7 +127,7 @@ def test_a_topic_that_is_deleted_is_noted() -> None:
     book.journal.append([line], sync=True)
     assert (
         book.forget_topic("t") is not None
-    )  # older entries may name it, although no key of it is in memory
+    )  # older entries may name it, although none of its keys is in memory
     assert book_on(OverlayFileSystem()).forget_topic("t") is None
     assert book.idle_mark(DURABLE) is None
     attempt(book, "new", 1)
@@ -178,7 +178,7 @@ def test_entries_of_another_kind_are_passed_over(lines: list[bytes]) -> None:
 
 @pytest.mark.parametrize("keys", [1, 2, 3])
 async def test_a_key_whose_request_is_under_way_stays(keys: int) -> None:
-    """Its repeat would be stored a second time. Once it is answered it makes room."""
+    """A repeat of the request would be stored a second time. After its answer the key may be dropped."""
     book = book_on(OverlayFileSystem(), keys=keys)
     first = book.entry(RequestKey("first", b"d"), "t")
     first.under_way = asyncio.get_running_loop().create_future()
@@ -195,7 +195,7 @@ async def test_a_key_whose_request_is_under_way_stays(keys: int) -> None:
 
 @pytest.mark.parametrize("lost", [range(5, 6), range(0, 6), range(6, 9)], ids=str)
 def test_a_key_whose_records_were_lost_is_a_new_request(lost: range) -> None:
-    """The log went on above them, so its end says nothing."""
+    """The log continued above the lost records, so its end proves nothing."""
     fs = OverlayFileSystem()
     attempt(book_on(fs), "k", 5)
     loss = Loss(
@@ -209,7 +209,7 @@ def test_a_key_whose_records_were_lost_is_a_new_request(lost: range) -> None:
         reason="missing",
     )
     bounds = OffsetBounds(0, 1000, 1000)
-    for losses in ([loss], []):  # the second start: nothing of the key is left in the journal
+    for losses in ([loss], []):  # the second start: no entry of the key is left in the journal
         journal = journal_on(fs)
         book = open_book(journal, lambda _: bounds, clock=ManualClock(0), max_keys=9, losses=losses)
         assert told(book, "k") is None

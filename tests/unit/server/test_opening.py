@@ -1,4 +1,4 @@
-"""Which store is opened: the directory decides, the settings may narrow."""
+"""Which store is opened: the directory decides, and the settings may narrow the choice."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def settings(data: Path, **changed: Any) -> Settings:
 
 @pytest.fixture(params=["kafka", "rocketmq"])
 def backend(request: pytest.FixtureRequest) -> str:
-    """Each backend that keeps what it is given."""
+    """Each backend that keeps its data."""
     return str(request.param)
 
 
 @pytest.fixture
 def foreign(tmp_path: Path, repo_root: Path, backend: str) -> Path:
-    """A directory that a real broker made."""
+    """A directory that a real broker created."""
     copy = tmp_path / "foreign"
     made = {"kafka": "kafka/codecs/data", "rocketmq": "rocketmq/broker/store"}[backend]
     shutil.copytree(repo_root / "tests" / "golden" / made, copy)
@@ -36,7 +36,7 @@ def foreign(tmp_path: Path, repo_root: Path, backend: str) -> Path:
 
 @pytest.fixture
 def ours(tmp_path: Path, backend: str) -> Path:
-    """A directory that we made."""
+    """A directory that this program created."""
     plan_store(settings(tmp_path / "ours", backend=backend)).open(no_progress).close()
     return tmp_path / "ours"
 

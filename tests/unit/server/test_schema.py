@@ -1,6 +1,4 @@
-"""Produce bodies whatever they hold: values or a 4xx, never anything else; and rows back to the
-same bytes.
-"""
+"""Produce bodies with any content give values or a 4xx, nothing else; fetched rows give the same bytes again."""
 
 from __future__ import annotations
 

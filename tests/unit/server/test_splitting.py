@@ -1,6 +1,4 @@
-"""Where records end in a stream: any cutting gives the same records, sizes and depths are bounded,
-and nothing is scanned twice.
-"""
+"""Record ends in a stream: all cuts give the same records, sizes and depths are bounded, no byte is scanned twice."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from api.splitting import Bounds, Item, LineSplitter, ObjectSplitter, Splitter
 BOUNDS = Bounds(max_bytes=1000, max_depth=8)
 SMALL = Bounds(max_bytes=12, max_depth=3)
 
-# As where whole objects cannot be found in one go.
+# The path for input in which whole objects cannot be found in one go.
 BY_BRACKETS = partial(ObjectSplitter, try_flat=False)
 
 JSON = st.recursive(
@@ -40,7 +38,7 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
 
 
 def split(splitter: Splitter, pieces: Sequence[bytes]) -> list[bytes | int]:
-    """The records, and the codes of errors in their places."""
+    """Return the records, with the error code in the place of each failed record."""
     items: list[Item] = []
     for piece in pieces:
         items += splitter.feed(piece)
@@ -157,7 +155,7 @@ def test_what_is_too_large_is_not_kept(make: Callable[[Bounds], Splitter]) -> No
 
 @pytest.mark.parametrize("filling", [b"x", b'\\"', b"\\", b"\n", b"[],"])
 def test_a_large_object_is_scanned_once_in_bounded_memory(filling: bytes) -> None:
-    """However it is cut: a second look at what was there would make this quadratic."""
+    """This holds for pieces of any size: a second scan of earlier bytes would make the time quadratic."""
     inside = filling * ((1 << 20) // len(filling))
     data = b'{"a":[' + (inside if filling == b"[]," else b'"' + inside + b'"') + b"]}"
     pieces = [data[at : at + 1000] for at in range(0, len(data), 1000)]

@@ -1,4 +1,4 @@
-"""Upkeep: each pass by hand, the schedule, and that failing passes do not end it."""
+"""Upkeep: each pass called directly, the schedule, and failing passes, which do not end the schedule."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ T0 = TopicPartition("t", 0)
 
 
 class TendedStore(WatchedStore):
-    """Counts what upkeep asks for."""
+    """A store that counts the calls of upkeep."""
 
     def __init__(self) -> None:
         super().__init__()
         self.checkpoints = 0
         self.retained_at: list[int] = []
         self.flush_attempts = 0
-        self.mistakes = 0  # to be made by retention
+        self.mistakes = 0  # calls of retention that fail
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         self.flush_attempts += 1
@@ -105,7 +105,7 @@ async def test_the_schedule_does_all_of_it() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 50])
 async def test_notes_of_keys_are_synced_by_interval(count: int) -> None:
-    """Those of requests that did not wait for the disk, long before the journal's file is full."""
+    """Notes of requests that did not wait for the disk are synced long before the journal's file is full."""
     power, folder = Power(), Path("/")
     notes = [b"note %d" % number for number in range(count)]
     journal = Journal(power, folder, "keys", generation_entries=1000)

@@ -1,4 +1,4 @@
-"""Who waits, who is woken, and that nothing published in between is missed."""
+"""Waits for new records: which waiters are woken, and that no publish in between is missed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_publish_between_ticket_and_wait_is_not_missed() -> None:
 
 @pytest.mark.parametrize("published", [0, 1])
 async def test_a_partition_that_goes_away_wakes_too(published: int) -> None:
-    """Who waits, and who has read and does not wait yet; what comes in its place is nothing old."""
+    """Waiters and readers that do not wait yet are woken; a new partition of the same name counts as new."""
     waiters = Waiters(limit=10)
     for _ in range(published):
         waiters.notify(T0)

@@ -1,4 +1,4 @@
-"""Group commit by hand: what one hop appends, flushes and answers; the budget."""
+"""Group commit, called directly: the appends, flushes and answers of one hop; the budget."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def store() -> WatchedStore:
 
 
 def run_at(partition: int, offset: int, count: int = 1) -> Run:
-    """Records of one request that went to `offset` and behind it."""
+    """Return a run of records of one request that were stored from `offset` on."""
     return Run(partition, range(count), offset, None, range(offset, offset + count))
 
 
@@ -72,7 +72,7 @@ def stored(store: WatchedStore, partition: TopicPartition = T0) -> list[str]:
 
 
 def refusing(*bad: str, limit: int | None = None) -> object:
-    """Fails an append for these values by index, or for more than `limit` records as a whole."""
+    """Return a function that fails an append for these values by index, or for more than `limit` records as a whole."""
 
     def fail(partition: TopicPartition, records: Sequence[Record]) -> StorageError | None:
         for index, record in enumerate(records):
@@ -258,7 +258,7 @@ def writer(store: WatchedStore, *, sync: bool = True) -> Writer:
 
 
 async def test_a_request_that_has_failed_shares_no_append(store: WatchedStore) -> None:
-    """Who tries again after an unknown topic may rely on it that nothing more was stored."""
+    """After an unknown topic a client may try again: it relies on no further record of the request being stored."""
     first, other = request(part("a"), part("b", partition=T1)), request(part("c", partition=T1))
     gone = UnknownTopic("t")
     store.fail_append = lambda partition, records: gone if partition == T0 else None
