@@ -42,7 +42,7 @@ COLUMNS: Final = {
 def command(
     *, names: tuple[str, ...], json_path: str | None, output: str, **load: Unpack[Load]
 ) -> None:
-    """Put WORKLOADs on one target after another and measure what they take.
+    """Run WORKLOADs on one target after another and measure them.
 
     A WORKLOAD is a TOML file, or the name of one that is shipped: `all` are these, an unknown name lists them. Needs
     the extra `report` (pip install 'logserver[report]'). The exit code is 1 when counts do not agree.

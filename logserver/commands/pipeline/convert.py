@@ -19,7 +19,7 @@ from logserver.commands.pipeline import spark_session, write_frame
 @conversion_options
 @output_option
 def command(*, output: str, **given: Unpack[Conversion]) -> None:
-    """Make a new store at DST, in the other format, of the records of the store SRC, spread over cores.
+    """Convert the records of the store SRC to a new store at DST in the other format, on several cores.
 
     The same records, and the same report in DST, as of `logserver convert`. Prints a row for each topic
     and for each reason of the report. The exit code is 1 if a record was left out or SRC is damaged.
