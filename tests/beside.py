@@ -1,4 +1,4 @@
-"""Looking at something while it is written to."""
+"""Reads of a store in parallel with writes to it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-DEADLINE_S = 600  # only what hangs takes so long
+DEADLINE_S = 600  # only a hanging test takes so long
 
 
 def beside(writing: Callable[[], object], *looks: Callable[[], object]) -> None:
-    """Each look again and again, in a thread of its own, until the writing is done; the first failure is raised."""
+    """Repeat each of `looks` in its own thread until `writing` returns; raise the first failure."""
     done = threading.Event()
 
     def repeat(look: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""Chunks of columns as rows, for tests that compare them with what else was read from a store."""
+"""Conversion of column chunks to rows, for tests that compare chunks with other reads of a store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 def values_of(slices: Slices) -> list[bytes | None]:
-    """The values of a column of byte strings."""
+    """Return the values of a column of byte strings."""
     data, starts, lengths = slices
     assert isinstance(data, bytes)
     assert len(starts) == len(lengths)
@@ -46,7 +46,7 @@ def values_of(slices: Slices) -> list[bytes | None]:
 
 
 def lists_of(named: Named) -> list[list[tuple[str, bytes | None]]]:
-    """The lists of a column of names and values."""
+    """Return the lists of a column of names and values."""
     pairs = zip(values_of(named.names), values_of(named.values), strict=True)
     found = [[next(pairs) for _ in range(count)] for count in named.counts.tolist()]
     assert next(pairs, None) is None
@@ -56,7 +56,7 @@ def lists_of(named: Named) -> list[list[tuple[str, bytes | None]]]:
 
 
 def columns_of(chunk: Chunk) -> dict[str, list[Any]]:
-    """The chunk's columns as lists, each as long as the chunk."""
+    """Return the chunk's columns as lists, each as long as the chunk."""
     found: dict[str, list[Any]] = {}
     for name, column in chunk.columns.items():
         if isinstance(column, Slices):
@@ -68,14 +68,14 @@ def columns_of(chunk: Chunk) -> dict[str, list[Any]]:
 
 
 def partitions_of(chunk: Chunk) -> list[TopicPartition]:
-    """The partition of each row."""
+    """Return the partition of each row."""
     codes = [0] * chunk.rows if chunk.codes is None else chunk.codes.tolist()
     assert len(codes) == chunk.rows
     return [chunk.partitions[code] for code in codes]
 
 
 def rows_of(chunks: Iterable[Chunk]) -> Iterator[Row]:
-    """The rows of chunks that have all columns of a Kafka store."""
+    """Yield the rows of chunks that have all columns of a Kafka store."""
     for chunk in chunks:
         assert chunk.rows > 0
         columns = columns_of(chunk)
@@ -95,7 +95,7 @@ def rows_of(chunks: Iterable[Chunk]) -> Iterator[Row]:
 
 
 def stored_row(partition: TopicPartition, record: StoredRecord) -> Row:
-    """A record of a Kafka store as the row that it has to be."""
+    """Return the row expected for a record of a Kafka store."""
     named = {name: value for name, value in record.headers if value is not None}
     return Row(
         partition,

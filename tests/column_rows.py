@@ -1,6 +1,6 @@
 """Splits and chunks as the tests compare them: rows of plain values.
 
-Owns the way from columns to rows, one value at a time and without numpy's help; must not know a backend.
+Owns the conversion of columns to rows, one value at a time and without numpy; must not know a backend.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Row = dict[str, Any]
 
 
 def everything(splitter: Splitter) -> list[OffsetRange]:
-    """All offsets of all partitions."""
+    """Return all offsets of all partitions."""
     found = ((p, splitter.bounds(p)) for p in splitter.partitions())
     return [OffsetRange(partition, bounds.start, bounds.end) for partition, bounds in found]
 
 
 def rows_of(chunk: Chunk) -> Iterator[tuple[TopicPartition, Row]]:
-    """The rows of a chunk with their partitions."""
+    """Yield the rows of a chunk, each with its partition."""
     codes = [0] * chunk.rows if chunk.codes is None else chunk.codes.tolist()
     columns = {name: _values(column) for name, column in chunk.columns.items()}
     assert len(codes) == chunk.rows
@@ -58,7 +58,7 @@ def read_rows(
     check_crcs: bool = True,
     on_damage: Damage | None = None,
 ) -> dict[TopicPartition, list[Row]]:
-    """The rows of splits, read one after another, by partition. Those of one split must be in order."""
+    """Return the rows of splits, read one after another, by partition. The rows of a split must be in offset order."""
     found: dict[TopicPartition, list[Row]] = {}
     for split in splits:
         of_split: dict[TopicPartition, list[Row]] = {}

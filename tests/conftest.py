@@ -1,8 +1,8 @@
-"""What every suite shares: the packages under test, the golden stores, the rules of the marks, and that
-no module leaves files open.
+"""Shared parts of all suites: the packages under test, the golden stores, the rules of the marks, and a check that no
+module leaves files open.
 
-The suites run on the sources beside this folder, uncompiled; with TESTS_AGAINST=wheel on the installed, compiled
-package. Either way a mix of the two is refused, here and in child processes.
+The suites run on the uncompiled sources next to this folder; with TESTS_AGAINST=wheel they run on the installed,
+compiled package. A mix of the two is refused, here and in child processes.
 """
 
 from __future__ import annotations
@@ -26,27 +26,23 @@ PACKAGES = ("logserver", "storage", "api")
 JAVA_TOOLS = ("java", "javac", "mvn")
 SPARK_MODULES = ("numpy", "pyarrow", "pyspark")
 OPEN_FILES = Path("/proc/self/fd")
-SOAK_EXAMPLES = 20_000  # of a state machine
-LEFT_OPEN = 4  # what an event loop or a library keeps once for the process is no leak
-FIGURE = (
-    "figure"  # user properties of a test: they also come from the other processes of a parallel run
-)
+SOAK_EXAMPLES = 20_000  # examples of a state machine
+LEFT_OPEN = 4  # files that an event loop or a library opens once per process are no leak
+FIGURE = "figure"  # a user property of a test, which processes of a parallel run also report
 WANTED = {
     "java": "wanted java",
     "spark": "wanted spark",
-}  # marks, and how a test says it was skipped
+}  # mark -> user property that records a skipped test
 
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=40)
-# The same examples in every run: what fails in CI fails here. New ones are looked for by the quick run and the soak.
+# Every run has the same examples, so a failure in CI also occurs here. The quick run and the soak search for new ones.
 hypothesis.settings.register_profile(
     "all", deadline=None, print_blob=True, max_examples=40, derandomize=True, database=None
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--all-suites` and `--only` are what `scripts/test --all` runs with, `--soak` and `--figures` what `scripts/soak`
-    adds.
-    """
+    """Add options: `--all-suites` and `--only` of `scripts/test --all`, `--soak` and `--figures` of `scripts/soak`."""
     parser.addoption(
         "--all-suites", action="store_true", help="also run the tests marked slow, java or spark"
     )
@@ -67,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle what is tested before anything is imported."""
+    """Choose the code under test before anything is imported."""
     share = config.getoption("--soak")
     examples = max(1, round(SOAK_EXAMPLES * (share or 0)))
     hypothesis.settings.register_profile(
@@ -78,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith("LOGSERVER_")]:
         del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # What a shell starts in the background ignores it, and so would every child process.
+        # A shell starts background commands with SIGINT ignored, and every child process would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("TESTS_AGAINST") == "wheel":
         _require_wheel()
@@ -87,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _seed_of_commit() -> int:
-    """Return the first 8 hex digits of the commit, so that each commit is tried with other cases; 0 without git."""
+    """Return the first 8 hex digits of the commit, so that each commit is tested with other cases; 0 without git."""
     command = ["git", "rev-parse", "--short=8", "HEAD"]
     with suppress(OSError, ValueError):
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -123,7 +119,7 @@ def _require_wheel() -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say what is tested, and by what seed the same cases are had again."""
+    """Report the packages under test, and the seed that reproduces the random cases."""
     return [
         f"packages: {_package_folder('storage').parent}",
         f"seed: {config.getoption('--seed'):08x}",
@@ -131,12 +127,13 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 class ModuleOnSpark(pytest.Module):
-    """A module of tests; one that imports Spark or Arrow is skipped aloud where they are missing, but not in CI where
-    it is wanted.
+    """A test module that is skipped, with a message, if it imports Spark or Arrow and they are not installed.
+
+    In CI it fails instead if the run includes the long tests.
     """
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """The module's tests."""
+        """Return the module's tests."""
         try:
             return super().collect()
         except self.CollectError as error:
@@ -150,13 +147,13 @@ class ModuleOnSpark(pytest.Module):
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
-    """Modules are collected with or without Spark."""
+    """Collect modules with or without Spark."""
     return ModuleOnSpark.from_parent(parent, path=module_path)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave slow, java and spark tests out of the quick run, visibly (pytest counts them as deselected). In the long
-    one the modules that have such tests go first: the short ones fill the gaps at the end of a parallel run.
+    """Deselect slow, java and spark tests in the quick run; pytest reports them as deselected. In the full run, modules
+    with such tests go first: the short modules fill the gaps at the end of a parallel run.
     """
     only = config.getoption("--only")
     if config.getoption("--all-suites") and only is None:
@@ -170,7 +167,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exempt what collection made from garbage collection: 569,000 objects, walked again after each module."""
+    """Exempt objects created by collection from garbage collection: 569,000 objects, else walked after each module."""
     gc.collect()
     gc.freeze()
 
@@ -180,7 +177,7 @@ def _is_long(item: pytest.Item) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Where what a mark stands for is missing, its tests are skipped aloud, but fail in CI."""
+    """Skip a marked test, with a message, if a tool of its mark is missing; fail it in CI."""
     for mark, wanted in WANTED.items():
         reason = _missing(mark) if item.get_closest_marker(mark) else None
         if reason is None:
@@ -192,7 +189,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _missing(mark: str) -> str | None:
-    """What the tests of a mark need and this machine does not have."""
+    """Return a text that names the tools of a mark missing on this machine, or None."""
     if mark == "spark":
         absent = [name for name in SPARK_MODULES if importlib.util.find_spec(name) is None]
         absent += [] if shutil.which("java") else ["java"]
@@ -206,7 +203,7 @@ def _missing(mark: str) -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests counted; and skipping the other side's judgement is worth more than an `s` in a row of dots."""
+    """Print the figures that tests recorded, and a warning section if tests against Kafka or Spark were skipped."""
     figures = _told(terminalreporter, FIGURE)
     if figures:
         terminalreporter.section("figures")
@@ -224,7 +221,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _told(terminalreporter: pytest.TerminalReporter, what: str) -> list[str]:
-    """What tests noted under a name, in order; each test's reports repeat it."""
+    """Return the values that tests recorded under a property name, sorted. Each of a test's reports repeats them."""
     reports = [report for found in terminalreporter.stats.values() for report in found]
     noted = {
         (report.nodeid, value)
@@ -236,17 +233,17 @@ def _told(terminalreporter: pytest.TerminalReporter, what: str) -> list[str]:
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], object]]:
-    """Asynchronous tests run on the loop that the server runs on."""
+    """Run asynchronous tests on the event loop of the server."""
     return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_open() -> Iterator[None]:
-    """Fail the module that leaves files open behind it: many a user may open no more than 1,024 at a time.
+    """A check that fails a module which leaves files open: a common limit is 1,024 open files for a user.
 
-    Garbage is collected here, always: what complains at its end (a socket that nobody closed) fails this module, and
-    not a test of another one that runs when the collector happens to. What is left then stays for the run, and is
-    exempt from later collections: without that the last modules took 2 s each, and a run minutes.
+    Garbage is always collected here. An object that complains when it is collected, such as a socket left open, then
+    fails this module, not a later test of another module. The remaining objects stay for the whole run and are exempt
+    from later collections: without that the last modules took 2 s each, and a run took minutes.
     """
     before = _open_files()
     yield
@@ -260,30 +257,30 @@ def nothing_left_open() -> Iterator[None]:
 
 
 def _open_files() -> dict[str, str]:
-    """What this process has open, by the number of its descriptor."""
+    """Return the open files of this process, by descriptor number."""
     found = {}
     for number in OPEN_FILES.iterdir():
-        with suppress(FileNotFoundError):  # the listing's own
+        with suppress(FileNotFoundError):  # the descriptor of the listing itself
             found[number.name] = str(number.readlink())
     return found
 
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Tells a figure of the fault matrix, to be printed at the end of the run: a line, what it is about first."""
+    """A function that records a line of the fault matrix, its subject first, for the summary of the run."""
     return lambda line: request.node.user_properties.append((FIGURE, line))
 
 
 @pytest.fixture
 def amount(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
-    """How much a test does: `amount(in_ci, in_soak)`."""
+    """The amount of work of a test: `amount(in_ci, in_soak)`."""
     share = request.config.getoption("--soak")
     return lambda in_ci, in_soak: in_ci if share is None else max(1, round(in_soak * share))
 
 
 @pytest.fixture(scope="session")
 def seed(request: pytest.FixtureRequest) -> int:
-    """The number that random cases are made from; the run's header has it."""
+    """The number that random cases are generated from; the header of the run shows it."""
     number: int = request.config.getoption("--seed")
     return number
 

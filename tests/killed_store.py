@@ -1,6 +1,7 @@
-"""Stores that are left as a kill leaves them, within this process: for tests that open what was there at that moment.
+"""Stores in the state that a kill leaves, within this process: for tests that open the files as they are at that
+moment.
 
-Owns how both backends let go of what the kernel takes from a killed process; must not know a test.
+Owns the release of the resources that the kernel takes from a killed process, for both backends; must not know a test.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from storage.rocketmq.store import RocketMQStore
 
 @contextmanager
 def killed(store: LogStore) -> Iterator[LogStore]:
-    """The store, killed at the end of the block: its thread ends, its files are closed and its lock is free, and
-    nothing is done that a stop does.
+    """Kill the store at the end of the block: its thread ends, its files are closed and its lock is released.
+
+    No step of an orderly stop is done.
     """
     assert isinstance(store, KafkaStore | RocketMQStore)
     try:

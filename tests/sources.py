@@ -23,7 +23,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def modules(*folders: str) -> list[Path]:
-    """The Python files below these folders, as paths from the root."""
+    """Return the Python files below these folders, as paths from the root."""
     found = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     return sorted(path.relative_to(ROOT) for path in found if not _is_foreign(path))
 
@@ -33,33 +33,34 @@ def _is_foreign(path: Path) -> bool:
 
 
 def text_of(path: Path) -> str:
-    """What the file holds."""
+    """Return the content of the file."""
     return (ROOT / path).read_text(encoding="utf-8")
 
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """The parsed module."""
+    """Return the parsed module."""
     return ast.parse(text_of(path), filename=str(path))
 
 
 def functions(path: Path) -> Iterator[Function]:
-    """Every function and method of a module, nested ones too."""
+    """Yield every function and method of a module, including nested functions."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
 
 def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
-    """Every call of a module, with the dotted name of what is called: `open`, `os.open`, `path.write_text`."""
+    """Yield every call of a module, with the dotted name of the function: `open`, `os.open`, `path.write_text`."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
 
 
 def import_all(package: str) -> list[str]:
-    """Import every module of a package but `__main__`, and those on Spark where it is not installed; gives
-    their names.
+    """Import every module of a package and return the names, without `__main__`.
+
+    Modules that need Spark are left out if it is not installed.
     """
     names = [package]
     for info in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):

@@ -1,8 +1,9 @@
-"""The README is true: every command of its tour is run, in order, and prints what is shown there.
+"""The README is true: every command of its tour is run, in order, and prints the shown output.
 
-A `console` block holds `$ command` lines, each followed by its output; `...` in it stands for anything. All of them run
-in one bash, from a folder that looks like a clone: scripts/, tests/ and .venv/bin/logserver are there. In the quick run
-the last and scripts/server start the sources; with --all-suites scripts/server is the real one and makes its .venv.
+A `console` block contains `$ command` lines, each followed by its output; `...` in the output matches any text. All
+commands run in one bash, in a folder that resembles a clone: scripts/, tests/ and .venv/bin/logserver exist. In the
+quick run .venv/bin/logserver and scripts/server start the sources; with --all-suites scripts/server is the real script
+and creates its .venv.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from logserver.bench.targets.tools import free_ports
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DEFAULT_ADDRESS = "127.0.0.1:8082"
-STARTS_IN_S = 800  # where it makes its environment first; pytest's own limit is 900 s
+STARTS_IN_S = 800  # the real script creates its environment first; pytest's own limit is 900 s
 LAYERS = ("api", "logserver", "storage")
 PICTURED = ("ARCHITECTURE.md", "architecture.svg")
 
 
 def tour() -> Iterator[tuple[str, str]]:
-    """(command, expected output) in the README's order."""
+    """Yield (command, expected output) in the README's order."""
     for block in BLOCK.findall((ROOT / "README.md").read_text()):
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = step.partition("\n")
@@ -44,13 +45,13 @@ def free_address() -> str:
 
 
 def clone_like(folder: Path, *, real: bool) -> None:
-    """What the tour's commands expect around them."""
+    """Create the files that the tour's commands expect around them."""
     (folder / "tests").symlink_to(ROOT / "tests")
     run = f"PYTHONPATH={ROOT} exec {sys.executable} -P -m logserver"
     server = f'dir=$1; shift; {run} serve --data "$dir" "$@"'
     command = f'{run} "$@"'
     if real:
-        # By their own paths: through a link they would take this folder for the clone.
+        # By their own paths: run through a link, the scripts would regard this folder as the clone.
         server = f'exec {ROOT}/scripts/server "$@"'
         command = f'exec {ROOT}/.venv/bin/logserver "$@"'
     for path, line in (
@@ -79,7 +80,7 @@ def wait_until_ready(address: str) -> None:
 
 
 class Shell:
-    """One bash for the whole tour, so that `&`, `%1` and `wait` mean what they mean to a user."""
+    """One bash for the whole tour, so that `&`, `%1` and `wait` work as they do for a user."""
 
     END = "--end-of-command--"
 
@@ -132,9 +133,7 @@ def take_the_tour(folder: Path, *, real: bool) -> None:
                 shell.run(f"{command[:-1]} > server.out 2>&1 &")
                 wait_until_ready(address)
                 printed = (folder / "server.out").read_text().replace(address, DEFAULT_ADDRESS)
-                expected = (
-                    f"...{expected}"  # before it the line for programs, where stdout is no terminal
-                )
+                expected = f"...{expected}"  # the line for programs comes first where stdout is no terminal
             else:
                 printed = shell.run(command)
             shown = re.fullmatch(pattern(expected), printed.strip(), re.DOTALL)
@@ -148,7 +147,7 @@ needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is no
 
 @needs_curl
 def test_tour(tmp_path: Path) -> None:
-    """Every command of the tour prints what the README shows."""
+    """Every command of the tour prints the output in the README."""
     assert len(list(tour())) >= 8
     take_the_tour(tmp_path, real=False)
 
@@ -156,7 +155,7 @@ def test_tour(tmp_path: Path) -> None:
 @needs_curl
 @pytest.mark.slow
 def test_tour_with_the_real_scripts(tmp_path: Path) -> None:
-    """The same with scripts/server as a user runs it: it makes its own environment."""
+    """The tour passes with scripts/server as a user runs it: the script creates its own environment."""
     take_the_tour(tmp_path, real=True)
 
 
@@ -164,14 +163,14 @@ PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def programs() -> list[str]:
-    """The programs that pages show."""
+    """Return the programs shown in the pages."""
     pages = (ROOT / "README.md", ROOT / "docs" / "clients.md")
     return [program for page in pages for program in PYTHON.findall(page.read_text())]
 
 
 @pytest.mark.parametrize("program", programs(), ids=lambda program: program.split("\n")[0])
 def test_programs(program: str, tmp_path: Path) -> None:
-    """Each runs as it stands there, and what it asserts holds; tests are run by a pytest with our plugin."""
+    """Each program runs unchanged, and its assertions hold; shown tests are run by pytest with the project's plugin."""
     path = tmp_path / "test_shown.py"
     path.write_text(program)
     command: list[str | Path] = [sys.executable, "-P", "-W", "error", path]
@@ -199,7 +198,7 @@ PAGES = [
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
-    """Every file that a page links to or shows is there, and so is the heading within it."""
+    """Every file that a page links to or shows exists, and so does the linked heading in it."""
     broken = [link for link in links(page) if not leads_somewhere(page, link)]
     assert broken == []
 
@@ -209,7 +208,7 @@ def test_there_are_links() -> None:
 
 
 def links(page: Path) -> list[str]:
-    """The links of a page to other files of ours, code blocks left out."""
+    """Return the links of a page to other files of the project, code blocks left out."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return re.findall(r"\]\((?!https?:)([^)]+)\)", text)
 
@@ -221,20 +220,20 @@ def leads_somewhere(page: Path, link: str) -> bool:
 
 
 def headings(page: Path) -> set[str]:
-    """The headings of a page as links name them."""
+    """Return the headings of a page in the form that links use."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_files_that_are_named_are_there(page: Path) -> None:
-    """Every `tests/...`, `storage/...` and the like in a page, patterns and placeholders apart."""
+    """Every path such as `tests/...` in a page matches a file or folder; paths with placeholders are not checked."""
     names = re.findall(r"`((?:api|logserver|scripts|storage|tests)/[\w./*-]+)`", page.read_text())
     assert [name for name in names if not any(ROOT.glob(name.rstrip("/")))] == []
 
 
 def test_every_decision_is_listed() -> None:
-    """In order, under its own title, and numbered without a gap."""
+    """Decisions are listed in order, under their own titles, and numbered without a gap."""
     pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     listed = (ROOT / "docs" / "decisions" / "README.md").read_text().splitlines()[1:]
     expected = []

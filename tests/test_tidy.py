@@ -1,6 +1,6 @@
-"""The rules of the code that no other tool holds: reads the sources and fails on what breaks them.
+"""Rules of the code that no other tool enforces: reads the sources and fails where a rule is broken.
 
-Limits only go down. A rule that needs an exception names the module in its own table here, with the reason beside it.
+Limits only go down. A rule that needs an exception names the module in a table of its own here, with the reason.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ MAX_MODULE_LINES = 800
 MAX_FUNCTION_LINES = 60  # without the docstring
 MAX_POSITIONAL = 5
 
-# What other packages import from: here the methods are documented too.
+# Modules that other packages import from: their methods must be documented too.
 DOORS = ("storage/model.py", "storage/errors.py", "storage/interface.py", "storage/registry.py")
 
-# The one place that reads the machine's clock; all else is handed a clock.
+# The only module that reads the machine's clock; all other modules are handed a clock.
 CLOCK_OWNERS = {"storage/registry.py"}
 
-# Handlers of last resort: anything at all becomes a plain answer of a command, or a line of the log, with its trace, of
-# a loop in the background that goes on.
+# Handlers of last resort. They convert any exception to a plain answer of a command, or to a log line with traceback of
+# a background loop that continues.
 LAST_RESORTS = {
     "logserver/commands/__init__.py",
     "logserver/groups/consumers.py",
@@ -31,7 +31,7 @@ LAST_RESORTS = {
     "logserver/upkeep.py",
 }
 
-# Modules of a format folder that own no binary layout: names, text files, other people's compression.
+# Modules of a format folder without a binary layout: names, text files, compression formats of other projects.
 NO_LAYOUT = {
     "suspect.py",
     "__init__.py",
@@ -137,7 +137,7 @@ def test_only_the_file_layer_touches_files() -> None:
 
 def _touches_files(name: str) -> bool:
     owner, _, last = name.rpartition(".")
-    if name == "io.BytesIO":  # memory
+    if name == "io.BytesIO":  # in memory, not a file
         return False
     return name == "open" or owner in FILE_MODULES or last in FILE_METHODS
 
@@ -148,7 +148,10 @@ def test_no_handler_swallows_everything() -> None:
 
 
 def _greedy_handlers(path: Path) -> list[int]:
-    """Lines of a bare `except`, or of one that names Exception or BaseException, that does not raise again."""
+    """Return the lines of handlers that catch all exceptions and do not raise again.
+
+    Such a handler is a bare `except`, or names Exception or BaseException.
+    """
     return [
         node.lineno
         for node in ast.walk(tree(path))

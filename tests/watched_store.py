@@ -1,7 +1,6 @@
-"""Stores that can be watched, held up and made to fail: the model with hooks.
+"""Stores that tests can watch, delay and make fail: the model with hooks.
 
-Owns misbehaviour that real disks show rarely: a flush that blocks or fails, a disk that is full,
-damage at an offset.
+Owns misbehaviour that real disks show rarely: a flush that blocks or fails, a disk that is full, damage at an offset.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ from storage.memory import MemoryStore
 
 
 class WatchedStore(MemoryStore):
-    """Counts appends and flushes. `gate` holds flushes up while it is cleared; `fail_*` are raised
-    where set.
+    """A memory store that counts appends and flushes.
+
+    While `gate` is cleared, flushes block. Each `fail_*` that is set is raised.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class WatchedStore(MemoryStore):
         self.fail_read: StorageError | None = None
 
     def opener(self) -> Callable[..., LogStore]:
-        """Opens this very store."""
+        """Return an opener that returns this store."""
         return lambda progress: self
 
     def append(

@@ -1,6 +1,6 @@
-"""Worker processes for tests, which end with the test: also where it times out.
+"""Worker processes for tests. They end with the test, even if it times out.
 
-Owns how they are started and ended; must not know what they do.
+Owns how worker processes are started and ended; must not know what they do.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from multiprocessing import active_children, get_context
 
 @contextmanager
 def worker_processes(count: int) -> Iterator[Executor]:
-    """A pool of new processes; an exception in the body kills them.
+    """Yield a pool of new processes; kill them if the body raises.
 
-    The executor alone would wait for what they are at: a test that timed out would then never end.
+    Without the kill the executor waits for running work to finish: a test that timed out would never end.
     """
     others = set(active_children())
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:

@@ -29,7 +29,7 @@ async def api(backend: str, tmp_path: Path) -> AsyncIterator[Api]:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts servers; none outlives the test."""
+    """A function that starts servers; all servers end with the test."""
     running: list[Running] = []
 
     def start(*options: str | Path) -> Running:

@@ -1,7 +1,7 @@
-"""A client that sends and listens at the same time, over one connection of its own.
+"""A client that sends and receives at the same time, over a connection of its own.
 
-Owns a request whose chunks are sent when the test says so, and the reading of an answer whose chunks
-are taken as they come; must not know what they hold.
+Owns a request whose chunks are sent at the test's command, and the reading of the answer chunk by chunk; must not know
+the content of the chunks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PATIENCE_S = 20.0
 
 
 class Duplex:
-    """One request on its way. Everything that waits gives up after PATIENCE_S."""
+    """A request in progress. Every wait ends after PATIENCE_S."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -29,31 +29,31 @@ class Duplex:
         self.ended = False
 
     async def send(self, data: bytes) -> None:
-        """One chunk of the body."""
+        """Send a chunk of the body."""
         self.writer.write(b"%x\r\n%b\r\n" % (len(data), data))
         await asyncio.wait_for(self.writer.drain(), PATIENCE_S)
 
     async def finish(self) -> None:
-        """The end of the body."""
+        """End the body."""
         self.writer.write(b"0\r\n\r\n")
         await self.writer.drain()
 
     async def head(self) -> tuple[int, Mapping[str, str]]:
-        """Status and headers of the answer."""
+        """Return status and headers of the answer."""
         head = await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
         status, *lines = head.decode().strip().split("\r\n")
         pairs = (line.split(": ", 1) for line in lines)
         return int(status.split()[1]), {name.lower(): value for name, value in pairs}
 
     async def line(self, end: bytes = b"\n") -> Any:
-        """The next line of the answer, as JSON; None at its end."""
+        """Return the next line of the answer, decoded from JSON; None at the end."""
         while end not in self._decoded and not self.ended:
             await self._chunk()
         line, _, self._decoded = self._decoded.partition(end)
         return msgspec.json.decode(line) if line else None
 
     async def lines(self, end: bytes = b"\n") -> list[Any]:
-        """All the lines that are left."""
+        """Return all remaining lines."""
         while not self.ended:
             await self._chunk()
         rest, self._decoded = self._decoded, b""
@@ -71,7 +71,7 @@ class Duplex:
 async def duplex(
     api: Api, path: str, content_type: str, *, headers: str = "", receive_bytes: int | None = None
 ) -> AsyncIterator[Duplex]:
-    """A chunked POST whose body is sent bit by bit. `receive_bytes`: how little the client takes in."""
+    """Open a chunked POST whose body is sent in steps. `receive_bytes` sets the client's receive buffer."""
     host, port = api.url.removeprefix("http://").split(":")
     sock = socket.socket()
     sock.setblocking(False)

@@ -1,8 +1,7 @@
-"""What the API tests share: a server of ours on a free port, a client, and stores that misbehave on
-purpose.
+"""Shared parts of the API tests: a server on a free port, a client, and stores that misbehave on purpose.
 
-Owns how a test starts a server (in the test's own loop, on a real socket) and reads an answer; must
-not know what the answer should be.
+Owns how a test starts a server (in the test's own loop, on a real socket) and reads an answer; must not know what the
+answer should be.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ V2 = "application/vnd.kafka.v2+json"
 BATCH = "application/vnd.kafka.recordbatch.v2"
 PROBLEM = "application/problem+json"
 
-# The options of a store whose new topics have one partition, where that is not the default.
+# Options for a store whose new topics have one partition, for backends with another default.
 ONE_PARTITION: Mapping[str, Mapping[str, str]] = {"rocketmq": {"defaultTopicQueueNums": "1"}}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer, read whole."""
+    """An HTTP answer, read completely."""
 
     status: int
     headers: Mapping[str, str]
@@ -48,7 +47,7 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body, which must be JSON and say so."""
+        """The body, which must be JSON and declared as JSON."""
         assert "json" in self.headers["Content-Type"]
         return msgspec.json.decode(self.body)
 
@@ -74,32 +73,32 @@ class Api:
         self.url = server.url
 
     async def call(self, method: str, path: str, **options: Any) -> Answer:
-        """One request; the path is sent as it is written."""
+        """Send a request; the path is sent unchanged."""
         url = URL(self.url + path, encoded=True)
         async with self.session.request(method, url, **options) as response:
             return Answer(response.status, response.headers, await response.read())
 
     async def get(self, path: str, *, accept: str | None = None) -> Answer:
-        """GET"""
+        """Send a GET."""
         headers = {"Accept": accept} if accept is not None else {}
         return await self.call("GET", path, headers=headers)
 
     async def post(
         self, path: str, body: object, *, content_type: str | None = JSON, accept: str = "*/*"
     ) -> Answer:
-        """POST of bytes as they are, or of anything else as JSON."""
+        """Send a POST of unchanged bytes, or of any other value as JSON."""
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
         headers = {"Accept": accept}
         if content_type is not None:
             headers["Content-Type"] = content_type
-        # The client warns of large bytes; a file of them is the same on the wire.
+        # The client warns about large bytes objects; a file with the same bytes is sent identically.
         sent = data if len(data) < 1 << 20 else io.BytesIO(data)
         return await self.call(
             "POST", path, data=sent, headers=headers, skip_auto_headers=["Content-Type"]
         )
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
-        """A topic that is not there yet."""
+        """Create a topic that does not exist yet."""
         body = {
             "partitions": partitions,
             "configs": {name.replace("_", "."): value for name, value in configs.items()},
@@ -108,22 +107,22 @@ class Api:
         assert answer.status == 201, answer.body
 
     async def until_waiting(self, count: int = 1) -> None:
-        """Until so many fetches wait for records."""
+        """Wait until `count` fetches wait for records."""
         while self.service.waiting < count:  # noqa: ASYNC110  # the service has no event for tests
             await asyncio.sleep(0.001)
 
     async def until_queued(self, count: int) -> None:
-        """Until so many requests wait behind a group that is held up."""
+        """Wait until `count` requests are queued after a group that is held up."""
         while self.service.queued < count:  # noqa: ASYNC110  # as above
             await asyncio.sleep(0.001)
 
     async def until_connected(self, count: int) -> None:
-        """Until so many connections are open."""
+        """Wait until `count` connections are open."""
         while self.server.connections != count:  # noqa: ASYNC110  # as above
             await asyncio.sleep(0.001)
 
     async def until_free(self) -> None:
-        """Until no request holds bytes any more."""
+        """Wait until no request holds bytes."""
         while self.service.budget.held_bytes:  # noqa: ASYNC110  # as above
             await asyncio.sleep(0.001)
 
@@ -131,8 +130,9 @@ class Api:
     async def connection(
         self, **options: Any
     ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """A connection for bytes as they are; closed at the end, whatever the test has met. What is left
-        open is found by the collector, in another test.
+        """Open a connection for raw bytes, and close it at the end, whether the test passes or fails.
+
+        The garbage collector would report a connection that is left open, in another test.
         """
         host, port = self.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port), **options)
@@ -145,7 +145,7 @@ class Api:
 
     @property
     def cluster_id(self) -> str:
-        """What the v3 API calls the cluster."""
+        """The id of the cluster in the v3 API."""
         return cluster_id(self.service.store)
 
     @property
@@ -155,23 +155,23 @@ class Api:
 
     @property
     def keeps_messages(self) -> bool:
-        """Whether records are RocketMQ's messages, with all that these have and have not."""
+        """Whether records are RocketMQ messages, with the features and limits of messages."""
         return self.service.store.capabilities.messages
 
     async def values(self, topic: str, partition: int = 0) -> list[Any]:
-        """Every value of a partition, as JSON."""
+        """Return every value of a partition, decoded from JSON."""
         answer = await self.get(f"/topics/{topic}/partitions/{partition}/records", accept=JSON)
         assert answer.status == 200, answer.body
         return [row["value"] for row in answer.json]
 
 
 def records(*values: object, **common: object) -> dict[str, object]:
-    """A produce body with these values."""
+    """Return a produce body with these values."""
     return {"records": [{"value": value, **common} for value in values]}
 
 
 async def fetched(api: Api, topic: str = "t", query: str = "") -> list[dict[str, object]]:
-    """The rows of a topic's first partition, keys and values in base64."""
+    """Return the rows of a topic's first partition, keys and values in base64."""
     answer = await api.get(f"/topics/{topic}/partitions/0/records{query}", accept=BINARY)
     assert answer.status == 200, answer.body
     rows: list[dict[str, object]] = answer.json
@@ -179,28 +179,28 @@ async def fetched(api: Api, topic: str = "t", query: str = "") -> list[dict[str,
 
 
 def without_ids(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of a produce answer as a store gives them that tells no ids."""
+    """Return rows of a produce answer without message ids, which only some stores report."""
     return [{name: value for name, value in row.items() if name != "message_id"} for row in rows]
 
 
 def for_any_bytes(api: Api) -> None:
-    """Skip where records are messages, which cannot keep what the test is about."""
+    """Skip the test if records are messages, which cannot represent its data."""
     if api.keeps_messages:
         pytest.skip("a message keeps no null value, nor an empty or binary key or header")
 
 
 def b64(data: bytes) -> str:
-    """As JSON carries bytes."""
+    """Return bytes in their JSON form."""
     return base64.b64encode(data).decode()
 
 
 def settings(data: Path, **changed: Any) -> Settings:
-    """Settings of a server on a free port."""
+    """Return settings of a server on a free port."""
     return Settings(data=data, listen=Address("127.0.0.1", 0), **changed)
 
 
 def opener(backend: str, chosen: Settings, *, read_only: bool = False) -> Callable[..., LogStore]:
-    """Opens a store of a backend as the server would."""
+    """Return a function that opens a store of a backend as the server would."""
 
     def open_it(progress: storage.Progress) -> LogStore:
         options = StoreOptions(settings=chosen.set, progress=progress)
@@ -217,7 +217,7 @@ async def serving(
     wait: bool = True,
     clock: storage.Clock = storage.wall_clock_ms,
 ) -> AsyncIterator[Api]:
-    """A server from start to stop; with `wait` its store is open."""
+    """Run a server from start to stop; with `wait` its store is open."""
     server = Server(LogService(chosen, open_it, clock=clock))
     await server.listen()
     if wait:

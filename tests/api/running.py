@@ -1,6 +1,6 @@
 """A server in a process of its own, as a user starts it.
 
-Owns how it is started, asked, measured and stopped; must not know what it should answer.
+Owns how it is started, called, measured and stopped; must not know what it should answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Running:
         self.told: dict[str, Any] = json.loads(line)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Status and decoded body."""
+        """Send a request; return status and decoded body."""
         request = urllib.request.Request(
             self.told["url"] + path,
             data=None if body is None else json.dumps(body).encode(),
@@ -57,13 +57,13 @@ class Running:
         return [row["value"] for row in rows]
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Exit code and what stood on standard error."""
+        """Send a signal and wait for the end; return exit code and standard error."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=30)
         return self.process.returncode, errors
 
     def peak_bytes(self) -> int:
-        """The most memory that it has had so far."""
+        """Return the server's peak memory so far, in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 

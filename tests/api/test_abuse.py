@@ -1,7 +1,7 @@
-"""Clients that behave badly on purpose, many at once, against a server in a process of its own: each gets its
-status, the server's memory stays bounded, and other clients are served meanwhile.
+"""Clients that misbehave on purpose, many at once, against a server in a process of its own: each gets its status, the
+server's memory stays bounded, and other clients are served meanwhile.
 
-Owns what needs a crowd or a measure; what one connection can show is in test_http.py.
+Owns tests that need many clients or a measurement; tests of a single connection are in test_http.py.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 MIB = 1 << 20
 CROWD = 400
 PATIENCE_S = 30
-# A served client waits for milliseconds; this is room for a busy machine, far below any time-out here.
+# A served client waits for milliseconds; this leaves room for a busy machine, far below any timeout here.
 SERVED_S = 5.0
 HEAD = b"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 
 
 class Abused:
-    """A server under attack, and a client of it that does nothing wrong."""
+    """A server under attack, with a well-behaved client."""
 
     def __init__(self, server: Running, session: aiohttp.ClientSession) -> None:
         self.server = server
@@ -48,15 +48,15 @@ class Abused:
     async def ask(
         self, method: str, path: str, *, data: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Status and body."""
-        sent = io.BytesIO(data) if data else None  # the client warns of large bytes
+        """Send a request; return status and body."""
+        sent = io.BytesIO(data) if data else None  # the client warns about large bytes objects
         async with self.session.request(
             method, self.url + path, data=sent, headers=headers, skip_auto_headers=["Content-Type"]
         ) as answer:
             return answer.status, await answer.read()
 
     async def serve_others(self, times: int = 20) -> None:
-        """Another client produces and fetches, and is not made to wait."""
+        """Produce and fetch as another client, which must not have to wait."""
         for _ in range(times):
             begun = perf_counter()
             async with asyncio.timeout(SERVED_S):
@@ -72,7 +72,7 @@ class Abused:
             self._served_s.append(perf_counter() - begun)
 
     async def serve_others_until(self, done: Awaitable[Any]) -> Any:
-        """The same for as long as something takes, which is returned."""
+        """Serve another client until `done` completes, and return its result."""
         work = asyncio.ensure_future(done)
         while not work.done():
             await self.serve_others(1)
@@ -80,12 +80,12 @@ class Abused:
         return await work
 
     async def until_told(self, line: str) -> None:
-        """Until the metrics say so."""
+        """Wait until the metrics contain the line."""
         while line.encode() not in (await self.ask("GET", "/metrics"))[1].splitlines():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     def told(self, limit_bytes: int) -> str:
-        """What it cost, as a figure; the server's memory must not have grown beyond the limit."""
+        """Return the cost as a figure; fail if the server's memory has grown by `limit_bytes` or more."""
         grown_bytes = self.server.peak_bytes() - self._before_bytes
         assert grown_bytes < limit_bytes
         served_ms = sorted(1000 * served_s for served_s in self._served_s)
@@ -97,7 +97,7 @@ class Abused:
 
 @asynccontextmanager
 async def abused(server: Running) -> AsyncIterator[Abused]:
-    """The server with its well-behaved client."""
+    """Yield the server with its well-behaved client."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         under_attack = Abused(server, session)
         await under_attack.serve_others(1)
@@ -106,7 +106,7 @@ async def abused(server: Running) -> AsyncIterator[Abused]:
 
 @asynccontextmanager
 async def crowd(server: Running, count: int, sent: bytes) -> AsyncIterator[Sequence[Connection]]:
-    """So many connections on which these bytes were sent."""
+    """Open `count` connections and send these bytes on each."""
     host, port = server.told["url"].removeprefix("http://").split(":")
     opened: list[Connection] = []
     try:
@@ -123,20 +123,20 @@ async def crowd(server: Running, count: int, sent: bytes) -> AsyncIterator[Seque
 
 
 async def answers(connections: Sequence[Connection]) -> set[bytes]:
-    """What the connections are told until they end."""
+    """Return the bytes received on the connections until they end."""
     async with asyncio.timeout(PATIENCE_S):
         return set(await asyncio.gather(*(reader.read() for reader, _ in connections)))
 
 
 @pytest.fixture(params=["kafka", "rocketmq"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """The backends that keep files."""
+    """Each backend that stores files."""
     return str(request.param)
 
 
 @pytest.fixture
 def started(serve: Serve, tmp_path: Path, kind: str) -> Callable[..., Running]:
-    """Starts a server of the backend."""
+    """A function that starts a server of the backend."""
     return lambda *options: serve("--data", tmp_path / "store", "--backend", kind, *options)
 
 
@@ -157,7 +157,7 @@ async def test_bodies_that_never_come(
 async def test_headers_that_never_end(
     started: Callable[..., Running], kind: str, figures: Callable[[str], None]
 ) -> None:
-    """Nothing at all, or a header byte by byte: hung up on once the time for headers is over."""
+    """A client that sends no header, or one byte at a time, is disconnected when the time for headers is over."""
     server = started("--keep-alive-ms", "1000")
 
     async def drip(connections: Sequence[Connection]) -> None:
@@ -192,7 +192,7 @@ async def test_header_floods(
 
         async def first_line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
             line = asyncio.ensure_future(reader.readline())
-            await asyncio.sleep(0)  # it listens before it sends: behind the answer comes a reset
+            await asyncio.sleep(0)  # start to read before sending: after the answer comes a reset
             writer.write(flood)
             return await line
 
@@ -208,9 +208,7 @@ async def test_header_floods(
 async def test_readers_that_never_read(
     started: Callable[..., Running], kind: str, figures: Callable[[str], None]
 ) -> None:
-    """Each asks for a page of a mebibyte again and again, and reads none of it: what waits for them is bounded, and
-    they are hung up on.
-    """
+    """Clients that request pages of 1 MiB and read nothing are disconnected; data that waits for them is bounded."""
     answers = 32 * MIB
     server = started("--max-answer-bytes", str(answers), "--body-timeout-ms", "1000")
     page = b"GET /topics/t/partitions/0/records?max_bytes=1000000 HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -261,7 +259,7 @@ async def test_a_thousand_fetches_wait(
 async def test_gzip_bombs(
     started: Callable[..., Running], kind: str, figures: Callable[[str], None]
 ) -> None:
-    """Unpacked up to the limit of a body, and no further."""
+    """A gzip body is decompressed up to the limit of a body, and no further."""
     server = started()
     bomb = gzip.compress(bytes(256 * MIB), 1)
     headers = {"Content-Type": BINARY, "Content-Encoding": "gzip"}
@@ -271,10 +269,11 @@ async def test_gzip_bombs(
         assert {(status, msgspec.json.decode(body)["error_code"]) for status, body in outcome} == {
             (413, 41301)
         }
-        # What is unpacked at once is bounded by the threads that do it. On two cores they are 6, each with 16 MiB in
-        # blocks and the same joined: 192 MiB. What the 4 before them unpacked hangs on tracebacks until the loop
-        # answers: 64. Bodies as they came, in pieces and joined: 22. With a thread for each of the 10 it is 320 instead
-        # of 256. The server's own comes on top. Without a bound it would be 2,560.
+        # The number of decompressing threads bounds the memory for decompressed data. On two cores there are 6 threads,
+        # each with 16 MiB in blocks and the same joined: 192 MiB. Tracebacks refer to the data of the 4 earlier
+        # requests until the loop answers: 64 MiB. Bodies as received, in pieces and joined: 22 MiB. With a thread for
+        # each of the 10 requests it is 320 instead of 256 MiB. The server's own memory is extra. Without a bound it
+        # would be 2,560 MiB.
         figures(f"abuse, {kind}: 10 gzip bombs of 256 MiB each: {attack.told(512 * MIB)}")
 
 
@@ -282,8 +281,8 @@ async def test_gzip_bombs(
 async def test_a_bomb_inside_a_record_batch(
     serve: Serve, tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
-    """A batch is unpacked before it is taken, one request at a time: 256 MiB at most, the format's own limit here, held
-    twice for a moment. What is no records is refused, and others are served meanwhile.
+    """A compressed batch is decompressed before it is accepted, one request at a time. At most 256 MiB, here the limit
+    of the format, are held, twice for a moment. Data that is no records is rejected, and others are served meanwhile.
     """
     server = serve("--data", tmp_path / "store", "--backend", "kafka")
     good = msgspec.json.encode(records("good"))
@@ -309,7 +308,7 @@ async def test_a_bomb_inside_a_record_batch(
 
 
 def gzip_batch(batch: bytes, payload: bytes) -> bytes:
-    """A record batch with this in place of its records, said to be gzip.
+    """Return a record batch with `payload` in place of its records, marked as gzip.
 
     | offset 8 | length 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | 38 more | records |
     The length counts from the leader epoch, the CRC from the attributes.
@@ -362,7 +361,7 @@ BAD = {
 async def test_bad_bodies(
     started: Callable[..., Running], kind: str, figures: Callable[[str], None]
 ) -> None:
-    """Each in the shape of every error; nothing of them is stored, and no topic is made for them."""
+    """Each bad body gets an error of the documented shape; nothing is stored, and no topic is created for it."""
     async with abused(started()) as attack:
         for what, (content_type, body, code) in BAD.items():
             headers = {} if content_type is None else {"Content-Type": content_type}

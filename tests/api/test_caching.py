@@ -1,4 +1,4 @@
-"""Which answers to a fetch may be kept, and when one that was kept still holds."""
+"""Cacheable answers to a fetch, and when a cached answer is still valid."""
 
 from __future__ import annotations
 

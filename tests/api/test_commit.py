@@ -1,4 +1,4 @@
-"""What an answer promises: group commit, acks, and a disk that fails or is full."""
+"""Promises of an answer: group commit, acks, and a disk that fails or is full."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def store() -> WatchedStore:
 
 @pytest.fixture
 async def api(store: WatchedStore, tmp_path: Path) -> AsyncIterator[Api]:
-    """A server in sync mode on the watched store; its own upkeep is kept out of the way."""
+    """A server in sync mode on the watched store; its own upkeep does not run."""
     chosen = settings(tmp_path, flush_interval_ms=3_600_000)
     async with serving(chosen, store.opener()) as running:
         try:
@@ -39,7 +39,7 @@ async def api(store: WatchedStore, tmp_path: Path) -> AsyncIterator[Api]:
 
 
 async def held_up(api: Api, store: WatchedStore) -> asyncio.Task[Answer]:
-    """A request whose flush stands still until the gate opens."""
+    """Start a request whose flush blocks until the gate opens."""
     store.gate.clear()
     store.flushing.clear()
     first = asyncio.create_task(api.post("/topics/t/partitions/0", records("first")))
@@ -48,7 +48,7 @@ async def held_up(api: Api, store: WatchedStore) -> asyncio.Task[Answer]:
 
 
 async def queued(api: Api, count: int, path: str) -> list[asyncio.Task[Answer]]:
-    """Requests that have reached the queue while a group is held up."""
+    """Start requests and wait until they are queued, while a group is held up."""
     tasks = [asyncio.create_task(api.post(path, records(number))) for number in range(count)]
     await api.until_queued(count)
     return tasks

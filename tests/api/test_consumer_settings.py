@@ -1,4 +1,4 @@
-"""Settings of consumer instances: each that changes what is read is obeyed or refused, the others are named."""
+"""Settings of consumer instances: a setting that changes reads is obeyed or rejected, other settings are named."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.contract.batches import BatchStore, marker, transaction
 
 
 async def create(api: Api, **settings: object) -> Answer:
-    """POST of a new instance; the names as they are."""
+    """Send a POST for a new instance; setting names are sent unchanged."""
     return await api.post("/consumers/g", settings, content_type=V2)
 
 
 async def with_transactions(api: Api) -> None:
-    """Topic t: committed, aborted and open transactions, and records outside of them."""
+    """Fill topic t with committed, aborted and open transactions, and records outside transactions."""
     if not api.service.store.capabilities.batch_bytes:
         pytest.skip("the backend has no transactions")
     await api.create("t")
@@ -69,7 +69,7 @@ async def test_read_uncommitted_is_the_default(api: Api) -> None:
 
 
 async def test_latest_is_the_end_of_what_is_committed(api: Api) -> None:
-    """What the open transaction holds back is read once it ends."""
+    """Records held back by the open transaction are read after it ends."""
     await with_transactions(api)
     me = await consumer(api, isolation_level="read_committed", auto_offset_reset="latest")
     await me.subscribe("t")
@@ -92,7 +92,7 @@ async def test_max_poll_records(api: Api) -> None:
 
 
 async def test_the_names_of_kafkas_own_consumer(api: Api) -> None:
-    """With auto-commit off by either name nothing is committed at the end."""
+    """With auto-commit off under either name nothing is committed at the end."""
     await api.create("t")
     await produce(api, "t", 1)
     for name in ("auto.commit.enable", "enable.auto.commit", "consumer.enable.auto.commit"):

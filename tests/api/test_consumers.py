@@ -125,7 +125,7 @@ async def test_names(api: Api) -> None:
     ],
 )
 async def test_the_base_uri_can_be_called(api: Api, host: bytes, told: str | int | None) -> None:
-    """A Host header that is no host would be part of it."""
+    """The base URI uses the Host header; an invalid Host header is rejected because it would become part of the URI."""
     async with api.connection() as (reader, writer):
         writer.write(b"POST /consumers/g HTTP/1.0\r\n" + host + b"Content-Length: 0\r\n\r\n")
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -362,7 +362,7 @@ async def test_positions(api: Api) -> None:
     await me.done("positions/beginning", {"partitions": []})
     await me.done("positions/end", {"partitions": [at]})
     assert await me.values() == []
-    if not api.keeps_messages:  # whose times are those of storing
+    if not api.keeps_messages:  # a message's timestamp is its store time
         await me.done("positions", {"timestamps": [{**at, "timestamp": 1003}]})
         assert await me.values() == [3]
     await me.done("positions", {"timestamps": [{**at, "timestamp": 1 << 60}]})
@@ -388,7 +388,7 @@ async def test_a_position_that_is_gone_is_reset(api: Api) -> None:
 async def test_an_assigned_topic_that_is_deleted_and_made_again_is_read_from_its_beginning(
     api: Api,
 ) -> None:
-    """Its old position would pass over as many of the new records, and commit what nobody has read."""
+    """The reader must not keep its old position: it would skip new records and commit offsets that were never read."""
     for topic in ("gone", "kept"):
         await api.create(topic)
         await produce(api, topic, 1, 2)

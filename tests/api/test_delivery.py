@@ -1,5 +1,5 @@
-"""A poll that was received is delivered: however the client ends its connection, it is given the next page; a client
-that was away before the answer is given the same page again.
+"""Delivery of polls: after a received answer the client gets the next page, however it ends its connection; a client
+that closed before the answer gets the same page again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIRST, SECOND = [1, 2], [3, 4, 5]
 
 
 def connect(url: str) -> socket.socket:
-    """A connection as it is."""
+    """Return a plain TCP connection to the server."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None
@@ -39,13 +39,13 @@ def connect(url: str) -> socket.socket:
 
 
 def request(path: str, version: str = "1.1", **headers: str) -> bytes:
-    """A GET without a body."""
+    """Return the bytes of a GET without a body."""
     lines = [f"GET {path} HTTP/{version}", "Host: x", *(f"{k}: {v}" for k, v in headers.items())]
     return "".join(f"{line}\r\n" for line in [*lines, ""]).encode()
 
 
 def read_answer(connection: socket.socket) -> bytes:
-    """The body of one answer, of which not a byte more is read."""
+    """Read an answer and not a byte more; return its body."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += connection.recv(1)
@@ -62,7 +62,7 @@ def read_answer(connection: socket.socket) -> bytes:
 
 
 def read_to_end(connection: socket.socket) -> bytes:
-    """The body of the last answer of a connection."""
+    """Read until the connection ends; return the body of its last answer."""
     data = b""
     while piece := connection.recv(1 << 16):
         data += piece
@@ -70,14 +70,14 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 
 def closes(url: str, path: str) -> bytes:
-    """As curl does: close once the answer is read."""
+    """Close the connection after the answer is read, as curl does."""
     with connect(url) as connection:
         connection.sendall(request(path))
         return read_answer(connection)
 
 
 def half_closes_first(url: str, path: str) -> bytes:
-    """As `nc -N` does: nothing more is sent, the answer is read to its end."""
+    """Shut down the sending side after the request and read the answer to its end, as `nc -N` does."""
     with connect(url) as connection:
         connection.sendall(request(path))
         connection.shutdown(socket.SHUT_WR)
@@ -85,7 +85,7 @@ def half_closes_first(url: str, path: str) -> bytes:
 
 
 def half_closes_after(url: str, path: str) -> bytes:
-    """Shut down the sending side once the answer is read."""
+    """Shut down the sending side after the answer is read."""
     with connect(url) as connection:
         connection.sendall(request(path))
         body = read_answer(connection)
@@ -95,7 +95,7 @@ def half_closes_after(url: str, path: str) -> bytes:
 
 
 def resets_after(url: str, path: str) -> bytes:
-    """Reset the connection once the answer is read."""
+    """Reset the connection after the answer is read."""
     with connect(url) as connection:
         connection.sendall(request(path))
         body = read_answer(connection)
@@ -104,21 +104,21 @@ def resets_after(url: str, path: str) -> bytes:
 
 
 def http_1_0(url: str, path: str) -> bytes:
-    """The server ends the connection."""
+    """Send an HTTP/1.0 request; the server ends the connection."""
     with connect(url) as connection:
         connection.sendall(request(path, version="1.0"))
         return read_to_end(connection)
 
 
 def connection_close(url: str, path: str) -> bytes:
-    """As urllib asks."""
+    """Send `Connection: close`, as urllib does."""
     with urllib.request.urlopen(url + path, timeout=20) as answer:
         body: bytes = answer.read()
         return body
 
 
 def reset(connection: socket.socket) -> None:
-    """Close with a reset instead of an end."""
+    """Close the connection with a reset instead of an orderly end."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
@@ -135,12 +135,12 @@ Way = Callable[[str, str], bytes]
 
 
 def values(body: bytes) -> list[Any]:
-    """Of the rows of an answer."""
+    """Return the values of the rows of an answer."""
     return [row["value"] for row in json.loads(body)]
 
 
 async def subscribed(api: Api, **config: Any) -> Consumer:
-    """An instance that reads topic t."""
+    """Create an instance that reads topic t."""
     await api.create("t")
     await produce(api, "t", *FIRST)
     me = await consumer(api, **config)
@@ -168,7 +168,7 @@ async def test_it_is_what_a_commit_commits(api: Api, way: Way) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_large_page_too(api: Api, way: Way) -> None:
-    """More than the kernel takes at once."""
+    """A page larger than the kernel's send buffer, once received, is delivered."""
     await api.create("t")
     large = "x" * 500_000
     for _ in range(12):
@@ -181,7 +181,7 @@ async def test_a_large_page_too(api: Api, way: Way) -> None:
 
 
 def lose(protocol: web.RequestHandler) -> None:
-    """The connection ends at once."""
+    """End the connection at once."""
     assert protocol.transport is not None
     protocol.transport.abort()
 
@@ -196,7 +196,7 @@ ENDS: dict[str, Callable[[web.RequestHandler], object]] = {
 async def test_an_end_that_is_seen_before_the_delivery_is(
     api: Api, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client has read all and closed before the server's task goes on."""
+    """An answer is delivered if the client has read all of it and closed before the server's task continues."""
     me = await subscribed(api)
     write_eof = web.Response.write_eof
     ended = []
@@ -220,19 +220,19 @@ async def test_an_end_that_is_seen_before_the_delivery_is(
     assert await me.values() == []
 
 
-# -- a client that was away before
+# -- a client that closed before the answer
 
 
 @pytest.mark.parametrize("how", [socket.socket.close, reset])
 async def test_a_client_that_closed_before_the_answer_is_given_it_again(
     api: Api, how: Callable[[socket.socket], None]
 ) -> None:
-    """The kernel takes the answer for a closed socket; its reset is what tells."""
+    """The kernel accepts data for a closed socket; only the reset shows that the answer was not received."""
     me = await subscribed(api)
     with closing(connect(api.url)) as connection:
         await api.until_connected(2)
         connection.sendall(request(f"{me.path}/records?timeout=0"))
-        how(connection)  # before the server's loop goes on
+        how(connection)  # before the server's loop continues
     await api.until_connected(1)
     assert await me.values() == FIRST
 
@@ -253,7 +253,7 @@ async def test_a_client_that_closed_while_it_waited_is_given_it_again(
 
 
 async def test_a_half_close_ends_the_wait(api: Api) -> None:
-    """It is answered with what is there, though that is less than fetch.min.bytes."""
+    """After a half-close a waiting poll returns the available records, even if they are less than fetch.min.bytes."""
     me = await subscribed(api, fetch_min_bytes=1000)
     with connect(api.url) as connection:
         connection.sendall(request(f"{me.path}/records?timeout=20000"))
@@ -278,11 +278,11 @@ async def test_a_reset_in_the_middle_of_a_large_page(api: Api) -> None:
     assert [row["offset"] for row in rows] == list(range(12))
 
 
-# -- over TLS, and many
+# -- TLS, and many polls
 
 
 def test_over_tls(serve: Serve, tmp_path: Path) -> None:
-    """There is no half-close; a client closes both sides at once."""
+    """TLS has no half-close: a client closes both sides at once, and its polls are delivered all the same."""
     new_key = ("-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x")
     name = ("-addext", "subjectAltName=IP:127.0.0.1")
     openssl(tmp_path, "req", "-x509", *new_key, *name, "-keyout", "key.pem", "-out", "cert.pem")
@@ -311,12 +311,12 @@ def test_over_tls(serve: Serve, tmp_path: Path) -> None:
 
 
 def curl(url: str, path: str) -> bytes:
-    """The program itself."""
+    """Call the curl program."""
     return subprocess.run(["curl", "-s", url + path], stdout=subprocess.PIPE, check=True).stdout
 
 
 def clients() -> Iterator[Way]:
-    """In turn: curl where it is installed, and its like."""
+    """Yield clients in turn: curl where it is installed, and the other ways."""
     while True:
         yield curl if shutil.which("curl") else closes
         yield from WAYS
@@ -325,7 +325,7 @@ def clients() -> Iterator[Way]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["kafka", "rocketmq"])
 def test_a_thousand_polls(serve: Serve, tmp_path: Path, kind: str) -> None:
-    """None of them is given records that it has had, and none misses any."""
+    """Over a thousand polls no record is delivered twice and none is missed."""
     server = serve("--data", tmp_path / "s", "--backend", kind, "--flush", "os")
     url = server.told["url"]
     server.call("PUT", "/topics/t", {"partitions": 1})

@@ -1,4 +1,4 @@
-"""The table of errors: every class has a row, every code is documented, facts get through."""
+"""The table of errors: every class has a row, every code is documented, facts are in the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def every(kind: type[StorageError]) -> Iterator[type[StorageError]]:
     yield kind
     for child in kind.__subclasses__():
         if child is service_errors.ClientError:
-            continue  # made of answers, never answered
+            continue  # created from answers, never sent as an answer
         if child.__module__ in {errors.__name__, service_errors.__name__}:
             yield from every(child)
 
@@ -52,19 +52,19 @@ def test_a_status_is_a_real_one(kind: type[StorageError]) -> None:
     StorageError.__init__(error, "what is wrong", fact=1)
     response = error_response(as_api_error(error))
     assert response.status == status
-    assert b'"fact":1' in bytes(response.body)  # type: ignore[arg-type]  # ours are always bytes
+    assert b'"fact":1' in bytes(response.body)  # type: ignore[arg-type]  # always bytes here
 
 
 def test_a_class_without_a_row_has_its_parents() -> None:
     class Unheard(errors.UnknownTopic):
-        """A class that a later version may bring."""
+        """A class that a later version may add."""
 
     assert code_of(Unheard("t")) == 40401
 
 
 def test_facts_do_not_replace_code_or_message() -> None:
     error = errors.InvalidArgument("real", error_code=1, detail="x", path=Path("/a"))
-    body = bytes(error_response(as_api_error(error)).body)  # type: ignore[arg-type]  # ours are always bytes
+    body = bytes(error_response(as_api_error(error)).body)  # type: ignore[arg-type]  # always bytes here
     assert body == b'{"error_code":42201,"message":"real","detail":"x","path":"/a"}'
 
 

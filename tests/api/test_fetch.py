@@ -1,6 +1,4 @@
-"""Fetch: rows in each format, where it begins, how much it takes, how it waits, and what is
-refused.
-"""
+"""Fetch: rows in each format, where a fetch begins, its limits, its waits, and which requests are rejected."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ from tests.api.harness import (
 
 PATH = "/topics/t/partitions/0/records"
 
-# Many for their bytes, few enough for the properties of a message.
+# Many headers for few bytes, and few enough for the properties of a message.
 HEADERS = [{"key": f"{number:x}", "value": b64(b"v")} for number in range(1000)]
 
 
@@ -308,7 +306,7 @@ async def test_a_wait_in_vain_gives_an_empty_list(api: Api) -> None:
     begun = time.monotonic()
     answer = await api.get(f"{PATH}?timeout=50")
     assert answer.json == []
-    assert time.monotonic() - begun > 0.03  # timers count in milliseconds of their own
+    assert time.monotonic() - begun > 0.03  # timers have a resolution of milliseconds
 
 
 async def test_a_wait_for_min_bytes_gathers_records(api: Api) -> None:
@@ -426,7 +424,7 @@ async def test_batches_go_out_and_in_untouched(api: Api) -> None:
 
 
 def with_attributes(batch: bytes, attributes: int) -> bytes:
-    """The batch with other attributes and a CRC that fits."""
+    """Return the batch with other attributes and a matching CRC."""
     covered = attributes.to_bytes(2) + batch[23:]
     return batch[:17] + crc32c(covered).to_bytes(4) + covered
 

@@ -1,6 +1,4 @@
-"""Follow: records as a stream of lines or events, where it begins, goes on and ends, and what it
-costs others.
-"""
+"""Follow: records as a stream of lines or events, where a stream begins, resumes and ends, and its cost for others."""
 
 from __future__ import annotations
 
@@ -37,24 +35,24 @@ WAIT_S = 10.0
 
 
 class Stream:
-    """A stream that is read piece by piece."""
+    """A stream that is read in pieces."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
 
     async def line(self) -> bytes:
-        """The next line, with its end; empty at the end of the stream."""
+        """Return the next line, with its line end; empty at the end of the stream."""
         async with asyncio.timeout(WAIT_S):
             return await self.response.content.readline()
 
     async def row(self) -> Any:
-        """The next line that is no heart-beat, as JSON."""
+        """Return the next line that is not a heartbeat, decoded from JSON."""
         while (line := await self.line()) == b"\n":
             pass
         return msgspec.json.decode(line)
 
     async def event(self) -> dict[str, str]:
-        """The fields of the next event; without `data` for a heart-beat."""
+        """Return the fields of the next event; a heartbeat has no `data`."""
         fields: dict[str, str] = {}
         while (line := (await self.line()).decode()) != "\n":
             assert line.endswith("\n"), line
@@ -63,7 +61,7 @@ class Stream:
         return fields
 
     async def rest(self) -> bytes:
-        """Everything up to the end, which must come."""
+        """Return everything up to the end of the stream, which must end."""
         async with asyncio.timeout(WAIT_S):
             return await self.response.read()
 
@@ -72,7 +70,7 @@ class Stream:
 async def following_it(
     api: Api, query: str = "", *, accept: str = NDJSON, path: str = PATH, **headers: str
 ) -> AsyncIterator[Stream]:
-    """A stream that has begun."""
+    """Open a stream and check that it has begun."""
     named = {"Accept": accept} | {name.replace("_", "-"): text for name, text in headers.items()}
     async with api.session.get(f"{api.url}{path}?{query}", headers=named) as response:
         assert response.status == 200, await response.read()
@@ -82,7 +80,7 @@ async def following_it(
 
 @pytest.fixture
 async def quick(backend: str, tmp_path: Path) -> AsyncIterator[Api]:
-    """A server whose streams are silent for a moment only."""
+    """A server with a heartbeat interval of 10 ms."""
     chosen = settings(
         tmp_path / "store",
         heartbeat_ms=10,
@@ -92,7 +90,7 @@ async def quick(backend: str, tmp_path: Path) -> AsyncIterator[Api]:
         yield running
 
 
-# -- what a stream holds
+# -- content of a stream
 
 
 async def test_lines_are_the_rows_of_a_fetch(api: Api) -> None:
@@ -233,7 +231,7 @@ async def test_a_stream_up_to_the_end_has_no_heart_beats(quick: Api) -> None:
         assert await stream.rest() == b""
 
 
-# -- refused before it begins
+# -- rejected before the stream begins
 
 
 @pytest.mark.parametrize(
@@ -271,7 +269,7 @@ async def test_json_is_what_a_client_gets_that_takes_anything(api: Api) -> None:
     assert answer.headers["Content-Type"] == "application/json"
 
 
-# -- how it ends early
+# -- early ends
 
 
 @pytest.mark.parametrize("accept", [NDJSON, EVENTS])
@@ -335,7 +333,7 @@ async def test_a_server_that_stops_ends_its_streams_in_order(api: Api, accept: s
     assert b"stopping" in body
 
 
-# -- what it costs others
+# -- cost for other clients
 
 
 async def test_a_client_that_shuts_its_side_down_is_given_what_is_there(api: Api) -> None:
@@ -364,7 +362,7 @@ async def test_a_client_that_goes_away_frees_what_it_held(api: Api) -> None:
 async def test_a_slow_reader_holds_a_page_and_holds_up_nobody(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Megabytes wait for a reader that reads nothing: the server reads no further for it."""
+    """The server stops reading records for a client that reads nothing, and serves other clients."""
     value = b64(b"x" * 200_000)
     for _ in range(60):
         await api.post("/topics/t", records(value), content_type=BINARY)

@@ -1,6 +1,4 @@
-"""The real broker's stores over HTTP: every record, bound and lookup by time as a real consumer saw
-them.
-"""
+"""Stores of the real broker over HTTP: every record, bound and lookup by time as a real consumer saw it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups from outside: list, describe with lag, reset, delete; expiry, restart, read-only."""
+"""Administration of groups: list, describe with lag, reset, delete; expiry, restart, read-only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.api.harness import ONE_PARTITION, Api, opener, serving, settings
 
 
 async def group(api: Api, name: str = "g") -> dict[str, Any]:
-    """One group, described."""
+    """Return the description of a group."""
     answer = await api.get(f"/groups/{name}")
     assert answer.status == 200, answer.body
     described: dict[str, Any] = answer.json
@@ -25,19 +25,19 @@ async def group(api: Api, name: str = "g") -> dict[str, Any]:
 
 
 async def reset(api: Api, body: object, name: str = "g") -> dict[tuple[str, int], int]:
-    """The offsets after a reset."""
+    """Reset the group's offsets; return the offsets after the reset."""
     answer = await api.call("PUT", f"/groups/{name}/offsets", json=body)
     assert answer.status == 200, answer.body
     return {(row["topic"], row["partition"]): row["offset"] for row in answer.json["offsets"]}
 
 
 async def refused(api: Api, body: object, name: str = "g") -> int:
-    """The code of a reset that is refused."""
+    """Return the error code of a reset that is rejected."""
     return (await api.call("PUT", f"/groups/{name}/offsets", json=body)).code
 
 
 async def test_the_topic_of_the_offsets_is_there_from_the_first_commit_on(api: Api) -> None:
-    """Where offsets are records it is listed, told and read as any other, without a restart."""
+    """Where offsets are records, their topic is listed, described and read like any other, without a restart."""
     await api.create("t")
     await produce(api, "t", 1)
     me = await consumer(api, auto_commit_enable=False)
@@ -79,7 +79,7 @@ async def test_a_group_tells_its_members_and_its_lag(api: Api) -> None:
         "topic": "t",
         "partition": 0,
         "committed": 1,
-        "metadata": "" if api.keeps_messages else "m",  # RocketMQ's file has no room for it
+        "metadata": "" if api.keeps_messages else "m",  # RocketMQ's file cannot store metadata
         "beginning_offset": 0,
         "end_offset": 3,
         "lag": 2,
@@ -143,7 +143,7 @@ async def test_a_group_with_members_is_neither_reset_nor_deleted(api: Api) -> No
 
 
 async def test_members_are_named_whole_in_a_refusal(api: Api) -> None:
-    """A name is needed to delete the member; how many are not named is said."""
+    """The error names members in full, because a name is needed to delete a member, and counts the other members."""
     await api.create("t")
     names = [letter * 60 for letter in "abcde"]
     for name in names:
@@ -164,7 +164,7 @@ async def test_deleting_a_topic_forgets_its_offsets(api: Api) -> None:
 
 
 class Clock:
-    """A clock that stands until it is moved."""
+    """A clock that stands still until the test moves it."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
@@ -175,7 +175,7 @@ class Clock:
 
 @asynccontextmanager
 async def clocked(backend: str, data: Path, clock: Clock) -> AsyncIterator[Api]:
-    """A server whose idle instances are looked for when the test says so."""
+    """Run a server with the test's clock; the test closes idle instances itself."""
     chosen = settings(data, set=ONE_PARTITION.get(backend, {}), consumer_idle_ms=60_000)
     async with serving(chosen, opener(backend, chosen), clock=clock) as api:
         yield api
@@ -198,7 +198,7 @@ async def test_idle_instances_go_and_their_partitions_to_others(
         assert await api.service.groups.consumers.close_idle() == 1
         assert (await api.get(f"{idle.path}/assignments")).code == 40403
         assert await busy.partitions() == [("t", 0), ("t", 1)]
-        assert await busy.values() == []  # what the idle one was given has been committed
+        assert await busy.values() == []  # records delivered to the idle instance are committed
         assert await api.service.groups.consumers.close_idle() == 0
 
 
@@ -211,7 +211,7 @@ async def test_polls_commit_what_was_delivered_before(backend: str, tmp_path: Pa
         await me.subscribe("t")
         assert await me.values("timeout=0&max_bytes=1") == [1]
         assert await me.values("timeout=0&max_bytes=1") == [2]
-        assert await me.committed() == {}  # too early
+        assert await me.committed() == {}  # the commit interval has not passed
         clock.now_ms += 5000
         assert await me.values() == []
         assert await me.committed() == {("t", 0): 2}
@@ -267,7 +267,7 @@ async def test_nothing_is_there_before_the_store_is(backend: str, tmp_path: Path
         assert (await api.call("POST", "/consumers/g")).code == 50301
 
 
-# -- what the real servers left behind
+# -- offsets written by real servers
 
 
 async def test_what_real_consumers_committed_at_a_real_broker(

@@ -1,4 +1,4 @@
-"""Clients that ask for much by little: others are served meanwhile, and what the server keeps is bounded."""
+"""Small requests that cause much work: other clients are served meanwhile, and the server's state is bounded."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from tests.api.test_security import ADMIN, PRODUCER, READER, bearer, token_file
 
 NDJSON = "application/x-ndjson"
 SLOWEST_S = 0.1
-ATTEMPTS = (
-    3  # what others on the machine do may delay an answer; what holds the loop does so each time
-)
+ATTEMPTS = 3  # a busy machine may delay an answer; code that blocks the loop does so each time
 
 
 async def served_meanwhile(api: Api, attack: Callable[[], Awaitable[Any]]) -> Any:
-    """What the attack gives; /livez has been answered quickly all the time."""
+    """Run the attack and return its result; /livez must have been answered quickly all the time."""
     slowest_s = 0.0
     for _ in range(ATTEMPTS):
         running = asyncio.ensure_future(attack())
@@ -45,7 +43,7 @@ async def served_meanwhile(api: Api, attack: Callable[[], Awaitable[Any]]) -> An
 
 
 async def test_a_pattern_over_many_long_names(api: Api) -> None:
-    """At the subscription, and at each creation of a topic."""
+    """A costly pattern delays no other client at the subscription, nor at each creation of a topic."""
     if api.backend == "memory":
         pytest.skip("the store takes no part")
     store = api.service.store
@@ -72,7 +70,7 @@ async def test_a_pattern_over_many_long_names(api: Api) -> None:
 
 
 def hostile_bodies() -> dict[str, bytes]:
-    """What is packed to a thousandth."""
+    """Return bodies that gzip compresses to about a thousandth."""
     return {
         "bad lines": b"x\n" * 2_000_000,
         "blank lines": b"\n" * 8_000_000,
@@ -91,10 +89,10 @@ async def test_lines_that_are_none(api: Api, kind: str) -> None:
         return await api.call("POST", "/topics/t", data=packed, headers=headers)
 
     answer = await served_meanwhile(api, attack)
-    assert len(answer.body) < 1_000_000  # of 2 to 8 MB that were sent
+    assert len(answer.body) < 1_000_000  # 2 to 8 MB were sent
     rows = [msgspec.json.decode(line) for line in answer.body.splitlines()]
     limit = api.service.settings.max_stream_errors
-    assert len(rows) <= limit + 1001  # a group is answered whole
+    assert len(rows) <= limit + 1001  # a group of lines is answered as a whole
     if "bad" in kind:
         assert rows[-1]["error_code"] == 41301
         assert "max_stream_errors" in rows[-1]["error"]
@@ -123,7 +121,7 @@ async def test_some_bad_lines_end_no_stream(api: Api) -> None:
     assert [row["error_code"] is None for row in rows] == [True, False] * 900
 
 
-# -- what a client may make the server keep
+# -- bounded state of the server
 
 
 @pytest.fixture
@@ -136,7 +134,7 @@ async def tight(backend: str, tmp_path: Path) -> AsyncIterator[Api]:
 
 
 async def commit(api: Api, group: str, metadata: str = "") -> Answer:
-    """By an instance of the group, which ends then."""
+    """Commit an offset by an instance of the group, then delete the instance."""
     made = await api.post(f"/consumers/{group}", {"name": "c"}, content_type=V2)
     if made.status != 200:
         return made
@@ -148,7 +146,7 @@ async def commit(api: Api, group: str, metadata: str = "") -> Answer:
 
 
 async def reset(api: Api, group: str) -> Answer:
-    """From outside."""
+    """Reset the group's offset from outside the group."""
     body = {"topic": "t", "to": "earliest"}
     return await api.call("PUT", f"/groups/{group}/offsets", json=body)
 
@@ -170,7 +168,7 @@ async def test_groups_are_bounded(tight: Api) -> None:
 
 
 async def test_groups_that_ended_by_themselves_make_room(tight: Api) -> None:
-    """Members without a commit leave nothing behind, and offsets go with their topic."""
+    """Groups without members and commits no longer count for the limit."""
     await tight.create("t")
     await produce(tight, "t", 1)
     for number in range(3):
@@ -228,7 +226,7 @@ async def test_topics_made_by_requests_are_bounded(tight: Api) -> None:
 
 
 async def test_reading_commits_and_resets_and_does_not_delete(tmp_path: Path) -> None:
-    """One rule for offsets, by whichever call they come."""
+    """Commits and resets of offsets need the read scope; deletion of a group needs the admin scope."""
     lines = (f"{READER} read", f"{PRODUCER} produce", f"{ADMIN} admin")
     chosen = settings(tmp_path / "store", token_file=token_file(tmp_path, *lines))
     assert {scope.value for scope in Scope} == {"read", "produce", "admin"}

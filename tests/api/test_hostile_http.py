@@ -1,4 +1,4 @@
-"""What a client may put into HTTP itself: versions, upgrades and names that are as long as a request line."""
+"""Unusual HTTP of a client: versions, upgrades, and names as long as a request line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONG = "t" * 15_000
 
 
 async def exchange(api: Api, data: bytes, *, cut_at: int | None = None) -> bytes:
-    """What comes back, up to the end of the connection."""
+    """Send bytes, in two pieces if `cut_at` is set; return the answer up to the end of the connection."""
     async with api.connection() as (reader, writer):
         pieces = [data] if cut_at is None else [data[:cut_at], data[cut_at:]]
         for piece in pieces:

@@ -1,6 +1,4 @@
-"""HTTP itself: every error in one shape, bodies counted and drained, encodings, connections,
-metrics, readiness.
-"""
+"""HTTP itself: one shape for all errors, bodies counted and drained, encodings, connections, metrics, readiness."""
 
 from __future__ import annotations
 
@@ -27,14 +25,14 @@ SMALL = {"max_body_bytes": 2000, "max_in_flight_bytes": 4000, "max_header_bytes"
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    """A server with small limits on the model."""
+    """A server with small limits on the memory store."""
     chosen = settings(tmp_path, max_connections=8, keep_alive_ms=5000, **SMALL)
     async with serving(chosen, opener("memory", chosen)) as running:
         yield running
 
 
 async def raw(api: Api, *pieces: bytes, pause_s: float = 0.0, half_close: bool = False) -> bytes:
-    """What comes back for these bytes until the server closes."""
+    """Send these bytes; return the answer until the server closes."""
     async with api.connection() as (reader, writer):
         for piece in pieces:
             writer.write(piece)
@@ -46,7 +44,7 @@ async def raw(api: Api, *pieces: bytes, pause_s: float = 0.0, half_close: bool =
 
 
 def error_of(answer: bytes) -> tuple[int, int]:
-    """Status and error code of a raw answer, whose body must have the documented shape."""
+    """Return status and error code of a raw answer with a body of the documented shape."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"content-type: application/json" in head.lower(), answer
     decoded = msgspec.json.decode(body)
@@ -179,7 +177,7 @@ async def test_a_body_that_pauses_is_given_up(tmp_path: Path) -> None:
     ids=["topics", "records", "long poll", "produce"],
 )
 async def test_a_client_that_shut_its_side_down_is_answered(api: Api, request_bytes: bytes) -> None:
-    """As `nc -N` does: a record that was stored for it without an answer would be stored again."""
+    """A client that shuts down its sending side, as `nc -N` does, is answered: else it would send its record again."""
     await api.create("t")
     for _ in range(20):
         answer = await raw(api, request_bytes, half_close=True)
@@ -190,7 +188,7 @@ async def test_a_client_that_shut_its_side_down_is_answered(api: Api, request_by
 def test_a_client_that_shuts_its_side_down_at_once_is_answered(
     serve: Serve, tmp_path: Path
 ) -> None:
-    """The end comes right behind the request, which only happens between two processes."""
+    """A client whose end of data comes with the request is answered. This timing needs two processes."""
     server = serve("--data", tmp_path / "store")
     host, port = server.told["url"].removeprefix("http://").split(":")
     body = b'{"records":[{"value":1}]}'
@@ -279,7 +277,7 @@ async def test_too_much_in_flight_is_429(api: Api) -> None:
 
 
 async def told(reader: asyncio.StreamReader) -> bytes:
-    """What a connection was told before it ended, or was reset."""
+    """Return the bytes received on a connection before it ended or was reset."""
     with suppress(ConnectionError):
         return await reader.read()
     return b""

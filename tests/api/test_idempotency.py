@@ -1,4 +1,4 @@
-"""Produce requests with a key: stored once, also over time-outs, races, restarts and crashes."""
+"""Produce requests with a key: stored once, also after timeouts, races, restarts and crashes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_repeat_splits_as_the_first(api: Api) -> None:
     await api.create("t", 4)
     body = {"records": [{"key": key, "value": 1} for key in ("a", "b", None, "c", None)]}
     first = await keyed(api, "k", body)
-    for _ in range(3):  # keyless records of other requests take turns meanwhile
+    for _ in range(3):  # keyless records of other requests change partitions meanwhile
         await api.post("/topics/t", records(2))
         assert (await keyed(api, "k", body)).json == first.json
     rows = first.json["offsets"]
@@ -164,11 +164,11 @@ async def test_a_deleted_topic_takes_its_keys_along(api: Api) -> None:
     assert await api.values("t") == [3]
 
 
-# -- while the first is under way
+# -- while the first request is in progress
 
 
 class Gate:
-    """Holds up the first append of a store until it is told."""
+    """A gate that blocks the first append of a store until `go_on` is set."""
 
     def __init__(self, store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.appends = 0
@@ -269,7 +269,7 @@ async def test_an_end_that_cannot_be_noted_costs_nothing(
 
     monkeypatch.setattr(journal, "append", full)
     for _ in range(2):
-        for value in range(7):  # more than a store remembers of one producer
+        for value in range(7):  # more than a store remembers per producer
             assert (await keyed(api, f"k{value}", records(value))).status == 200
     assert await api.values("t") == list(range(7))
 
@@ -281,7 +281,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture(params=["kafka", "rocketmq"])
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
-    """Starts a server over the same store, each time it is called."""
+    """A function that starts a server over the same store each time it is called."""
     backend = str(request.param)
     chosen = settings(tmp_path / "store", set=ONE_PARTITION.get(backend, {}))
     return lambda **changed: serving(
@@ -313,7 +313,7 @@ async def test_a_lost_journal_loses_no_record(start: Start, tmp_path: Path) -> N
 async def test_a_request_that_was_noted_and_not_answered_is_stored_once(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The journal knows of the beginning only, whether the records came to be stored or not."""
+    """A repeat is stored once if the journal has only the beginning of its first request, with or without records."""
     monkeypatch.setattr(writer, "end_notes", lambda requests: None)
     async with start() as api:
         for n in range(8):

@@ -1,4 +1,4 @@
-"""Large answers: how many wait for their clients, and which client is hung up on."""
+"""Large answers: how many may wait for their clients, and which client is disconnected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGE = "/topics/large/partitions/0/records?offset=0&max_bytes=8000000"
 
 
 async def fill(api: Api) -> None:
-    """Eight megabytes in one topic."""
+    """Store records in topic `large` for an answer of about 7.5 MB."""
     await api.create("large")
     for _ in range(8):
         answer = await api.post("/topics/large", records("x" * 700_000), content_type=JSON)
@@ -25,7 +25,7 @@ async def fill(api: Api) -> None:
 
 @pytest.mark.parametrize("kind", ["kafka", "rocketmq"])
 async def test_what_was_stored_is_told_whoever_takes_no_answers(tmp_path: Path, kind: str) -> None:
-    """Large answers are refused while too much waits for clients; small ones are not, nor what a request has done."""
+    """While too many bytes wait for clients, large reads are refused; small answers and results of writes are not."""
     chosen = settings(tmp_path / "store")
     async with serving(chosen, opener(kind, chosen)) as api:
         await fill(api)
@@ -41,7 +41,7 @@ async def test_what_was_stored_is_told_whoever_takes_no_answers(tmp_path: Path, 
 
 
 async def test_a_slow_reader_is_not_one_that_takes_nothing(tmp_path: Path) -> None:
-    """The system's buffers hold megabytes: of what it takes from there, this process is asked for nothing for long."""
+    """A slow reader is not disconnected, though kernel buffers of megabytes hide its reads from the server."""
     chosen = settings(tmp_path / "store", body_timeout_ms=300)
     async with serving(chosen, opener("kafka", chosen)) as api:
         await fill(api)

@@ -1,4 +1,4 @@
-"""Logs: a line per request that can be read by a program, found again by its id, and holds nothing of what was sent."""
+"""Logs: a line per request on demand, readable by a program, found by the request id, without data of the request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a store of messages gets and what answers tell of it: properties, WAIT, born hosts, message ids.
+"""Records passed to a store of messages, and their answers: properties, WAIT, born hosts, message ids.
 
-Owns a model of such a store, so that it is seen what the server does and what the store does.
+Owns a model of such a store, so that the part of the server is tested apart from the part of the store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOCALHOST = bytes([127, 0, 0, 1])
 
 
 class MessageStore(WatchedStore):
-    """The model with messages: what was appended comes back with its properties, and one more."""
+    """The memory store with messages: a read returns the properties of the append, and the property UNIQ_KEY."""
 
     capabilities = replace(MemoryStore.capabilities, messages=True)
 
@@ -67,7 +67,7 @@ def store() -> MessageStore:
 
 @pytest.fixture
 async def api(store: MessageStore, tmp_path: Path) -> AsyncIterator[Api]:
-    """A server in sync mode on that store; its own upkeep is kept out of the way."""
+    """A server in sync mode on that store; its own upkeep does not run."""
     chosen = settings(tmp_path, flush_interval_ms=3_600_000)
     async with serving(chosen, store.opener()) as running:
         yield running
@@ -137,7 +137,7 @@ async def test_properties_reach_the_store(api: Api, store: MessageStore, body_fo
 async def test_what_does_not_wait_is_not_synced(
     api: Api, store: MessageStore, waits: list[str | None], acks: str, durable: bool
 ) -> None:
-    """acks=all with WAIT=false in every record is answered as acks=1; WAIT stays as it was given."""
+    """acks=all with WAIT=false in every record is answered as acks=1; WAIT is stored unchanged."""
     body = {
         "records": [
             {"value": 1, **({} if wait is None else {"properties": {"WAIT": wait}})}
@@ -151,7 +151,7 @@ async def test_what_does_not_wait_is_not_synced(
 
 
 async def test_the_born_host_is_the_client(api: Api, store: MessageStore) -> None:
-    """Its address and port, for each of its records."""
+    """The born host of each record is the client's address and port."""
     body = msgspec.json.encode(records(1, 2))
     async with api.connection() as (reader, writer):
         writer.write(

@@ -1,6 +1,4 @@
-"""Queries: records of a topic by key, tag and time, page by page either way; one record by its id;
-what is refused.
-"""
+"""Queries: records of a topic by key, tag and time, page by page in both directions; a record by id; rejections."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ KEYS = ("a", "b", "a b", "ü&c=+/")
 
 
 def body(partition: int) -> dict[str, object]:
-    """Twelve records with four keys in turn, every third tagged, every fourth with lookup keys."""
+    """Return twelve records with four keys in turn; every third has a tag, every fourth has lookup keys."""
     return {
         "records": [
             {
@@ -40,7 +38,7 @@ def body(partition: int) -> dict[str, object]:
 
 @pytest.fixture
 async def filled(api: Api) -> Api:
-    """A topic of two partitions with twelve records each."""
+    """A server with a topic of two partitions and twelve records in each."""
     await api.create("events", 2)
     for partition in (0, 1):
         answer = await api.post(f"/topics/events?{TEXT}", body(partition), content_type=JSON)
@@ -67,7 +65,7 @@ async def found(api: Api, query: str) -> dict[str, Any]:
 
 
 async def followed(api: Api, query: str) -> list[dict[str, Any]]:
-    """Every page of a query, by its links."""
+    """Follow the links of a query; return every page."""
     answer = await api.get(f"{PATH}?{TEXT}&{query}")
     pages = [answer.json]
     while pages[-1]["next"] is not None:
@@ -119,7 +117,7 @@ async def test_the_answer_says_how_it_was_found(filled: Api) -> None:
 
 
 async def test_a_range_of_time(filled: Api) -> None:
-    """Both ends belong to it, by the time that `time_axis` names and every row tells."""
+    """A time range includes both ends, on the axis that `time_axis` names and every row reports."""
     page = await found(filled, "limit=1000")
     axis = page["time_axis"]
     times = sorted({row[axis] for row in page["records"]})
@@ -130,7 +128,7 @@ async def test_a_range_of_time(filled: Api) -> None:
 
 
 async def test_rows_are_those_of_a_fetch(filled: Api) -> None:
-    """But for the id, which a query always tells."""
+    """The rows of a query equal the rows of a fetch, except for the id, which a query always reports."""
     for row in (await found(filled, "limit=1000"))["records"]:
         path = f"/topics/events/partitions/{row['partition']}/records"
         answer = await filled.get(f"{path}?offset={row['offset']}&max_records=1&{TEXT}")
@@ -139,7 +137,7 @@ async def test_rows_are_those_of_a_fetch(filled: Api) -> None:
 
 
 async def test_formats(filled: Api) -> None:
-    """Accept and `format` choose how key and value stand, as in a fetch."""
+    """Accept and `format` choose the form of key and value, as in a fetch."""
     for query, accept, key in (
         ("", None, b64(b"a")),
         ("&format=text", None, "a"),
@@ -180,7 +178,7 @@ async def test_a_link_is_the_same_query(filled: Api) -> None:
 
 @pytest.fixture
 async def frugal(backend: str, tmp_path: Path) -> AsyncIterator[Api]:
-    """A server that looks at five records a query."""
+    """A server that scans at most five records per query."""
     chosen = settings(tmp_path / "store", max_scanned_records=5)
     async with serving(chosen, opener(backend, chosen)) as running:
         await running.create("events", 2)
@@ -300,7 +298,7 @@ async def test_a_query_stays_within_its_topic(filled: Api) -> None:
 
 
 class SlowSearch(WatchedStore):
-    """A store whose queries stand still until the gate opens."""
+    """A store whose queries block until the gate opens."""
 
     searching = threading.Event()
 
@@ -312,7 +310,7 @@ class SlowSearch(WatchedStore):
 
 
 async def test_a_long_query_holds_up_nothing(tmp_path: Path) -> None:
-    """Neither the loop nor fetches, however many queries are under way."""
+    """Running queries block neither the loop nor fetches, however many there are."""
     store = SlowSearch()
     store.create_topic("events", 1)
     async with serving(settings(tmp_path), store.opener()) as api:
@@ -326,7 +324,7 @@ async def test_a_long_query_holds_up_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_row_of_kafka(tmp_path: Path) -> None:
-    """The row of a fetch and the id, and nothing of another backend's."""
+    """A row of a Kafka store has the members of a fetch and the id, and no member of another backend."""
     chosen = settings(tmp_path / "store")
     async with serving(chosen, opener("kafka", chosen)) as api:
         record = {"key": "a", "value": 1, "timestamp": 5}

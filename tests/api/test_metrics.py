@@ -1,4 +1,4 @@
-"""Metrics: named as Prometheus wants them, few series, and the dashboard shows what there is."""
+"""Metrics: names follow the Prometheus conventions, series are few, and the dashboard shows existing metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"\b(?:logserver|process)_[a-z_]+")
 
 
 async def scraped(api: Api) -> list[Any]:
-    """The metric families after some traffic."""
+    """Return the metric families after some traffic."""
     await api.post("/topics/t", records("aGk="))
     await api.get("/topics/t/partitions/0/records")
     await api.get("/nothing/at/all")
@@ -38,7 +38,7 @@ async def test_names_follow_the_conventions(api: Api) -> None:
 
 
 async def test_labels_have_few_values(api: Api) -> None:
-    """A client cannot make a series by asking for another path or with another method."""
+    """A client cannot create a series with another path or another method."""
     for number in range(20):
         await api.get(f"/topics/unknown-{number}")
         await api.call(f"ODD{number}", "/topics")

@@ -1,4 +1,4 @@
-"""A topic of which partitions are missing on the disk: who is answered 50302, and what goes on."""
+"""A topic with partitions missing on the disk: which requests get 50302, and which continue to work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.api.harness import V2, Api, opener, records, serving, settings
 
 
 def a_store(data: Path, *, without: Sequence[str]) -> None:
-    """A Kafka store with four partitions of t and one of u, two records in each; folders are removed."""
+    """Create a Kafka store with four partitions of t and one of u, two records in each; remove folders."""
     with open_store("kafka", data, StoreOptions()) as store:
         for topic, count in (("t", 4), ("u", 1)):
             store.create_topic(topic, count)

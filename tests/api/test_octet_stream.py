@@ -1,4 +1,4 @@
-"""One record as an HTTP message: the body is the value, headers tell key, tag and headers."""
+"""A single record as an HTTP message: the body is the value; headers carry key, tag and record headers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OCTETS = "application/octet-stream"
 
 
 async def post(api: Api, path: str, body: bytes, **headers: str) -> Answer:
-    """`X_Key` stands for X-Key."""
+    """Post a body with headers; `X_Key` stands for X-Key."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await api.call("POST", path, data=body, headers={"Content-Type": OCTETS, **named})
 
@@ -131,7 +131,7 @@ async def test_a_bad_header_is_named(
 
 
 async def raw_post(api: Api, headers: bytes) -> bytes:
-    """An answer to header bytes that a client library would not send."""
+    """Post header bytes that a client library would not send; return the answer."""
     async with api.connection() as (reader, writer):
         writer.write(
             b"POST /topics/t HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n"

@@ -1,4 +1,4 @@
-"""The documentation of the API: every route is described, and what is told of it is so."""
+"""The documentation of the API: every route is described, and the descriptions are true."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ DESCRIBED = [pytest.param(route, id=route.doc.id) for route in ROUTES]
 
 
 async def prepared(api: Api, pattern: str) -> str:
-    """What the examples of a route need: a topic `orders` with two records; the group `billing` with an
-    instance that reads it and one that reads nothing; for routes of groups the group `accounting` with
-    an offset (on Kafka a topic more) and without members. The id of the first record.
+    """Create the data that the examples of a route need, and return the id of the first record.
+
+    - A topic `orders` with two records.
+    - The group `billing` with an instance that reads the topic and an instance that reads nothing.
+    - For routes of groups: the group `accounting` with an offset (on Kafka this adds a topic) and without members.
     """
     await api.create("orders")
     if api.backend == "kafka":
@@ -74,7 +76,7 @@ async def test_an_example_is_answered_as_it_says(api: Api, route: Route, example
 
 
 def shape(value: Any, like: Any = None) -> Any:
-    """Names and types of a JSON value; with `like` only the members that this one has too."""
+    """Return names and types of a JSON value; with `like`, only the members that `like` has too."""
     if isinstance(value, dict):
         names = value.keys() if not isinstance(like, dict) else value.keys() & like.keys()
         return {name: shape(value[name], like and like.get(name)) for name in sorted(names)}
@@ -169,7 +171,7 @@ async def test_an_undescribed_parameter_is_refused_everywhere(tmp_path: Path) ->
 
 
 def some_type(doc: Doc) -> dict[str, str]:
-    """A Content-Type that the call takes."""
+    """Return a Content-Type that the call accepts."""
     return {"Content-Type": next(iter(doc.bodies), "application/json")}
 
 
@@ -177,7 +179,7 @@ def some_type(doc: Doc) -> dict[str, str]:
 
 
 class Checker(HTMLParser):
-    """Collects what is wrong with a page: tags that do not match, doubled ids, dead links, outside resources."""
+    """A collector of tags, ids, links and problems of a page: tags that do not match, resources that are loaded."""
 
     VOID = frozenset({"meta", "br"})
     LOADING = frozenset({"src", "srcset", "data", "action"})

@@ -1,4 +1,4 @@
-"""Polls of consumer instances: what comes, how much, in which turn, and what a repeat is given."""
+"""Polls of consumer instances: the records, their number and order, and the answer to a repeated poll."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_a_head_request_moves_nothing(api: Api) -> None:
     assert await me.values() == [1]
 
 
-# -- a poll that is repeated
+# -- repeated polls
 
 
 async def test_a_client_that_went_away_is_given_the_same_records_again(api: Api) -> None:
@@ -213,7 +213,7 @@ async def test_deleting_an_instance_ends_its_poll(api: Api) -> None:
 async def test_a_seek_while_a_poll_is_delivered_holds(
     api: Api, to: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one to where the poll began."""
+    """A seek during the delivery of a poll holds, even a seek to the offset where the poll began."""
     await api.create("t")
     await produce(api, "t", *range(5))
     me = await consumer(api)
@@ -234,7 +234,7 @@ async def test_a_seek_while_a_poll_is_delivered_holds(
 async def test_an_automatic_commit_that_failed_is_made_again(
     api: Api, failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the next poll that is due, though nothing new was delivered."""
+    """The next due poll commits again, even if no new record was delivered."""
     await api.create("t")
     await produce(api, "t", *range(3))
     me = await consumer(api, auto_commit_interval_ms=0)

@@ -1,4 +1,4 @@
-"""Produce in JSON: formats, shapes, records that fail alone, refusals."""
+"""Produce in JSON: formats, shapes, records that fail alone, rejected requests."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ async def test_a_request_larger_than_a_batch_is_split(api: Api) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "zlib", "lz4", "zstd"])
 async def test_a_codec_may_be_asked_for(api: Api, codec: str) -> None:
-    """One of the backend's own: the others' are refused by name, and make no topic."""
+    """A backend's own codecs are accepted; other codecs are rejected by name, and no topic is created."""
     others = {"gzip", "snappy"} if api.keeps_messages else {"zlib"}
     if codec in others:
         refused = await api.post(f"/topics/t?compression={codec}", records("x"))
@@ -450,7 +450,7 @@ NOTHING_TO_STORE: dict[str, tuple[dict[str, object] | bytes, int]] = {
 async def test_nothing_stored_makes_no_topic(
     api: Api, body: dict[str, object] | bytes, code: int
 ) -> None:
-    """A request of which nothing can be stored leaves no empty topic behind."""
+    """A request without any record that can be stored creates no empty topic."""
     answer = await api.post("/topics/new", body, content_type=BINARY)
     assert answer.code == code
     assert (await api.get("/topics")).json == []

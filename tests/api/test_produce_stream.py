@@ -1,4 +1,4 @@
-"""NDJSON produce: both ways at once, in order, bounded, and what is wrong stays with its line."""
+"""NDJSON produce: requests and answers at the same time, in order, bounded; a fault affects only its line."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def stored(offset: int, partition: int = 0) -> dict[str, object]:
 
 @pytest.fixture
 async def small(tmp_path: Path) -> AsyncIterator[Api]:
-    """A server with small limits on the model."""
+    """A server with small limits on the memory store."""
     chosen = settings(tmp_path, **SMALL)
     async with serving(chosen, opener("memory", chosen)) as running:
         yield running
@@ -71,13 +71,13 @@ async def small(tmp_path: Path) -> AsyncIterator[Api]:
 
 @pytest.fixture
 async def impatient(tmp_path: Path) -> AsyncIterator[Api]:
-    """The same, which waits for a client and for room 300 ms at most."""
+    """A server with small limits that waits at most 300 ms for a client and for room."""
     chosen = settings(tmp_path, body_timeout_ms=300, **SMALL)
     async with serving(chosen, opener("memory", chosen)) as running:
         yield running
 
 
-# -- what is stored, and what is answered
+# -- stored records and their answers
 
 
 async def test_a_line_per_record_in_order(api: Api) -> None:
@@ -211,7 +211,7 @@ async def test_acks_0_refuses_alone_what_the_store_refuses(api: Api) -> None:
     assert [row["value"] for row in await fetched(api)] == [b64(b"a"), b64(b"c")]
 
 
-# -- what speaks of the whole request is told before the stream begins
+# -- faults of the whole request are reported before the stream begins
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ async def test_types_must_fit(api: Api) -> None:
     assert (await post(api, "/topics/t", b"", **{"Content-Encoding": "br"})).code == 415
 
 
-# -- both ways at once
+# -- requests and answers at the same time
 
 
 async def test_a_record_is_answered_before_the_next_is_sent(api: Api) -> None:
@@ -299,7 +299,7 @@ async def test_records_that_come_together_share_an_append(tmp_path: Path) -> Non
 
 
 async def test_the_server_takes_no_more_than_it_can_hold(small: Api) -> None:
-    """While others hold the budget the stream waits, and goes on after."""
+    """While other requests hold the budget the stream waits; it continues afterwards."""
     async with duplex(small, TEXT, NDJSON) as stream:
         await stream.head()
         with small.service.hold(3990):
@@ -361,7 +361,7 @@ async def test_broken_gzip_ends_the_stream_with_its_reason(api: Api) -> None:
         assert "Content-Encoding" in found[-1]["error"]
 
 
-# -- clients that do not behave, and the server's stop
+# -- clients that misbehave, and the server's stop
 
 
 async def test_a_client_that_pauses_is_told_and_let_go(impatient: Api) -> None:
@@ -385,7 +385,7 @@ async def test_a_client_that_goes_away_ends_the_work(small: Api) -> None:
 
 
 async def flood(stream: Duplex, count: int) -> int:
-    """Send lines and listen to nothing; how many went."""
+    """Send groups of lines without reading answers; return how many groups were sent."""
     body = lines(*[{"value": "v"}] * 1000)
     for sent in range(count):
         try:
@@ -418,7 +418,7 @@ async def test_a_client_that_never_listens_is_hung_up_on(
 async def test_a_slow_listener_is_waited_for(
     impatient: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes longer than a pause may last, but reads something in every one."""
+    """A slow reader is not disconnected: in total it takes longer than a pause may, but it reads in each interval."""
     monkeypatch.setattr(streaming, "UNREAD_BYTES", 100_000)
     async with duplex(impatient, TEXT, NDJSON, receive_bytes=4096) as stream:
 
@@ -466,7 +466,10 @@ async def test_a_store_that_fails_is_told_for_each_record(tmp_path: Path) -> Non
 def test_a_million_lines_take_bounded_memory(
     kind: str, serve: Serve, tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
-    """The client reads as it sends; the server is a process of its own, so that its memory is its own."""
+    """A million lines in one stream use bounded memory, measured in a separate server process.
+
+    The client reads while it sends.
+    """
     server = serve("--data", tmp_path / "store", "--backend", kind, "--flush", "async")
     count, at_once = 1_000_000, 5000
     chunk = lines(*[{"value": "a line of some thirty bytes, no more"}] * at_once)
@@ -482,7 +485,7 @@ def test_a_million_lines_take_bounded_memory(
 
 
 async def stream_all(url: str, chunks: Sequence[bytes]) -> int:
-    """Send all of it, and count the lines that tell a stored record."""
+    """Send all chunks, and count the lines that report a stored record."""
 
     async def body() -> AsyncIterator[bytes]:
         for chunk in chunks:

@@ -1,5 +1,5 @@
-"""RocketMQ's store over HTTP: what a record becomes, what is refused by name, unique ids and the
-time of the store; and the real broker's stores as the real store reads them.
+"""RocketMQ's store over HTTP: records as messages, what is rejected by name, unique ids and the time of the store; and
+stores of the real broker as the real store reads them.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
 
 @pytest.mark.parametrize(("record", "field"), REFUSED.values(), ids=REFUSED.keys())
 async def test_what_a_message_cannot_carry(api: Api, record: dict[str, object], field: str) -> None:
-    """Refused by the name that it has in the request; what stands beside it is stored."""
+    """A value that a message cannot carry is rejected by its field name in the request; other records are stored."""
     whole = {"value": b64(b"v"), **record} if field != "value" else record
     answer = await api.post("/topics/t", {"records": [whole]}, content_type=BINARY)
     assert answer.code == 42206
@@ -176,7 +176,7 @@ async def test_the_brokers_own_topics_are_not_made(api: Api, name: str) -> None:
 async def test_what_the_broker_keeps_in_topics_is_its_own(
     tmp_path: Path, name: str, closed: bool
 ) -> None:
-    """Its topics are read, but nothing is produced to those where it lets no client write."""
+    """The broker's own topics can be read; produce is rejected for topics to which the broker lets no client write."""
     chosen = settings(tmp_path / "store", set={"defaultTopicQueueNums": "1"})
     with open_store("rocketmq", tmp_path / "store", StoreOptions(settings=chosen.set)) as store:
         assert isinstance(store, SupportsRawMessages)
@@ -255,7 +255,7 @@ async def test_the_id_of_a_deleted_topics_record_leads_nowhere(api: Api) -> None
     assert await api.values("t") == [2]
 
 
-# ---- the real store's ----
+# ---- stores of the real broker ----
 
 
 async def everything(api: Api, path: str) -> list[dict[str, Any]]:
@@ -271,7 +271,7 @@ async def everything(api: Api, path: str) -> list[dict[str, Any]]:
 
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
-    """What a row of ours and one of the real store both tell."""
+    """Return the facts that a row of this server and a row of the real store share."""
     return {
         "offset": row["offset"],
         "storeTimestamp": row["store_timestamp"],
@@ -283,7 +283,7 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def expected(row: dict[str, Any]) -> dict[str, Any]:
-    """The same of a golden row."""
+    """Return the same facts of a golden row."""
     return {
         "offset": row["queueOffset"],
         **{
@@ -294,7 +294,7 @@ def expected(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def same_body(row: dict[str, Any], golden_row: dict[str, Any]) -> bool:
-    """A compressed body is served unpacked; the golden row has it as it is stored, or its hash."""
+    """Return whether bodies are equal. The served body is decompressed; the golden row has the stored body or hash."""
     body = base64.b64decode(row["value"])
     sys_flag: int = golden_row["sysFlag"]
     if "body" not in golden_row:
@@ -311,7 +311,7 @@ def store(request: pytest.FixtureRequest) -> GoldenStore:
 
 
 async def test_a_real_store_over_http(store: GoldenStore) -> None:
-    """Every queue's bounds and records, and each record by its id."""
+    """Every queue's bounds and records equal the golden rows, and each seventh record is found by its id."""
     chosen = settings(store.root, set=store.settings)
     async with serving(chosen, opener("rocketmq", chosen, read_only=True)) as api:
         for (topic, number), (first, following) in store.queues.items():
@@ -330,7 +330,7 @@ async def test_a_real_store_over_http(store: GoldenStore) -> None:
 
 
 async def test_a_real_store_is_queried_over_http(store: GoldenStore) -> None:
-    """By every seventh key of the real store's own queries: all records that hold it, newest first."""
+    """A query by key finds all records with the key, newest first: each seventh key of the real store's queries."""
     asked = {(query["topic"], query["key"]) for query in store.json("queries.json")}
     chosen = settings(store.root, set=store.settings)
     async with serving(chosen, opener("rocketmq", chosen, read_only=True)) as api:

@@ -1,5 +1,5 @@
-"""Requests made up from our own OpenAPI document, good and bad ones: schemathesis finds no answer that the
-document does not tell of, and none of 5xx.
+"""Good and bad requests generated from the server's own OpenAPI document: schemathesis finds no answer that the
+document does not describe, and no 5xx.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tests.api.test_openapi import prepared
 
 EXAMPLES_PER_OPERATION = 20
 CONFIG = Path(__file__).with_name("schemathesis.toml")
-TIME_LIMIT_S = 850  # pytest's own 900 s end what hangs; a slow machine takes minutes
+TIME_LIMIT_S = 850  # pytest ends a hanging test after 900 s; a slow machine takes minutes
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("backend", "topics"), [("kafka", "any"), ("rocketmq", "one")])
 async def test_no_request_finds_a_fault(tmp_path: Path, backend: str, topics: str) -> None:
-    """With `any` topics the names are made up too; with `one` every request is about the same."""
+    """No generated request finds a fault. `any`: topic names are generated too; `one`: all requests use one topic."""
     chosen = settings(tmp_path / "store", set=ONE_PARTITION.get(backend, {}))
     async with serving(chosen, opener(backend, chosen)) as api:
         config = tmp_path / "schemathesis.toml"
@@ -34,7 +34,7 @@ async def test_no_request_finds_a_fault(tmp_path: Path, backend: str, topics: st
 
 
 async def configuration(api: Api, topics: str) -> str:
-    """The options, with the path parameters of what is there."""
+    """Return the options, with path parameters of existing objects if `topics` is `one`."""
     message_id = await prepared(api, "/groups")
     common = CONFIG.read_text(encoding="utf-8")
     if topics == "any":
@@ -45,7 +45,7 @@ async def configuration(api: Api, topics: str) -> str:
 
 
 async def schemathesis(api: Api, config: Path) -> tuple[int, str]:
-    """Exit status and output of a run against the server."""
+    """Run schemathesis against the server; return its exit status and output."""
     command = (
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config)),
         *("run", f"{api.url}/openapi.json", "--checks", "all", "--no-color"),

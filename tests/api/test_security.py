@@ -1,4 +1,4 @@
-"""Access: tokens and their scopes, TLS and client certificates, what a browser may not do, names that try to leave the
+"""Access: tokens and their scopes, TLS and client certificates, limits for browsers, and names that try to leave the
 data directory.
 """
 
@@ -39,7 +39,7 @@ TOKENS = {Scope.READ: READER, Scope.PRODUCE: PRODUCER, Scope.ADMIN: ADMIN}
 
 
 def token_file(folder: Path, *lines: str, mode: int = 0o600) -> Path:
-    """A token file of these lines."""
+    """Write a token file with these lines."""
     path = folder / "tokens"
     path.write_text("\n".join(lines), encoding="utf-8")
     path.chmod(mode)
@@ -47,13 +47,13 @@ def token_file(folder: Path, *lines: str, mode: int = 0o600) -> Path:
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The headers of a request with a token."""
+    """Return the headers of a request with a token."""
     return {"Authorization": f"Bearer {token}"}
 
 
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[Api]:
-    """A server with three tokens, of which one is kept as its hash."""
+    """A server with three tokens, one of them stored as a hash."""
     lines = (
         "# who may what",
         "",
@@ -204,7 +204,7 @@ def openssl(folder: Path, *words: str) -> None:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ca.pem, and server.pem and client.pem (certificate and key) signed by it."""
+    """A folder with ca.pem, and server.pem and client.pem (certificate and key) signed by the CA."""
     folder = tmp_path_factory.mktemp("tls")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     openssl(folder, "req", "-x509", *key, "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
@@ -226,7 +226,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trusting(certificates: Path, client: str | None = None) -> ssl.SSLContext:
-    """What a client needs that trusts the CA, and shows a certificate of its own."""
+    """Return the TLS context of a client that trusts the CA, optionally with a client certificate."""
     context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
     if client is not None:
         context.load_cert_chain(certificates / client)
@@ -268,7 +268,7 @@ async def test_a_client_needs_a_certificate(tmp_path: Path, certificates: Path) 
 async def test_connections_in_the_handshake_are_counted_and_end(
     tmp_path: Path, certificates: Path
 ) -> None:
-    """Clients that say nothing hold no more connections than others, and not for long."""
+    """Silent clients in the TLS handshake count for the limit of connections, and are disconnected soon."""
     chosen = settings(
         tmp_path / "store",
         tls_cert=certificates / "server.pem",
@@ -303,7 +303,7 @@ async def test_a_stop_ends_a_handshake(tmp_path: Path, certificates: Path) -> No
 def test_a_request_right_behind_the_handshake_is_answered(
     serve: Serve, tmp_path: Path, certificates: Path
 ) -> None:
-    """A server as it is run, with its own event loop: the request comes with the handshake's last bytes."""
+    """A request that arrives with the last bytes of the handshake is answered. The server runs its own event loop."""
     server = serve("--data", tmp_path / "store", "--tls-cert", certificates / "server.pem")
     host, port = server.told["url"].removeprefix("https://").split(":")
     for _ in range(50):
@@ -390,7 +390,7 @@ async def test_a_name_leads_nowhere_else(api: Api, tmp_path: Path, name: str) ->
 
 
 def names_in(folder: Path) -> set[str]:
-    """What a folder holds."""
+    """Return the names in a folder."""
     return {path.name for path in folder.iterdir()}
 
 
@@ -404,7 +404,7 @@ async def test_a_new_data_directory_is_for_its_owner(tmp_path: Path, backend: st
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    """A log file that is a link to somebody else's file is neither read nor written."""
+    """A log file that is a link to a file elsewhere is neither read nor written."""
     path = tmp_path / "store"
     with storage.open_store("kafka", path) as store:
         store.create_topic("t", 1)
@@ -433,7 +433,9 @@ LINKED = {
 def test_a_linked_folder_of_a_store_is_not_followed(
     tmp_path: Path, backend: str, folder: str
 ) -> None:
-    """Nor is anything made in its place. What only reads follows it: tests/damage/test_links.py."""
+    """A linked folder is not followed, and nothing is created in its place. For read-only use see
+    tests/damage/test_links.py, where links are followed.
+    """
     path = tmp_path / "store"
     kept(path, backend)
     elsewhere = tmp_path / "elsewhere"
@@ -446,7 +448,7 @@ def test_a_linked_folder_of_a_store_is_not_followed(
 
 
 def beginnings(folder: Path) -> dict[Path, tuple[int, bytes]]:
-    """Length and first bytes of each file: a RocketMQ log file is 1 GiB, of which some hundred bytes are written."""
+    """Return length and first bytes of each file: a RocketMQ log file of 1 GiB has only some hundred bytes written."""
     found = {}
     for path in (path for path in folder.rglob("*") if path.is_file()):
         with path.open("rb") as file:
@@ -470,7 +472,7 @@ def test_the_data_directory_may_be_a_link(tmp_path: Path, backend: str) -> None:
 
 
 def kept(path: Path, backend: str) -> None:
-    """A store with one record, closed."""
+    """Create a store with one record, and close it."""
     with storage.open_store(backend, path) as store:
         store.create_topic("t", 1)
         store.append(storage.TopicPartition("t", 0), [storage.Record(b"k", b"x")])
@@ -493,12 +495,12 @@ async def test_numbers_that_are_none_are_refused(api: Api, body: bytes) -> None:
     assert (await api.get("/topics")).json == []
 
 
-# -- files that are none, and keys that others can change
+# -- files of another kind, and keys that other users can change
 
 
 @pytest.mark.parametrize("setting", ["token-file", "tls-cert", "tls-key", "tls-client-ca"])
 def test_a_fifo_ends_the_start(tmp_path: Path, certificates: Path, setting: str) -> None:
-    """Its open would wait for a writer, and no signal would end that."""
+    """A FIFO as a file of secrets ends the start: its open would wait for a writer, and no signal would end that."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo, 0o600)
     options = {"tls-cert": certificates / "server.pem"} if setting.startswith("tls") else {}
@@ -521,7 +523,7 @@ def test_a_folder_is_no_token_file(tmp_path: Path) -> None:
 
 
 def test_a_link_to_a_token_file_is_followed(tmp_path: Path) -> None:
-    """As containers mount their secrets."""
+    """A link to a token file is followed: containers mount secrets as links."""
     link = tmp_path / "link"
     link.symlink_to(token_file(tmp_path, f"{READER} read"))
     assert load_tokens(link).scopes_of(READER.encode()) == frozenset({Scope.READ})

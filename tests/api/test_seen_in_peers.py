@@ -1,6 +1,6 @@
-"""What has been seen going wrong in other REST front ends of Kafka, and which tests show that it goes right here.
+"""Faults seen in other REST front ends of Kafka, and the tests that show their absence here.
 
-Owns the list: each row names tests of this folder, and those must be there. What no other file asks stands below it.
+Owns the list: each row names tests of this folder, and these tests must exist. Tests that no other file has are below.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Producers with a sequence, and how long an answer waits for the disk: acks."""
+"""Producers with a sequence, and acks: how long an answer waits for the disk."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_acks_0_takes_batches_only_where_they_can_be_stored(api: Api) -> N
 async def test_what_is_checked_before_is_as_large_as_what_is_stored(
     api: Api, topic: str, acks: str
 ) -> None:
-    """The limit of a batch holds for what the request's codec makes of it."""
+    """The limit of a batch applies to the size after compression with the request's codec."""
     if not api.service.store.capabilities.batch_bytes:
         pytest.skip("the limit is that of a value")
     await api.create("t")
@@ -152,7 +152,7 @@ async def test_what_is_checked_before_is_as_large_as_what_is_stored(
 async def test_what_fails_behind_acks_0_is_counted(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once a request: as a whole, or some of its records alone."""
+    """A failure after the answer to acks=0 is counted once per request, whether all or some of its records fail."""
     await api.create("t")
     gap = f"producer_id={await producer(api)}&producer_epoch=0&sequence"
     await api.post(f"/topics/t?{gap}=0", records(1))
@@ -185,7 +185,7 @@ async def test_other_acks_tell_the_offsets(api: Api, acks: str) -> None:
 async def test_records_are_stored_while_another_request_unpacks_its_batches(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch may unpack to 256 MiB: that takes a thread of its own, one request at a time."""
+    """A compressed batch, of up to 256 MiB decompressed, is checked in a thread of its own, one request at a time."""
     if api.backend != "kafka":
         pytest.skip("the backend has no record batches")
     await api.post("/topics/t", records("first"))

@@ -1,4 +1,4 @@
-"""The server process: start, what it tells, signals, refusals, and what it leaves behind."""
+"""The server process: start, output, signals, refused starts, and the files it leaves."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tests.api.running import COMMAND, LISTEN, Running, Serve
 from tests.watched_store import WatchedStore
 
 WRITTEN_BYTES = (
-    65_536  # more than the records take; RocketMQ's log file is 1 GiB of zeros behind them
+    65_536  # more than the records take; the rest of RocketMQ's log file of 1 GiB is zeros
 )
 LOG_NAMES = {"kafka": f"{0:020}.log", "rocketmq": f"{0:020}"}
 
 
 def refused(*options: str | Path) -> tuple[int, str]:
-    """Exit code and the one line that says why a server does not start."""
+    """Return the exit code and the single line that explains why a server does not start."""
     ended = subprocess.run(
         [*COMMAND, *map(str, options)], capture_output=True, text=True, timeout=30, check=False
     )
@@ -58,12 +58,12 @@ def digests(folder: Path) -> dict[str, tuple[str, int]]:
 
 @pytest.fixture(params=["kafka", "rocketmq"])
 def backend(request: pytest.FixtureRequest) -> str:
-    """Each backend that keeps what it is given."""
+    """Each backend that stores files."""
     return str(request.param)
 
 
 def new(backend: str, data: Path) -> tuple[str | Path, ...]:
-    """The options of a server on a new store of small files, whose topics have one partition."""
+    """Return the options of a server on a new store of small files, with one partition per topic."""
     options = dict(ONE_PARTITION.get(backend, {}))
     if backend == "rocketmq":
         options["mappedFileSizeCommitLog"] = "65536"
@@ -113,14 +113,14 @@ def test_the_lines_to_try_show_where_the_token_goes(serve: Serve, tmp_path: Path
 
 
 def lines_to_try(server: Running) -> list[str]:
-    """What the server proposes at its start."""
+    """Return the commands that the server proposes at its start."""
     assert server.process.stderr is not None
     told = [server.process.stderr.readline() for _ in range(5)]
     return [line.strip() for line in told[2:]]
 
 
 def tried(line: str) -> None:
-    """Run it; fails where it does, and where nothing is answered."""
+    """Run a proposed command; fail if the command fails or gets an empty answer."""
     words = ["bash", "-c", f"{line} -sS --fail"]
     answer = subprocess.run(words, capture_output=True, text=True, check=True)
     assert json.loads(answer.stdout), line
@@ -231,7 +231,7 @@ def test_damage_before_good_records_is_refused_unless_accepted(
     server = serve(*new(backend, data))
     for number in range(4):
         server.call("POST", "/topics/t", records(f"value-{number}"))
-    status, kept = server.call("GET", "/topics/t/partitions/0/records")  # so the queue has them all
+    status, kept = server.call("GET", "/topics/t/partitions/0/records")  # so the queue is complete
     assert (status, len(kept)) == (200, 4)
     server.stop(signal.SIGKILL)
     log = data / ("t-0" if backend == "kafka" else "commitlog") / LOG_NAMES[backend]
@@ -324,7 +324,10 @@ async def test_a_request_that_comes_while_stopping_is_503(tmp_path: Path) -> Non
 
 
 async def test_a_body_that_is_on_its_way_at_the_stop_is_read(tmp_path: Path) -> None:
-    """Many clients send head and body apart. The request is answered at once, not hung up on when the grace is over."""
+    """A request with its body in transit at a stop gets 503 at once; it is not cut at the end of the grace period.
+
+    Many clients send head and body apart.
+    """
     chosen = settings(tmp_path, shutdown_grace_ms=20_000)
     body = msgspec.json.encode(records("a"))
     head = f"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -345,7 +348,10 @@ async def test_a_body_that_is_on_its_way_at_the_stop_is_read(tmp_path: Path) -> 
 
 
 async def test_a_body_behind_its_answer_does_not_hold_the_stop_up(tmp_path: Path) -> None:
-    """It is refused by its size, and read on, so that its sender sees why: no longer than it comes."""
+    """A stop waits no longer than the rest of a body that was rejected by its size.
+
+    The server reads such a body to its end, so that the client receives the reason.
+    """
     chosen = settings(tmp_path, shutdown_grace_ms=20_000)
     size_bytes = chosen.max_body_bytes + 1
     head = f"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: {JSON}\r\nContent-Length: {size_bytes}\r\n\r\n"
@@ -366,7 +372,7 @@ async def test_a_body_behind_its_answer_does_not_hold_the_stop_up(tmp_path: Path
 async def test_a_stop_leaves_one_who_never_reads_when_the_grace_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once: not when it is over for the request, and over again for the connection."""
+    """A stop waits for a client that never reads for one grace period, not again for its connection."""
     grace_s = 2.0
     full = asyncio.Event()
     pause = ApiProtocol.pause_writing
@@ -381,7 +387,7 @@ async def test_a_stop_leaves_one_who_never_reads_when_the_grace_is_over(
         serving(chosen, opener("memory", chosen)) as api,
         api.connection(limit=1) as (reader, writer),
     ):
-        for _ in range(30):  # more than sockets hold
+        for _ in range(30):  # more than socket buffers hold
             stored = await api.post("/topics/t/partitions/0", records("x" * 1_000_000))
             assert stored.json["offsets"][0]["error_code"] is None
         writer.write(
@@ -397,7 +403,10 @@ async def test_a_stop_leaves_one_who_never_reads_when_the_grace_is_over(
 async def test_a_stop_waits_until_the_answers_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the library holds for a slow reader goes with the process, though the request counts as answered."""
+    """A stop waits until answers are written: else data that the HTTP library holds for a slow reader would be lost.
+
+    Such a request already counts as answered.
+    """
     size_bytes = 16 << 20
     begin = ApiServer.pre_shutdown
 
@@ -429,7 +438,7 @@ async def test_a_stop_waits_until_the_answers_are_written(
 async def test_a_connection_that_comes_with_the_stop_does_not_hold_it_up(
     tmp_path: Path, ticks: int, asks: bool
 ) -> None:
-    """It is accepted while the listener closes: nothing ran for it yet when connections were told to close."""
+    """A connection accepted while the listener closes does not delay a stop, though it missed the call to close."""
     chosen = settings(tmp_path, shutdown_grace_ms=20_000)
     server = Server(LogService(chosen, opener("memory", chosen)))
     await server.listen()

@@ -1,4 +1,4 @@
-"""The store as it lies on the disk, over HTTP: every file once, in pages, and what its name says."""
+"""Files of the store over HTTP: every file once, in pages, with the facts in its name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROW = {
 
 @pytest.fixture(params=["kafka", "rocketmq"])
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Api]:
-    """A server on a store on the disk: two records in a topic of two partitions, one group."""
+    """A server on a store on the disk: two records in a topic of two partitions."""
     chosen = settings(tmp_path / "store", set=ONE_PARTITION.get(request.param, {}))
     async with serving(chosen, opener(request.param, chosen)) as api:
         await api.create("t", 2)
@@ -34,19 +34,19 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 async def until_settled(api: Api) -> None:
-    """Until queues and index know all of the log: then no more files are made."""
+    """Wait until queues and index contain all of the log: after that no more files are created."""
     while (await api.get("/store")).json["stats"]["details"].get("dispatch_lag_bytes"):  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 
 def on_disk(api: Api) -> dict[str, Path]:
-    """Every file of the store, by its path below it."""
+    """Return every file of the store, by its path relative to the store."""
     root = api.service.settings.data
     return {str(p.relative_to(root)): p for p in root.rglob("*") if p.is_file()}
 
 
 async def pages(api: Api, path: str) -> list[list[dict[str, Any]]]:
-    """The pages, as their links lead to them."""
+    """Follow the links between pages; return all pages."""
     found = []
     link: str | None = path
     while link is not None:
@@ -180,7 +180,7 @@ def test_kinds_by_name(tmp_path: Path, backend: str) -> None:
 
 
 def told(file: storage.StoredFile) -> str:
-    """A file's facts as one line."""
+    """Return a file's facts as a line."""
     words = [file.kind]
     if file.topic is not None:
         words.append(f"{file.topic}-{file.partition}")

@@ -1,4 +1,4 @@
-"""RocketMQ records with parts that no checksum covers and that cannot be right: their rows say so; they are counted."""
+"""RocketMQ records with damage in parts that no checksum covers: their rows are marked, and the records are counted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_damaged_property_is_served_as_suspect(tmp_path: Path, new: byte
 
 
 def hit(root: Path, new: bytes) -> None:
-    """Put other bytes into the properties of the second record."""
+    """Overwrite bytes in the properties of the second record."""
     (path, *_) = sorted((root / "commitlog").iterdir())
     data = path.read_bytes()
     at = data.index(OLD, data.index(b"hit"))

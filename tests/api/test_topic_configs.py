@@ -1,4 +1,4 @@
-"""Topic configs: what changes which records are taken is obeyed, what has no effect here is named."""
+"""Topic configs: a config that limits which records are accepted is obeyed, a config without effect here is named."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.
 
 
 def now_ms() -> int:
-    """The clock of this machine, which is the server's."""
+    """Return the time of this machine, which is also the server's time."""
     return time.time_ns() // 1_000_000
 
 
 def on_kafka(api: Api) -> None:
-    """Skip where the configs are not those of Kafka."""
+    """Skip the test if the backend does not have Kafka's configs."""
     if api.keeps_messages:
         pytest.skip("RocketMQ has no such config")
 
 
 async def limited(api: Api, **configs: object) -> None:
-    """Topic t with these configs."""
+    """Create topic t with these configs."""
     answer = await api.call("PUT", "/topics/t", json={"partitions": 1, "configs": configs})
     assert answer.status == 201, answer.body
 
@@ -68,7 +68,7 @@ async def test_a_time_beyond_the_limit_is_refused_alone(
 
 
 async def test_without_a_limit_every_time_is_taken(api: Api) -> None:
-    """A broker's own default for times in the future, an hour, is not taken over."""
+    """Without a limit every timestamp is accepted. A broker's default for times in the future, an hour, is not used."""
     await api.create("t")
     for time_ms in (0, now_ms() + 1000 * HOUR_MS):
         answer = await api.post("/topics/t", records(1, timestamp=time_ms))
@@ -98,7 +98,7 @@ async def test_what_is_no_limit_is_refused(api: Api, value: str) -> None:
 
 @pytest.mark.parametrize("codec", [0, 1, 4])
 async def test_whole_batches_too(api: Api, codec: int) -> None:
-    """Any record of a batch refuses the batch: here the times are those of years ago."""
+    """A single record beyond the limit rejects its whole batch: the timestamps here are years old."""
     if not api.service.store.capabilities.batch_bytes:
         pytest.skip("the backend has no record batches")
     await limited(api, **{BEFORE: HOUR_MS})

@@ -1,4 +1,4 @@
-"""Topics over HTTP: shapes, names, configs, and what happens to what is there already."""
+"""Topics over HTTP: shapes, names, configs, and requests for topics that already exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from storage import AppendResult, open_store
 from tests.api.harness import BATCH, V2, Api, opener, records, serving, settings
 
-# A topic config of each backend that is a number, and another that is not the default.
+# A numeric topic config of each backend, and another with a value that is not the default.
 CONFIG = {
     "memory": ("retention.ms", "1000"),
     "kafka": ("retention.ms", "1000"),
@@ -61,7 +61,7 @@ async def test_another_shape_is_a_conflict(api: Api) -> None:
 
 
 async def test_no_configs_are_another_shape_than_some(api: Api) -> None:
-    """`{}` asks for none; without the field any will do."""
+    """`{}` requires that a topic has no configs; without the field any configs match."""
     name, value = CONFIG[api.backend]
     await api.create("bare")
     await api.call("PUT", "/topics/t", json={"configs": {name: value}})
@@ -115,7 +115,10 @@ async def test_an_unknown_config_is_refused(api: Api) -> None:
 async def test_a_topic_deleted_under_a_request_is_made_anew(
     api: Api, monkeypatch: pytest.MonkeyPatch, kind: str, partitions: int | None
 ) -> None:
-    """By the request itself, or with other partitions before it is stored: it is stored once, there."""
+    """If a topic is deleted during a request, its record is stored once in the new topic.
+
+    The request creates the topic itself, or another client does, with other partitions.
+    """
     if kind == "batches" and not api.service.store.capabilities.batch_bytes:
         pytest.skip("the backend has no record batches")
     await api.create("t", 4)
@@ -134,7 +137,7 @@ async def test_a_topic_deleted_under_a_request_is_made_anew(
     if kind == "batches":
         sent = api.post("/topics/t/partitions/0", batch, content_type=BATCH)
     else:
-        body = {"records": [{"key": "f", "value": 1}]}  # this key leads to the last of four
+        body = {"records": [{"key": "f", "value": 1}]}  # this key selects the last partition of 4
         headers = {"Idempotency-Key": "k"} if kind == "with a key" else {}
         sent = api.call("POST", "/topics/t?format=json", json=body, headers=headers)
     answer = asyncio.create_task(sent)
@@ -214,7 +217,7 @@ async def test_a_name_of_the_brokers_own_is_refused(api: Api, name: str) -> None
 
 
 async def test_nothing_is_produced_to_a_topic_of_the_brokers_own(tmp_path: Path) -> None:
-    """Groups' offsets stand there: what a client writes between them is refused, as by the real broker."""
+    """A client cannot write to the topic of the groups' offsets; the real broker rejects such records too."""
     chosen = settings(tmp_path / "store")
     with open_store("kafka", tmp_path / "store") as store:
         store.create_topic("__consumer_offsets", 1)
@@ -280,7 +283,7 @@ async def test_an_offset_is_found_by_time(api: Api) -> None:
         "/topics/t", {"records": [{"value": 0, "timestamp": time_ms} for time_ms in times]}
     )
     path = "/topics/t/partitions/0/offsets?timestamp="
-    if api.keeps_messages:  # the axis is the store's own time
+    if api.keeps_messages:  # the axis is the store timestamp
         (first, *_) = (await api.get("/topics/t/partitions/0/records")).json
         stored = {"offset": 0, "timestamp": first["store_timestamp"]}
         assert (await api.get(f"{path}0")).json == stored

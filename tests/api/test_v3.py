@@ -1,4 +1,4 @@
-"""The v3 API: clusters and topics as Confluent's clients know them, records both ways at once, batches."""
+"""The v3 API: clusters and topics as Confluent's clients expect them, records streamed in both directions, batches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def post(api: Api, path: str, body: object, content_type: str = JSON) -> A
 
 
 async def produced(api: Api, *items: object) -> list[Any]:
-    """The reports of objects that are sent as one body, with nothing between them."""
+    """Send objects as one body without separators; return the reports."""
     body = b"".join(one if isinstance(one, bytes) else json.dumps(one).encode() for one in items)
     answer = await post(api, records(api), body)
     assert answer.status == 200
@@ -297,7 +297,7 @@ async def test_the_type_of_the_body_is_json(api: Api) -> None:
     assert (await post(api, records(api) + "?acks=1", b"{}")).code == 40000
 
 
-# -- both ways at once
+# -- requests and answers at the same time
 
 
 async def test_a_record_is_reported_before_the_next_is_sent(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""A running server for the commands that ask one: started once for each backend, as a process."""
+"""A running server for online commands: started once for each backend, as a process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="session", params=["kafka", "rocketmq"])
 def started(request: pytest.FixtureRequest) -> Iterator[LogServer]:
-    """One server for each backend; its topics have one partition unless told."""
+    """A server of each backend in turn; its topics have one partition by default."""
     backend = str(request.param)
     with LogServer(backend=backend, set=ONE_PARTITION.get(backend)) as server:
         yield server
@@ -23,12 +23,12 @@ def started(request: pytest.FixtureRequest) -> Iterator[LogServer]:
 
 @pytest.fixture
 def server(started: LogServer, monkeypatch: pytest.MonkeyPatch) -> LogServer:
-    """The server, which commands find by themselves."""
+    """The server, found by commands without an option."""
     monkeypatch.setenv("LOGSERVER_URL", started.url)
     return started
 
 
 @pytest.fixture
 def topic() -> str:
-    """A topic's name of the test's own."""
+    """A topic name that no other test uses."""
     return f"topic-{next(_NUMBERS)}"

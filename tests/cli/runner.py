@@ -1,4 +1,4 @@
-"""Running commands: within this process (fast, the rule) and as a process of their own."""
+"""Running commands: within this process (fast, the default) and as a process of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHECKED: Final = re.compile(r"\Achecked: .+ s\n\Z")
 
 
 class Ended(NamedTuple):
-    """How a command ended. Standard output is bytes, since bytes are what it promises."""
+    """The result of a command. Standard output is bytes, because commands promise bytes."""
 
     code: int
     out: bytes
@@ -26,12 +26,12 @@ class Ended(NamedTuple):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Standard output as one JSON value per line."""
+        """Standard output decoded as a JSON value per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
     def document(self) -> Any:
-        """Standard output as one JSON value."""
+        """Standard output decoded as a single JSON value."""
         return json.loads(self.out)
 
 
@@ -44,7 +44,7 @@ def run(*arguments: object) -> Ended:
 
 
 def fine(*arguments: object) -> Ended:
-    """The same, and it must end well and silently, but for the line in which `verify` says what it checked."""
+    """Run a command that must exit with 0 and print no errors; only the summary line of `verify` is allowed."""
     ended = run(*arguments)
     said = CHECKED.sub("", ended.err) if arguments[0] == "verify" else ended.err
     assert (ended.code, said) == (0, "")
@@ -52,21 +52,21 @@ def fine(*arguments: object) -> Ended:
 
 
 def command_line(*arguments: object) -> list[str]:
-    """The command line of a process that runs `logserver ARGUMENTS...`."""
+    """Return the command line of a process that runs `logserver ARGUMENTS...`."""
     return [sys.executable, "-P", "-m", "logserver", *map(str, arguments)]
 
 
 def run_process(*arguments: object, cwd: Path | None = None) -> Ended:
-    """Run it as a process."""
+    """Run `logserver ARGUMENTS...` as a process."""
     done = subprocess.run(command_line(*arguments), capture_output=True, cwd=cwd, check=False)
     return Ended(done.returncode, done.stdout, done.stderr.decode())
 
 
 def settings_options(settings: Mapping[str, str]) -> list[str]:
-    """`--set NAME=VALUE` for each."""
+    """Return `--set NAME=VALUE` for each setting."""
     return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
 
 
 def place_of(address: tuple[str, int]) -> list[object]:
-    """`--topic T --partition N`."""
+    """Return `--topic T --partition N`."""
     return ["--topic", address[0], "--partition", address[1]]

@@ -1,4 +1,4 @@
-"""What a finding says: the folder to salvage, what a strange file is, and each path once."""
+"""Text of findings: the folder to salvage, the kind of a strange file, and each path once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` ends with what it checked: in the table, on standard error beside JSON, and in a file."""
+"""`verify` ends with a summary of the checked data: in the table, on standard error next to JSON, and in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINE = re.compile(
 
 
 def checked(path: Path, tmp_path: Path, *options: object) -> dict[str, Any]:
-    """The summary in the file, which the last line of the table and the line beside JSON repeat."""
+    """Return the summary in the file. The last line of the table and the line next to JSON must repeat it."""
     summary = tmp_path / "summary.json"
     table = run("verify", path, "--output", "table", "--summary", summary, *options)
     document: dict[str, Any] = json.loads(summary.read_bytes())
@@ -54,7 +54,7 @@ def test_a_kafka_store(tmp_path: Path) -> None:
     batches = run("dump", KAFKA, "--what", "batches").rows
     assert told["records"] == sum(
         batch["count"] for batch in batches
-    )  # with markers of transactions
+    )  # including transaction markers
 
 
 @pytest.mark.parametrize("suffix", ["log", "index", "timeindex", "snapshot"])
@@ -88,7 +88,7 @@ def test_a_rocketmq_file(folder: str, tmp_path: Path) -> None:
 
 
 def test_a_rocketmq_log_without_its_store(tmp_path: Path) -> None:
-    """A folder of several files, each counted."""
+    """In a folder of several files each file is counted."""
     folder = tmp_path / "store" / "commitlog"
     shutil.copytree(SMALL.root / "commitlog", folder)
     told = checked(folder, tmp_path, *settings_options(SMALL.settings))

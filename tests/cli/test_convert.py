@@ -1,4 +1,4 @@
-"""`logserver convert`: what it prints, how it ends, and what it leaves when it cannot be done."""
+"""`logserver convert`: its output, its exit codes, and the files it leaves after a failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEW_SIZES = [part.replace("--set", "--target-set") for part in SIZES]
 
 
 class Way(NamedTuple):
-    """A conversion that the tests here do."""
+    """A conversion that these tests run."""
 
     root: Path
     to: str
@@ -161,11 +161,11 @@ def test_a_target_that_is_taken(tmp_path: Path) -> None:
     assert picture(tmp_path) == before
 
 
-# ---- a disk that fails half way ------------------------------------------------------------------
+# ---- a disk that fails halfway ------------------------------------------------------------------
 
 
 def changes_of(way: Way, target: Path) -> int:
-    """How many changes of the disk a conversion makes."""
+    """Return the number of disk changes of a conversion."""
     fs = FaultyFileSystem(RealFileSystem())
     convert(way, target, fs)
     return fs.changes
@@ -208,7 +208,7 @@ def test_a_kill_leaves_a_folder_whose_name_tells_it(way: Way, share: float, tmp_
     assert left[-1] == "whole"
     assert left[0].startswith("new.unfinished-")
     assert len(left) == 2
-    convert(way, tmp_path / "new", FaultyFileSystem(RealFileSystem()))  # a repeat needs no help
+    convert(way, tmp_path / "new", FaultyFileSystem(RealFileSystem()))  # a repeat needs no cleanup
     options = settings_options(way.target_options.settings)
     assert (
         fine("dump", tmp_path / "new", *options).rows
@@ -219,7 +219,7 @@ def test_a_kill_leaves_a_folder_whose_name_tells_it(way: Way, share: float, tmp_
 def test_what_recovery_does_not_find_again_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A new store is put in its place only when all that was written is read again."""
+    """A new store is moved into place only after all written records were read again."""
     from storage.conversion import kafka_logs
 
     finish = kafka_logs.SegmentWriter.finish
@@ -252,11 +252,11 @@ def test_messages_of_an_old_format_are_not_passed_over_in_silence(
     assert "nothing was left out" not in shown
 
 
-# ---- before it begins, and once more ----------------------------------------------------------------
+# ---- before the work begins, and repeats -------------------------------------------------------------
 
 
 def source_with(tmp_path: Path, *topics: str, records: tuple[Record, ...]) -> Path:
-    """A Kafka store with these records in each of the topics."""
+    """Create a Kafka store with these records in each of the topics."""
     root = tmp_path / "source"
     with open_store("kafka", root) as store:
         for topic in topics:
@@ -307,7 +307,7 @@ def test_it_is_said_before_anything_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encode", [[], ["--encode"]])
 def test_a_conversion_can_be_repeated(encode: list[str], tmp_path: Path) -> None:
-    """The second result is what a first one would be, and the earlier result is kept."""
+    """A repeated conversion gives the result of a first conversion, and keeps the earlier result."""
     root = source_with(tmp_path, "orders.v1", "plain", records=(GOOD, Record(b"k", None)))
     target, other = tmp_path / "new", tmp_path / "other"
     arguments = ["--to", "rocketmq", *NEW_SIZES]

@@ -23,7 +23,7 @@ OFFSETS = stores.KAFKA / "offsets" / "data"
 
 
 def expected(name: str) -> list[dict[str, Any]]:
-    """What kafka-dump-log said of a file that a real broker wrote."""
+    """Return the output of kafka-dump-log for a file written by a real broker."""
     return [json.loads(line) for line in (FIXTURES / f"{name}.jsonl").read_text().splitlines()]
 
 
@@ -66,7 +66,7 @@ def test_one_topic_of_a_store(root: Path) -> None:
 
 @pytest.mark.parametrize("name", [SNAPSHOT, "bootstrap.checkpoint"])
 def test_a_snapshot_of_the_metadata(name: str) -> None:
-    """What a `.checkpoint` file holds is shown without being asked for by name."""
+    """The content of a `.checkpoint` file is shown without an option."""
     same(fine("dump", FIXTURES / name).rows, name)
     assert fine("verify", FIXTURES / name).rows == []
 
@@ -79,7 +79,7 @@ def test_a_folder_and_a_file_of_it(root: Path) -> None:
 
 
 def test_the_offsets_of_the_real_broker() -> None:
-    """Every record is known, and commits are what the engine itself reads of them."""
+    """Every record has a known type, and commits equal the commits that the engine reads."""
     rows = fine("dump", OFFSETS, "--what", "decoded").rows
     plain = {
         (row["topic"], row["partition"], row["offset"]): row for row in fine("dump", OFFSETS).rows

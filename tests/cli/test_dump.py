@@ -1,4 +1,4 @@
-"""`logserver dump` prints what the real Kafka's tools printed of every golden store."""
+"""`logserver dump` prints the same as the real Kafka's tools for every golden store."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TXN = GoldenPartition("txn", "txn-mixed-0")
 
 
 def dump(partition: GoldenPartition, *options: object) -> Ended:
-    """Dump one partition of a store."""
+    """Dump a partition of a store."""
     return fine("dump", partition.root, *place_of(partition.address), *options)
 
 
 def in_order(document: Any) -> str:
-    """A JSON value with the order of its fields."""
+    """Return a JSON value as text, with the order of its fields."""
     return json.dumps(document)
 
 
@@ -95,13 +95,13 @@ def _place(row: dict[str, Any]) -> tuple[str, int, int]:
 
 @each_partition
 def test_a_partition_directory(partition: GoldenPartition) -> None:
-    """The marker and the checkpoints of the store around it count, as the log start shows."""
+    """A dump of a partition folder uses the marker and checkpoints of the surrounding store, as the log start shows."""
     assert fine("dump", partition.data).rows == partition.lines("expected.jsonl")
 
 
 @each_partition
 def test_single_logs(partition: GoldenPartition) -> None:
-    """Alone, a file knows no log start: nothing in it is hidden."""
+    """A single file has no log start, so no record in it is hidden."""
     start = partition.json("times.json")["summary"]["earliest"]
     rows = [row for path in partition.log_files for row in fine("dump", path).rows]
     assert [row for row in rows if row["offset"] >= start] == partition.lines("expected.jsonl")
@@ -166,7 +166,7 @@ def test_checkpoints_of_a_store() -> None:
 
 
 def test_checkpoints_of_a_partition() -> None:
-    """What the root's checkpoints say of it, and its own files."""
+    """Lines of the root's checkpoints for the partition are shown, and the partition's own files."""
     rows = fine("dump", stores.KAFKA / "epochs/data/epoch-sparse-0", "--what", "checkpoints").rows
     by_file = {row["file"]: row["entries"] for row in rows}
     assert by_file["replication-offset-checkpoint"] == [
@@ -206,7 +206,7 @@ def test_read_committed_of_one_file_is_not_guessed() -> None:
 
 
 def test_read_committed_with_a_damaged_transaction_index(tmp_path: Path) -> None:
-    """The index is made anew from the log, as the next start would, and on disk it stays."""
+    """The transaction index is rebuilt from the log in memory, as by the next start; the file stays unchanged."""
     root = stores.copy_store(TXN.root, tmp_path / "data")
     index = next((root / TXN.name).glob("*.txnindex"))
     damaged = index.read_bytes()[:-1]
@@ -220,7 +220,7 @@ def test_read_committed_with_a_damaged_transaction_index(tmp_path: Path) -> None
 
 
 def test_committed_offsets() -> None:
-    """Where the real broker says that each group stands; of one topic or partition alone if asked so."""
+    """The offsets of each group equal the offsets that the real broker reports; a topic and partition can be given."""
     store = stores.KAFKA / "offsets"
     told = json.loads((store / "expect" / "committed.json").read_text())
     expected = {
@@ -249,7 +249,7 @@ def test_committed_offsets() -> None:
 
 
 def test_committed_offsets_of_one_partition_folder() -> None:
-    """A folder of `__consumer_offsets` tells those of the groups that have their home there; another folder none."""
+    """A folder of `__consumer_offsets` shows the offsets of the groups stored in it; other folders show none."""
     folder = stores.KAFKA / "offsets" / "data"
     parts = [
         fine("dump", folder / f"__consumer_offsets-{number}", "--what", "offsets").rows

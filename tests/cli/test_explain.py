@@ -38,7 +38,7 @@ def test_an_unknown_code_is_wrong_use(code: str, similar: str) -> None:
 
 
 def test_every_command_can_be_called() -> None:
-    """The commands of the catalogue exist, with these options."""
+    """The commands of the catalogue exist, with their options."""
     for kind in catalogue().values():
         if kind.command:
             program, command, *words = kind.command.split()

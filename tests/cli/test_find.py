@@ -1,4 +1,4 @@
-"""`logserver find`: the same records as a look through `dump` would give, and no others."""
+"""`logserver find` finds the same records as a search through the output of `dump`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOPPED = "stopped at --limit {}: more records may match; give a larger --limit\
 
 
 def expected_of(store: str) -> list[Row]:
-    """What the real consumer read from a store, in the order in which it is searched."""
+    """Return the records that the real consumer read from a store, in search order."""
     found = [
         row for p in stores.partitions() if p.store == store for row in p.lines("expected.jsonl")
     ]
@@ -28,7 +28,7 @@ def expected_of(store: str) -> list[Row]:
 
 
 def text_of(row: Row, field: str) -> bytes | None:
-    """The bytes of a record's key or value."""
+    """Return the bytes of a record's key or value."""
     return None if row[field] is None else base64.b64decode(row[field])
 
 
@@ -43,7 +43,7 @@ def test_by_key() -> None:
 
 @pytest.mark.parametrize("store", ["codecs", "edge", "compacted", "txn", "offsets"])
 def test_by_text(store: str) -> None:
-    """In every codec; the needle is part of some values and keys."""
+    """A text that is part of values and keys is found in every codec."""
     rows = expected_of(store)
     needle = "a"
     found = fine("find", stores.KAFKA / store / "data", "--grep", needle, *EVERYTHING).rows
@@ -68,7 +68,7 @@ def test_an_id_that_nothing_has(record_id: str) -> None:
 
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
 def test_by_time(partition: GoldenPartition) -> None:
-    """Whatever the order of times and whatever compaction emptied, nothing in range is missed."""
+    """Every record in the time range is found, whatever the order of times and whatever compaction emptied."""
     rows = partition.lines("expected.jsonl")
     times = sorted(row["timestamp"] for row in rows) or [0]
     low, high = times[len(times) // 3], times[2 * len(times) // 3]
@@ -78,7 +78,7 @@ def test_by_time(partition: GoldenPartition) -> None:
 
 
 def test_a_segment_without_times_does_not_end_the_search() -> None:
-    """`compact-lz4` has an emptied segment whose file is newer than every record."""
+    """The search passes an emptied segment: the file of a segment in `compact-lz4` is newer than every record."""
     partition = GoldenPartition("compacted", "compact-lz4-0")
     rows = partition.lines("expected.jsonl")
     last = rows[-1]["timestamp"]

@@ -1,4 +1,4 @@
-"""`logserver inspect`: the numbers are the real broker's, the screen is one screen."""
+"""`logserver inspect`: numbers equal the real broker's numbers, and the output fits on a screen."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_store_of_ours(tmp_path: Path) -> None:
 
 
 def test_beside_the_server_that_owns_it(tmp_path: Path) -> None:
-    """No lock is taken and none is minded; what is there when it is opened is shown."""
+    """Commands run next to a server without a lock, and ignore the server's lock. They show the data at their start."""
     with open_store("kafka", tmp_path / "data") as store:
         store.create_topic("t", 1)
         for value in (b"one", b"two"):

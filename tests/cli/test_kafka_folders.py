@@ -1,4 +1,4 @@
-"""Folders that a real broker renamed, and folders that are no partitions, as the commands show them."""
+"""Folders that a real broker renamed, and folders that are not partitions, as the commands show them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RENAMED = {
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A store of the real broker, of one partition."""
+    """A store of the real broker with one partition."""
     root = tmp_path / "data"
     root.mkdir()
     (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":12}')
@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", RENAMED)
 def test_a_renamed_folder_is_its_partition(root: Path, name: str) -> None:
-    """Its state is reported by every command that reads it."""
+    """Every command that reads a renamed folder reads it as its partition and reports its state."""
     topic, partition, state, severity = RENAMED[name]
     shutil.copytree(KEYED.data, root / name)
     chosen = ("--topic", topic, "--partition", partition)
@@ -74,7 +74,7 @@ def test_the_command_that_helps_names_the_renamed_folder(root: Path, name: str) 
 
 @pytest.mark.parametrize("name", RENAMED)
 def test_a_renamed_folder_alone(tmp_path: Path, name: str) -> None:
-    """It is read under its name, and salvaged under it."""
+    """A renamed folder alone is read and salvaged under the name of its partition."""
     topic, partition, state, _ = RENAMED[name]
     folder = tmp_path / "found" / name
     shutil.copytree(KEYED.data, folder)
@@ -90,7 +90,7 @@ def test_a_renamed_folder_alone(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("state", ["delete", "stray", "future"])
 def test_two_folders_of_one_partition(root: Path, tmp_path: Path, state: str) -> None:
-    """The one that is served is shown. The other is reported, is left behind by name, and can be salvaged alone."""
+    """The served folder is shown. The renamed folder is reported, is named as left out, and can be salvaged alone."""
     renamed = root / f"keyed-0.{HEX_ID}-{state}"
     shutil.copytree(KEYED.data, renamed)
     for name in ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint"):

@@ -1,4 +1,4 @@
-"""Several log directories of one broker (`log.dirs`): commands show what they show of one directory with everything."""
+"""Several log directories of a broker (`log.dirs`): commands show the same as for one directory with everything."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def identity(directory: int, *, cluster: str = "AAAAAAAAQACAAAAAAAAAAQ", node: i
 
 
 def split(whole: Path, roots: Sequence[Path]) -> None:
-    """Share the partitions of a log directory out, each with its lines of the checkpoints, as a broker does."""
+    """Distribute the partitions of a log directory, each with its checkpoint lines, as a broker does."""
     lines = {name: decode_offsets((whole / name).read_bytes()) for name in CHECKPOINTS}
     folders = sorted(path.name for path in whole.iterdir() if path.is_dir())
     homes = {name: roots[place % len(roots)] for place, name in enumerate(folders)}
@@ -49,7 +49,7 @@ def split(whole: Path, roots: Sequence[Path]) -> None:
 
 
 class Split:
-    """A golden store as it was, and in several directories."""
+    """A golden store in its original form, and split into several directories."""
 
     def __init__(self, place: Path, store: str, count: int) -> None:
         self.whole = place / "whole"
@@ -60,7 +60,7 @@ class Split:
         self.options = log_dirs(*self.roots)
 
     def as_whole(self, text: str) -> str:
-        """An answer with the paths of the whole directory."""
+        """Return an answer with its paths replaced by paths of the whole directory."""
         for root in self.roots:
             text = text.replace(f"{root}/", f"{self.whole}/")
         return text
@@ -70,7 +70,7 @@ class Split:
         return sorted(map(json.loads, lines), key=json.dumps)
 
     def same(self, command: str, *arguments: object) -> list[Any]:
-        """What a command says of the directories, which must be what it says of the whole."""
+        """Return the output of a command for the directories, which must equal its output for the whole store."""
         wanted = run(command, self.whole, *arguments)
         ended = run(command, self.roots[0], *self.options, *arguments)
         assert (ended.code, self.rows(ended)) == (wanted.code, self.rows(wanted))
@@ -88,7 +88,7 @@ def parted(request: pytest.FixtureRequest, tmp_path: Path) -> Split:
 
 @pytest.fixture
 def keyed(tmp_path: Path) -> Split:
-    """`keyed-0` and `keyed-2` in disk0, `keyed-1` in disk1."""
+    """A store with `keyed-0` and `keyed-2` in disk0, and `keyed-1` in disk1."""
     return Split(tmp_path, "parts", 2)
 
 
@@ -185,7 +185,7 @@ def test_spark_splits_cover_the_union(parted: Split) -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_any_of_the_directories_can_be_the_path(tmp_path: Path, count: int) -> None:
-    """PATH need not be among `log.dirs`, and a directory that is named twice is read once."""
+    """PATH need not be in `log.dirs`, and a directory named twice is read once."""
     parted = Split(tmp_path, "offsets", count)
     wanted = parted.rows(run("dump", parted.whole))
     for number, path in enumerate(parted.roots):
@@ -194,7 +194,7 @@ def test_any_of_the_directories_can_be_the_path(tmp_path: Path, count: int) -> N
             assert parted.rows(fine("dump", path, *log_dirs(*named))) == wanted, (number, named)
 
 
-# ---- missing, moved, twice -----------------------------------------------------------------------
+# ---- missing, moved, duplicate -------------------------------------------------------------------
 
 
 def named_in(root: Path, partition: TopicPartition, offset: int) -> None:
@@ -212,7 +212,7 @@ def test_a_partition_of_another_directory_is_not_missing(keyed: Split) -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_partition_that_no_directory_has_is_missing(keyed: Split, number: int) -> None:
-    """Its path is in the directory that names it."""
+    """The reported path of a missing partition is in the directory with its checkpoint line."""
     address = TopicPartition("keyed", 7)
     root = keyed.roots[number]
     named_in(root, address, 12)
@@ -264,7 +264,9 @@ def test_a_move_in_progress_is_reported(keyed: Split, name: str) -> None:
 def test_the_line_of_the_partitions_own_directory_counts(
     keyed: Split, number: int, offset: int
 ) -> None:
-    """A move leaves an old line behind for a while. `number` is the directory that is named first."""
+    """An old line in another directory, which a move leaves for a while, is ignored. `number`: the first directory
+    named.
+    """
     address = TopicPartition("keyed", 1)
     for root, start in ((keyed.roots[0], 3), (keyed.roots[1], offset)):
         (root / names.LOG_STARTS).write_bytes(encode_offsets({address: start}))
@@ -346,7 +348,7 @@ def test_directories_of_several_brokers_are_told(keyed: Split, second: str, said
 
 
 def nothing(path: Path) -> None:
-    """No directory."""
+    """Create no directory."""
 
 
 def a_file(path: Path) -> None:
@@ -374,7 +376,7 @@ def test_a_directory_that_cannot_be_read_is_named(
 
 
 class _Closed(FollowingFileSystem):
-    """The disk, with one folder that may not be listed."""
+    """A file system with one folder that cannot be listed."""
 
     def __init__(self, closed: Path) -> None:
         super().__init__()
@@ -438,7 +440,7 @@ def test_several_directories_are_not_written(keyed: Split) -> None:
 
 
 def test_one_directory_is_written(keyed: Split) -> None:
-    """`log.dirs` of a broker with one directory is that directory."""
+    """With one directory in `log.dirs`, the store can be written."""
     address = TopicPartition("keyed", 0)
     settings = StoreOptions(settings={"log.dirs": f" {keyed.roots[0]} "})
     shutil.copytree(keyed.roots[1] / "keyed-1", keyed.roots[0] / "keyed-1")

@@ -1,6 +1,4 @@
-"""Partitions whose folder is missing though other files name their records: no copy of the store leaves them out in
-silence.
-"""
+"""Partitions with a missing folder though other files name their records: every copy of the store reports them."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def a_kafka_store(root: Path) -> Path:
 
 
 def a_rocketmq_store(root: Path, *, used: int) -> Path:
-    """A store whose queue 0 of `orders` ends at 5, and a group that has read up to `used`."""
+    """Create a store with queue 0 of `orders` ending at 5, and a group that has read up to `used`."""
     with open_store("rocketmq", root, StoreOptions(settings=SIZES)) as store:
         store.create_topic("orders", 1)
         for n in range(5):
@@ -138,7 +136,7 @@ def test_an_export_of_a_topic_without_any_folder_names_a_missing_one(tmp_path: P
 
 
 def test_a_partition_without_records_is_not_missed(tmp_path: Path) -> None:
-    """Another broker of a cluster may have it: no file here names an offset."""
+    """A missing partition without records is not reported. Another broker may have it: no file here names an offset."""
     root = a_kafka_store(tmp_path / "s")
     shutil.rmtree(root / "orders-1")
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):

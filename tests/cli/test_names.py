@@ -1,4 +1,4 @@
-"""Names that are no UTF-8: no command ends at one, and all text and JSON shows it with escapes. Both formats."""
+"""Names that are not UTF-8: no command fails at such a name; text and JSON show it with escapes. Both formats."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ GOLDEN = rocketmq_stores.golden("small")
 
 @pytest.fixture(params=list(zip(NAMES, SHOWN, strict=True)), ids=SHOWN)
 def strange(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A name, and how it is shown."""
+    """A name, and its printed form."""
     name, shown = request.param
     return os.fsdecode(name), shown
 
 
 def kafka(root: Path, name: str) -> Sequence[str]:
-    """A log directory with the name at its root, in a partition's folder, and as a folder of a partition."""
+    """Create a log directory with the name at its root, in a partition's folder, and as a partition's folder."""
     stores.copy_store(stores.KAFKA / "parts" / "data", root)
     (root / name).mkdir()
     (root / "keyed-0" / name).write_bytes(b"x")
@@ -41,7 +41,7 @@ def kafka(root: Path, name: str) -> Sequence[str]:
 
 
 def rocketmq(root: Path, name: str) -> Sequence[str]:
-    """A store with the name at its root, in each of its folders, and as a topic."""
+    """Create a store with the name at its root, in each of its folders, and as a topic."""
     rocketmq_stores.copy_store(GOLDEN, root)
     shutil.copytree(root / "consumequeue" / "order_s1", root / "consumequeue" / name)
     for folder in ("config", "index"):

@@ -1,4 +1,4 @@
-"""`logserver offsets`: every answer that the real broker gave about a golden store."""
+"""`logserver offsets` gives every answer that the real broker gave about a golden store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHUFFLED = GoldenPartition("times", "time-shuffled-0")
 
 @contextmanager
 def inspecting(partition: GoldenPartition) -> Iterator[SupportsInspect]:
-    """The library's door, for what a process per question would take minutes for."""
+    """Open the partition's store by the library: a process for each question would take minutes."""
     inspector = open_inspector(partition.root)
     try:
         yield inspector
@@ -128,7 +128,7 @@ def test_a_table() -> None:
 
 
 def test_a_lookup_that_meets_damage_says_so() -> None:
-    """The answer may lie in the damaged batch. (Without index entries the lookup must pass it.)"""
+    """A lookup that meets a damaged batch fails. (The answer may be in it; without index entries it must be read.)"""
     root = stores.KAFKA / "torn/flip-active/data"
     rows = stores.GoldenPartition("epochs", "epoch-idem-0").lines("expected.jsonl")
     before = max(row["timestamp"] for row in rows[:1155])

@@ -1,4 +1,4 @@
-"""A server that asks who is there: tokens and certificates, from the shell and from Python."""
+"""A server with access control: tokens and certificates, from the shell and from Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READER, ADMIN = "a-token-that-may-read", "a-token-that-may-do-all"
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
-    """A server's list of tokens."""
+    """A server's file of tokens."""
     path = tmp_path / "tokens"
     path.write_text(f"# who may what\n\n{READER}  read\n{ADMIN}  admin\n")
     path.chmod(0o600)
@@ -46,7 +46,7 @@ def test_tokens(tokens: Path, tmp_path: Path) -> None:
         assert raised.value.status == 403
 
 
-def test_certificates(certificates: Path) -> None:  # the fixture of that name
+def test_certificates(certificates: Path) -> None:  # the imported fixture
     ca, mine = certificates / "ca.pem", certificates / "client.pem"
     files: dict[str, Any] = {"tls_cert": certificates / "server.pem", "tls_client_ca": ca}
     with LogServer(backend="memory", **files) as server:

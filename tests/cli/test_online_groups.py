@@ -1,4 +1,4 @@
-"""`group`, and `consume` as a member of one, against a running server."""
+"""`group`, and `consume` as a member of a group, against a running server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def filled(server: LogServer, topic: str, tmp_path: Path) -> str:
 
 
 def group_of(topic: str) -> str:
-    """A group's name of the test's own."""
+    """Return a group name that no other test uses."""
     return f"group-of-{topic}"
 
 

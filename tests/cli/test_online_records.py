@@ -1,4 +1,4 @@
-"""`produce`, `consume` and `tail` against a running server: what goes in comes out, and how they end."""
+"""`produce`, `consume` and `tail` against a running server: records survive the round trip, and how commands end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.cli.runner import command_line, fine, run
 
 
 def produce(topic: str, data: bytes, *options: object) -> None:
-    """Send what stands on standard input."""
+    """Produce data given on standard input."""
     arguments = ["produce", "-t", topic, *map(str, options)]
     ended = CliRunner().invoke(group(), arguments, input=data)
     assert (ended.exit_code, ended.output) == (0, "")
 
 
 def consume(topic: str, *options: object) -> list[dict[str, Any]]:
-    """The records of a topic up to its end."""
+    """Return the records of a topic up to its end."""
     return fine("consume", "-t", topic, "-e", *options).rows
 
 
@@ -166,7 +166,7 @@ def test_it_waits_for_more_until_interrupted(server: LogServer, topic: str) -> N
 
 
 def test_a_reader_that_leaves_is_no_error(server: LogServer, topic: str) -> None:
-    """It is seen at once, not at the next record."""
+    """`consume` ends at once when its reader leaves, not at the next record."""
     produce(topic, b"one\n")
     with subprocess.Popen(
         command_line("consume", "-t", topic), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -208,7 +208,7 @@ def test_control_c_ends_the_wait_for_a_line(server: LogServer, topic: str) -> No
         assert typing.stdin is not None
         typing.stdin.write(b"one\n")
         typing.stdin.flush()
-        assert seen.wait(30) == 0  # it has been sent: the next is waited for
+        assert seen.wait(30) == 0  # the line was sent; the command waits for the next
         typing.send_signal(signal.SIGINT)
         assert typing.wait(30) == 128 + signal.SIGINT
 
@@ -224,19 +224,19 @@ def test_a_line_without_an_end_is_refused(
 
 
 def test_json_without_a_value_is_no_record(server: LogServer, topic: str) -> None:
-    """Other JSON than records would be stored as so many deletions."""
+    """JSON without a value is rejected, because other JSON than records would be stored as deletions."""
     arguments = ["produce", "-t", topic, "--json"]
     ended = CliRunner().invoke(group(), arguments, input=b'{"apples": 3}\n')
     assert (ended.exit_code, "it has no value" in ended.stderr) == (2, True)
 
 
 def test_words_that_are_no_text(server: LogServer, topic: str) -> None:
-    """A shell hands on any bytes: what becomes bytes again is taken, the rest is wrong use."""
+    """A shell passes any bytes: arguments that are bytes in the request are accepted, others are a usage error."""
     word = os.fsdecode(b"k\xff")
     produce(topic, b"one\xfe\xfdtwo\n", "-K", os.fsdecode(b"\xfe\xfd"))
     shown = fine("consume", "-t", topic, "-e", "-f", os.fsdecode(b"%k\xff%s"))
     assert shown.out == b"one\xfftwo"
-    if server.backend == "kafka":  # a RocketMQ message's properties are text
+    if server.backend == "kafka":  # properties of a RocketMQ message are text
         produce(topic, b"three\n", "-k", word, "-H", f"h={word}")
         row = consume(topic)[1]
         assert (row["key"], row["key_b64"]) == (None, "a/8=")

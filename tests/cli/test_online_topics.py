@@ -11,7 +11,7 @@ from tests.cli.runner import Ended, fine, run
 
 
 def refused(ended: Ended, code: int = 2) -> str:
-    """The one line of a command that the server, or its absence, ended."""
+    """Return the error line of a command that failed because of the server or its absence."""
     assert (ended.code, ended.out) == (code, b"")
     (line,) = ended.err.splitlines()
     assert line.startswith("error: ")

@@ -1,4 +1,4 @@
-"""Tables, documents and progress: what a person sees."""
+"""Tables, documents and progress for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUNS: list[list[Row]] = [
 
 
 class Terminal(io.TextIOWrapper):
-    """A standard stream in memory that says it is a terminal."""
+    """A standard stream in memory that reports to be a terminal."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
@@ -38,13 +38,13 @@ class Terminal(io.TextIOWrapper):
 
     @property
     def shown(self) -> str:
-        """All that was written."""
+        """All written text."""
         assert isinstance(self.buffer, io.BytesIO)
         return self.buffer.getvalue().decode()
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch, stream: str) -> Terminal:
-    """Put a terminal in the place of a standard stream (in a fixture pytest would undo that)."""
+    """Replace a standard stream by a terminal. (pytest would undo the replacement in a fixture.)"""
     made = Terminal()
     monkeypatch.setattr(sys, stream, made)
     return made
@@ -79,7 +79,7 @@ def test_a_document_is_closed_when_its_rows_end_with_an_error(
 
 
 def test_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As wide as the first run needs; later rows are cut to that, and nothing breaks a line."""
+    """A table is as wide as its first run of rows needs; later rows are cut to that width. No value breaks a line."""
     stdout = terminal(monkeypatch, "stdout")
     monkeypatch.setenv("COLUMNS", "60")
     write_rows(RUNS, TABLE)
@@ -99,7 +99,7 @@ def test_no_rows_are_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_topic_partition_and_offset_are_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither where the first rows are longer than a cell may be, nor where a later row is longer than they."""
+    """Topic, partition and offset are not cut, neither in long first rows nor in a later row that is longer."""
     stdout = terminal(monkeypatch, "stdout")
     first, later = "a" * 41, "b" * 249
     rows: list[Row] = [{"topic": "a", "partition": 0, "offset": 1, "value": "v" * 50}]
@@ -110,7 +110,7 @@ def test_topic_partition_and_offset_are_never_cut(monkeypatch: pytest.MonkeyPatc
     lines = stdout.shown.splitlines()
     assert lines[2].split() == [first, "7", "2", "v"]
     assert lines[3].split() == [later, "12345", str(1 << 62), "v"]
-    assert lines[1].endswith("…")  # a value is
+    assert lines[1].endswith("…")  # a value is cut
 
 
 IN = Inspected(Path("my store"), {"index.interval.bytes": "1024"})
@@ -124,7 +124,7 @@ def test_a_finding() -> None:
 
 
 def test_a_finding_names_its_place_and_the_command(tmp_path: Path) -> None:
-    """The command has the PATH and the options that were given, and its words are quoted for a shell."""
+    """The command has the PATH and the options of the call, and its words are quoted for a shell."""
     inspected = IN._replace(path=tmp_path / "my store")
     inspected.path.mkdir()
     found = finding("missing-index", "x.index", topic="orders", partition=0, message="no index")
@@ -156,7 +156,7 @@ def alike(code: str, number: int, partitions: int) -> list[Finding]:
         (alike("missing-index", 3, 1), 3),
         (alike("missing-index", 76, 1), 1),
         (alike("missing-index", 76, 5), 1),
-        (alike("damaged-batch", 76, 5), 5),  # a line for each partition that has an error
+        (alike("damaged-batch", 76, 5), 5),  # one line for each partition with an error
         ([*alike("torn-tail", 4, 1), *alike("zero-tail", 4, 1)], 2),
     ],
 )

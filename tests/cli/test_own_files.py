@@ -1,4 +1,4 @@
-"""Garbage in our own small files at a store's root is named, by each command and by a start. Both formats."""
+"""Garbage in this project's own small files at a store's root is named by each command and by a start. Both formats."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Made(NamedTuple):
 
     @property
     def options(self) -> list[str]:
-        """Its settings, for a command."""
+        """The settings of the store as command options."""
         return settings_options(SETTINGS[self.backend])
 
     def opened(self, *, accept_loss: bool = False) -> StoreOptions:
-        """The options of a start."""
+        """Return the options of a start."""
         return StoreOptions(settings=SETTINGS[self.backend], accept_loss=accept_loss)
 
 
@@ -53,7 +53,7 @@ def made(tmp_path: Path, request: pytest.FixtureRequest) -> Made:
 
 
 def named(made: Made, command: str, path: Path) -> list[str]:
-    """The codes of the findings of a command about a file; the exit code says that something is wrong."""
+    """Return the codes of a command's findings about a file; the exit code must be 1 if there are any, else 0."""
     ended = run(command, made.root, "--output", "json", *made.options)
     rows = ended.document if command == "verify" else ended.document["findings"]
     codes = [row["code"] for row in rows if row["path"] == str(path)]

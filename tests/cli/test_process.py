@@ -1,4 +1,4 @@
-"""The command line as processes: what they import, how they write, how they end."""
+"""The command line as processes: imports, output, and exit."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_offline_commands_import_no_server(command: str) -> None:
 
 @pytest.mark.parametrize("command", OFFLINE)
 def test_as_a_process(command: str, tmp_path: Path) -> None:
-    """From any folder, also one that holds other packages of the same names."""
+    """Commands run in any folder, even in a folder with other packages of the same names."""
     (tmp_path / "storage.py").write_text("raise ImportError('not this one')\n")
     ended = run_process(*OFFLINE[command], cwd=tmp_path)
     assert (ended.code, CHECKED.sub("", ended.err)) == (0, "")
 
 
 def test_another_projects_storage_is_refused(tmp_path: Path) -> None:
-    """Without -P the working folder comes first: then a plain line says what to do."""
+    """Without -P the working folder comes first in the path; a plain error line then says how to start."""
     (tmp_path / "storage.py").write_text("raise ImportError('not this one')\n")
     command = [sys.executable, "-m", "logserver", "--version"]
     done = subprocess.run(command, capture_output=True, cwd=tmp_path, check=False)
@@ -119,7 +119,7 @@ def test_all_of_a_large_dump_arrives_in_a_slow_pipe() -> None:
 
 
 def test_control_c_ends_it_at_once(tmp_path: Path) -> None:
-    """No stack trace; the code is the shell's for this signal."""
+    """Ctrl-C ends a command without a stack trace; the exit code is the shell's code for this signal."""
     script = (
         "import logserver.commands.options as options, signal, os\n"
         "def wait(*_):\n"

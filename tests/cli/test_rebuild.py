@@ -1,4 +1,4 @@
-"""`logserver rebuild`: from the logs alone the indexes come out as the real broker wrote them."""
+"""`logserver rebuild`: indexes rebuilt from the logs alone equal the indexes that the real broker wrote."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ each_partition = pytest.mark.parametrize("partition", stores.partitions(), ids=b
 
 
 def across_restarts(partition: GoldenPartition) -> set[str]:
-    """Names of segments in the middle of which the broker was restarted: it indexed on from zero."""
+    """Return names of segments during which the broker was restarted: it then counted index intervals from zero."""
     bases = [int(path.stem) for path in partition.log_files]
     return {
         f"{base:020d}"
@@ -30,32 +30,32 @@ def across_restarts(partition: GoldenPartition) -> set[str]:
 
 
 def copy_of(partition: GoldenPartition, tmp_path: Path) -> Path:
-    """A copy of the partition's store; the partition's folder in it."""
+    """Copy the partition's store; return the partition's folder in the copy."""
     return stores.copy_store(partition.root, tmp_path / "data") / partition.name
 
 
 def index_files(folder: Path) -> dict[str, bytes]:
-    """The index files of a folder with their bytes."""
+    """Return the index files of a folder with their bytes."""
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.name.endswith(SUFFIXES)}
 
 
 def delete(path: Path) -> None:
-    """No file at all."""
+    """Delete the file."""
     path.unlink()
 
 
 def garble(path: Path) -> None:
-    """Other bytes, of no use."""
+    """Replace the content by useless bytes."""
     path.write_bytes(b"\x5a" * 41)
 
 
 def zero(path: Path) -> None:
-    """As a crash leaves an index of which nothing got to the disk."""
+    """Replace the content by zeros, as after a crash before any byte of the index reached the disk."""
     path.write_bytes(bytes(4096))
 
 
 def fine_but_told(*arguments: object) -> dict[str, Any]:
-    """A command that ends well but has something to say on standard error."""
+    """Run a command that exits with 0 and may print messages on standard error; return its document."""
     ended = run(*arguments)
     assert ended.code == 0
     document: dict[str, Any] = ended.document
@@ -66,7 +66,7 @@ def fine_but_told(*arguments: object) -> dict[str, Any]:
 @each_partition
 @pytest.mark.parametrize("spoil", [delete, garble, zero])
 def test_byte_for_byte(partition: GoldenPartition, spoil: object, tmp_path: Path) -> None:
-    """What was aborted in a compacted log cannot be made anew, and is left alone."""
+    """Rebuilt indexes are equal byte for byte. Aborted transactions of a compacted log cannot be rebuilt and stay."""
     assert callable(spoil)
     folder = copy_of(partition, tmp_path)
     expected = index_files(folder)
@@ -85,7 +85,7 @@ def test_byte_for_byte(partition: GoldenPartition, spoil: object, tmp_path: Path
 
 
 def test_healthy_indexes_need_no_change() -> None:
-    """But seven files of segments in which the broker counted on from zero after a restart."""
+    """Healthy indexes equal the rebuilt ones, except seven files of segments with a restart of the broker."""
     different = 0
     for partition in stores.partitions():
         report = fine("rebuild", partition.data, *settings_options(partition.settings)).document
@@ -149,7 +149,7 @@ def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_logs_are_never_written(tmp_path: Path) -> None:
-    """A torn tail stays where it is; the indexes end before it."""
+    """A rebuild keeps a torn tail in the log; the indexes end before the tail."""
     root = stores.copy_store(stores.KAFKA / "torn/cut-mid-batch/data", tmp_path / "data")
     folder = root / "epoch-idem-0"
     logs = {path.name: entry for path in folder.glob("*.log") for entry in [picture(path)["."]]}
@@ -185,7 +185,7 @@ def test_not_while_a_server_owns_the_store(tmp_path: Path) -> None:
 
 
 def test_a_partition_directory_without_a_store_is_not_written(tmp_path: Path) -> None:
-    """There is no lock that a server would mind; telling is allowed."""
+    """A partition folder alone has no lock that a server respects, so it is not written; a report is allowed."""
     folder = stores.copy_store(TXN.data, tmp_path / "alone")
     before = picture(tmp_path)
     ended = run("rebuild", folder, "--write")

@@ -1,4 +1,4 @@
-"""Topics that a real broker deleted, which leaves no note: the commands that look at a store take them for deleted."""
+"""Topics that a real broker deleted without a note: commands that inspect a store treat them as deleted."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ COUNT = 40
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A store with records of four topics: `entryless` has a folder and no entry, those of `quiet` are gone with the
-    head of the log.
+    """A store with records of four topics.
+
+    The queue of `entryless` has a folder without entries. The records of `quiet` were in the deleted head of the log.
     """
     path = tmp_path / "store"
     options = StoreOptions(settings=SETTINGS)
@@ -52,7 +53,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def delete(root: Path) -> None:
-    """As the broker does."""
+    """Delete the topic `gone` as the broker does."""
     topics = root / "config" / "topics.json"
     table = TopicTable.decode(topics.read_bytes()).without(["gone"], now_ms=9)
     topics.write_bytes(table.encode())
@@ -60,7 +61,7 @@ def delete(root: Path) -> None:
 
 
 def counts(root: Path) -> dict[str, int]:
-    """How many records each topic has."""
+    """Return the number of records of each topic."""
     found: dict[str, int] = {}
     for row in fine("dump", root, *OPTIONS).rows:
         found[row["topic"]] = found.get(row["topic"], 0) + 1
@@ -76,22 +77,27 @@ def test_they_are_not_shown_and_are_no_fault(root: Path) -> None:
 
 
 def test_a_salvage_leaves_them_out_and_no_other(root: Path, tmp_path: Path) -> None:
-    """Also a topic without an entry stays, though the new store begins with the queues of a quiet one alone."""
+    """A salvage leaves out deleted topics only.
+
+    A topic without entries stays, though the new store begins with the queues of a quiet topic alone.
+    """
     delete(root)
     fine("salvage", root, "--to", tmp_path / "new", *OPTIONS)
     assert counts(tmp_path / "new") == {"kept": COUNT, "entryless": COUNT}
     assert (tmp_path / "new" / "consumequeue" / "quiet").is_dir()
 
 
-# ---- topics that were made again ----
+# ---- topics that were created again ----
 
 
 OLD, OTHER = TopicPartition("old", 0), TopicPartition("old", 1)
 
 
 def made_again(root: Path, queues: int, first: int, second: int) -> Path:
-    """The topic `old` with `first` records in each of its queues, deleted, and made again with `second` in queue 0, as
-    a broker leaves it: without a note.
+    """Create the topic `old` with `first` records per queue, delete it, and create it again with `second` records in
+    queue 0.
+
+    As after a broker's deletion there is no note.
     """
     options = StoreOptions(settings=SETTINGS)
     with open_store("rocketmq", root, options, clock=ManualClock()) as store:
@@ -131,7 +137,7 @@ def test_records_of_an_earlier_topic_are_no_fault(tmp_path: Path, first: int, se
 def test_a_rebuild_keeps_the_present_life(
     tmp_path: Path, first: int, second: int, shared: bool
 ) -> None:
-    """And makes no queue of the earlier one's records where the present has none."""
+    """A rebuild keeps queues of the present topic, and creates no queue for records of the earlier topic."""
     root = made_again(tmp_path / "store", 2, first, second)
     before = (root / "consumequeue" / "old" / "0" / f"{0:020}").read_bytes()
     run = Shared(3) if shared else None

@@ -1,4 +1,4 @@
-"""`logserver find` on RocketMQ stores: the records that a look through `dump` gives, and the index's own answers."""
+"""`logserver find` on RocketMQ stores: it finds the same records as a search through `dump`, and as the real index."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 
 def dumped(golden: GoldenStore = BASIC) -> list[Row]:
-    """Every record of every queue in the order of the log."""
+    """Return every record of every queue in log order."""
     rows = fine("dump", golden.root, *settings_options(golden.settings)).rows
     return sorted(rows, key=lambda row: int(row["physicalOffset"]))
 
@@ -57,11 +57,11 @@ def test_by_key_over_all_topics() -> None:
         "find", BASIC.root, "--key", "k3", "--limit", 2, *settings_options(BASIC.settings)
     )
     assert (limited.code, limited.err) == (0, STOPPED.format(2))
-    assert limited.rows == wanted[-2:]  # the newest, as the real store gives
+    assert limited.rows == wanted[-2:]  # the newest records, as the real store returns
 
 
 def test_colliding_keys_are_told_apart() -> None:
-    """Aa and BB have one hash."""
+    """Keys with the same hash, such as Aa and BB, are distinguished."""
     rows = dumped()
     for key in ("Aa", "BB"):
         wanted = [row for row in rows if has_key(row, key)]
@@ -127,7 +127,7 @@ def test_by_store_time() -> None:
 @pytest.mark.parametrize("name", ["basic", "system"])
 @pytest.mark.parametrize("gone", ["index", "one", "all"])
 def test_without_an_index_nothing_is_missed(name: str, gone: str, tmp_path: Path) -> None:
-    """Where the index does not reach, the log itself is looked at: prepared messages and all."""
+    """Records that the index does not cover are searched in the log, prepared messages included."""
     golden = stores.golden(name)
     root = stores.copy_store(golden, tmp_path / "store")
     if gone == "all":
@@ -146,7 +146,7 @@ def test_without_an_index_nothing_is_missed(name: str, gone: str, tmp_path: Path
 
 
 def test_a_key_with_a_space(tmp_path: Path) -> None:
-    """No index can answer that: a key is cut at its spaces there."""
+    """A key with a space is found without the index: the index splits keys at spaces."""
     root = tmp_path / "store"
     with open_store(
         "rocketmq", root, StoreOptions(settings=SETTINGS), clock=ManualClock()
@@ -197,7 +197,9 @@ def test_raw_shows_what_is_gone() -> None:
 
 
 def test_raw_does_not_compare_keys() -> None:
-    """Aa and BB have one hash, and so have longer strings made of them."""
+    """A raw search returns all entries with the hash of the key: Aa and BB have the same hash, and so have longer
+    strings made of them.
+    """
     raw = [row["physicalOffset"] for row in asked_raw("--key", "Aa")]
     assert raw == [row["physicalOffset"] for row in asked_raw("--key", "BB")]
     rows = [row for row in dumped() if row["topic"] == "order_created"]

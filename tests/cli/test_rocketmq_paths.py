@@ -1,4 +1,4 @@
-"""Whatever PATH is of a RocketMQ store, a folder in it or one file, each command shows it; looking changes nothing."""
+"""Each command accepts a RocketMQ store, a folder in it or a single file as PATH, and reads without any change."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ PARTS = {
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_folder_of_a_store(part: str) -> None:
-    """It is the store, and `dump` shows first what the folder holds."""
+    """A folder of a store is opened as the store, and `dump` shows the content of the folder by default."""
     golden = stores.golden("broker")
     found = fine("dump", golden.root / part, *sizes(golden)).out
     whole = fine("dump", golden.root, "--what", PARTS[part], *sizes(golden)).out
@@ -146,7 +146,7 @@ def test_a_file_of_the_log() -> None:
 
 
 def test_a_log_on_its_own(tmp_path: Path) -> None:
-    """A folder of log files under any name, with no store around it."""
+    """A folder of log files under any name can be read without a store around it."""
     folder = tmp_path / "saved"
     shutil.copytree(BASIC.root / "commitlog", folder)
     assert inspected(folder)["kind"] == "folder"
@@ -253,7 +253,7 @@ def test_config_files(tmp_path: Path) -> None:
 
 
 def everything_about(path: Path, golden: GoldenStore) -> None:
-    """Every command that looks."""
+    """Run every command that only reads."""
     options = sizes(golden)
     for kind in ("records", "commitlog", "consumequeue", "indexfile", "checkpoints"):
         run("dump", path, "--what", kind, *options)

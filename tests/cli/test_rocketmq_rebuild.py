@@ -1,4 +1,4 @@
-"""`logserver rebuild` on RocketMQ stores: from the log alone queues and index come out as the real store wrote them."""
+"""`logserver rebuild` on RocketMQ stores: queues and index rebuilt from the log alone equal the real store's files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 def rebuild(golden: GoldenStore, root: Path, what: str, *options: object, code: int = 0) -> Any:
-    """The report of a rebuild."""
+    """Run a rebuild and return its report."""
     sizes = settings_options(golden.settings)
     ended = run("rebuild", root, "--what", what, *options, *sizes)
     assert ended.code == code, ended.err
@@ -46,20 +46,20 @@ def rebuild(golden: GoldenStore, root: Path, what: str, *options: object, code: 
 
 
 def derived(root: Path) -> tuple[dict[str, bytes], list[bytes]]:
-    """The files of the queues, and those of the index in order."""
+    """Return the files of the queues by path, and the files of the index in order."""
     folder = root / "consumequeue"
     queues = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     return queues, [p.read_bytes() for p in sorted((root / "index").iterdir())]
 
 
 def beside(root: Path) -> list[str]:
-    """What lies beside a store, times left out."""
+    """Return the names of files next to a store, without times."""
     return sorted(p.name.rsplit("-", 1)[0] for p in root.parent.iterdir() if p.name != root.name)
 
 
 @pytest.mark.parametrize("golden", WHOLE, ids=by_id)
 def test_byte_for_byte(golden: GoldenStore, tmp_path: Path) -> None:
-    """Also when nothing but the log is there."""
+    """Queues and index are rebuilt byte for byte, even if only the log is left."""
     root = stores.copy_store(golden, tmp_path / "store")
     for folder in ("consumequeue", "index"):
         shutil.rmtree(root / folder)
@@ -87,7 +87,7 @@ def test_nothing_would_change(golden: GoldenStore, what: str) -> None:
 
 
 def spoiled(tmp_path: Path) -> tuple[GoldenStore, Path, list[Path]]:
-    """A store with a damaged file of a queue and one of the index."""
+    """Create a store with a damaged queue file and a damaged index file."""
     golden = stores.golden("small")
     root = stores.copy_store(golden, tmp_path / "store")
     queue = root / "consumequeue/order_s1/0" / f"{0:020}"
@@ -154,7 +154,7 @@ def test_the_checkpoint_follows(tmp_path: Path) -> None:
 
 
 def test_a_log_without_its_head(tmp_path: Path) -> None:
-    """A queue's first file begins with fillers, as the real store makes it; readers see the same."""
+    """A queue's first file begins with fillers, as the real store writes it; readers see the same records."""
     golden = stores.golden("deleted-head")
     root = stores.copy_store(golden, tmp_path / "store")
     before = fine("dump", root, *settings_options(golden.settings)).rows
@@ -174,7 +174,7 @@ def test_a_log_without_its_head(tmp_path: Path) -> None:
 
 
 def test_a_queue_without_records_keeps_its_place(tmp_path: Path) -> None:
-    """When all its records are deleted, its files alone tell which offset comes next."""
+    """A queue with all records deleted keeps its next offset, which only its files contain."""
     root = tmp_path / "store"
     quiet, busy = TopicPartition("t", 0), TopicPartition("t", 1)
     options = StoreOptions(settings=SETTINGS)
@@ -194,7 +194,7 @@ def test_a_queue_without_records_keeps_its_place(tmp_path: Path) -> None:
 
 
 def one_queue_off(golden: GoldenStore, tmp_path: Path) -> tuple[Path, Path]:
-    """A copy of a store, and in it the file of a queue of which the log has no record."""
+    """Copy a store; return it and the path of a file for a queue without records in the log."""
     root = stores.copy_store(golden, tmp_path / "store")
     folder = root / "consumequeue/zz/0"
     folder.mkdir(parents=True)
@@ -202,7 +202,10 @@ def one_queue_off(golden: GoldenStore, tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_a_queue_that_only_seems_to_be_one_goes(tmp_path: Path) -> None:
-    """As by a start: no record of the log is in it, and nothing in it leads to one that was deleted."""
+    """A queue that only seems to exist is removed, as by a start.
+
+    No record of the log is in the queue, and no entry of it can refer to a deleted record.
+    """
     golden = stores.golden("small")
     options = settings_options(golden.settings)
     root, path = one_queue_off(golden, tmp_path)
@@ -222,7 +225,7 @@ def test_a_queue_that_only_seems_to_be_one_goes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "in parts"])
 def test_a_queue_keeps_what_may_lead_to_deleted_records(shared: bool, tmp_path: Path) -> None:
-    """The next offset stands behind the last such unit; what cannot be before it becomes a filler."""
+    """The next offset follows the last entry that may refer to a deleted record; impossible entries become fillers."""
     golden = stores.golden("deleted-head")
     options = settings_options(golden.settings)
     root, path = one_queue_off(golden, tmp_path)
@@ -250,7 +253,7 @@ def rebuild_in_parts(golden: GoldenStore, root: Path) -> None:
 
 
 def test_without_a_log_the_queues_stay(tmp_path: Path) -> None:
-    """Perhaps its disk is not there: what a start refuses to cut is not cut here."""
+    """Without a log no queue is changed: the log's disk may be missing, and a start refuses to cut the queues."""
     golden = stores.golden("small")
     root = stores.copy_store(golden, tmp_path / "store")
     shutil.rmtree(root / "commitlog")
@@ -279,7 +282,7 @@ def test_damage_of_the_log_is_told_and_passed_over(tmp_path: Path) -> None:
 
 
 def queue_bytes(files: dict[str, bytes], queue: str) -> bytes:
-    """The entries of a queue, one file after another."""
+    """Return the entries of a queue, file after file."""
     return b"".join(files[path] for path in sorted(files) if path.startswith(queue + "/"))
 
 

@@ -1,4 +1,4 @@
-"""`logserver verify` on names in a RocketMQ store that mean nothing where they stand."""
+"""`logserver verify` on names in a RocketMQ store that have no meaning at their place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRANGE_QUEUES = ["consumequeue/order_s1/9", "consumequeue/strange"]
 
 
 def test_what_bears_a_name_of_another_kind_is_left_alone(tmp_path: Path) -> None:
-    """Folders where files should be, files where folders should be: told by verify, in nobody's way."""
+    """Folders in place of files, and files in place of folders, are reported by verify and disturb no command."""
     golden = stores.golden("small")
     root = stores.copy_store(golden, tmp_path / "store")
     for name in STRANGE_FOLDERS:

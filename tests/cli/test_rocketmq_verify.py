@@ -1,4 +1,4 @@
-"""`logserver verify` on RocketMQ's stores: each way of being wrong is found where it is, and said by its code."""
+"""`logserver verify` on RocketMQ's stores: each kind of damage is reported at its place, with its code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUEUE_ID, SYS_FLAG, STORE_TIME, STORE_HOST = 12, 36, 56, 64
 
 
 class Damage(NamedTuple):
-    """What `inflict` does to a copy of a golden store is told under `code`, at the path and position that it gives."""
+    """A kind of damage: `inflict` damages a copy of a golden store and returns path and position of the finding."""
 
     code: str
     severity: str
@@ -33,23 +33,23 @@ class Damage(NamedTuple):
     store: str = "small"
 
 
-# ---- where things are ------------------------------------------------------------------------------------------------
+# ---- file positions --------------------------------------------------------------------------------------------------
 
 
 def rows(store: str = "small", queue: tuple[str, int] = QUEUE) -> list[Row]:
-    """The records of a queue."""
+    """Return the records of a queue."""
     return [r for r in stores.golden(store).expected() if (r["topic"], r["queueId"]) == queue]
 
 
 def place(root: Path, physical_offset: int, store: str = "small") -> tuple[Path, int]:
-    """The log file and the position in it."""
+    """Return the log file of a physical offset, and the position in it."""
     size = stores.golden(store).file_bytes
     base = physical_offset - physical_offset % size
     return root / "commitlog" / f"{base:020}", physical_offset - base
 
 
 def unit_place(root: Path, offset: int, queue: tuple[str, int] = QUEUE) -> tuple[Path, int]:
-    """The file of a queue and the position in it."""
+    """Return the queue file of a queue offset, and the position in it."""
     size = int(stores.golden("small").settings["mappedFileSizeConsumeQueue"])
     base = offset * UNIT.size - offset * UNIT.size % size
     return root / "consumequeue" / queue[0] / str(queue[1]) / f"{base:020}", offset * 20 - base
@@ -81,7 +81,7 @@ def peek(path: Path, position: int, size: int) -> bytes:
 
 
 def in_a_record(root: Path, at: int, data: bytes, number: int = 5) -> tuple[Path, int]:
-    """Other bytes in a record; what is told is where that begins."""
+    """Overwrite bytes of a record; return the place of the finding, which is the beginning of the record."""
     path, position = place(root, rows()[number]["physicalOffset"])
     patch(path, position + at, data)
     return path, position
@@ -107,7 +107,7 @@ def another_place(root: Path) -> tuple[Path, int]:
 
 
 def in_properties(root: Path, at: int, data: bytes) -> tuple[Path, int]:
-    """Other bytes at a position of a record's properties."""
+    """Overwrite bytes of a record's properties."""
     row = rows()[5]
     start = BODY + row["bodyLength"] + 1 + len(row["topic"]) + 2
     return in_a_record(root, start + at, data)
@@ -142,7 +142,7 @@ def a_later_flag(root: Path) -> tuple[Path, int]:
 
 
 def later_flags_and_a_compression(root: Path) -> tuple[Path, int]:
-    """The body is not compressed, so it is served whatever the type."""
+    """Set all flags of later versions. The body is not compressed, so it is served whatever the compression type."""
     return in_a_record(root, SYS_FLAG, struct.pack(">i", 0xF400))
 
 
@@ -188,7 +188,7 @@ def a_jump_of_offsets(root: Path) -> tuple[Path, int]:
 
 
 def fillers_inside(root: Path) -> tuple[Path, int]:
-    """As earlier versions of ours built a queue of which records are missing."""
+    """Write fillers, as earlier versions of this project did in a queue with missing records."""
     a_later_offset(root)
     last, row = len(rows()) - 1, rows()[-1]
     for offset in range(last, last + 3):
@@ -448,7 +448,7 @@ def test_a_unit_tells_what_was_expected(tmp_path: Path) -> None:
 
 
 def test_one_flipped_bit_is_one_finding(tmp_path: Path) -> None:
-    """What follows from it (an offset that is missing, a unit that leads to it) is not told again."""
+    """Consequences of a flipped bit (a missing offset, a queue entry that points to the record) are not reported."""
     golden = stores.golden("small")
     root = stores.copy_store(golden, tmp_path / "store")
     a_flipped_bit(root)
@@ -459,7 +459,7 @@ def test_one_flipped_bit_is_one_finding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("queue_id", [1, 9, 0x4000_0000])
 def test_a_record_that_names_another_queue_than_its_entry(queue_id: int, tmp_path: Path) -> None:
-    """The entry may be right, so no command is advised that would build it from the record."""
+    """The queue entry may be right, so the finding advises no command that rebuilds the entry from the record."""
     golden = stores.golden("small")
     root = stores.copy_store(golden, tmp_path / "store")
     in_a_record(root, QUEUE_ID, struct.pack(">i", queue_id))
@@ -529,7 +529,7 @@ def test_an_index_without_tags(tmp_path: Path) -> None:
 
 
 def test_deleted_topics_are_no_fault(tmp_path: Path) -> None:
-    """Their records stay in log and index; a rebuild leaves them out of the index, and says so."""
+    """Records of deleted topics stay in log and index; a rebuild leaves them out of the index and reports this."""
     root = tmp_path / "store"
     settings = {
         "mappedFileSizeCommitLog": "16384",

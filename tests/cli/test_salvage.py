@@ -1,4 +1,4 @@
-"""`logserver salvage`: what it prints, how it ends, and that a half-made store is never mistaken for a whole one."""
+"""`logserver salvage`: its output, its exit codes, and that an incomplete store is never taken for a complete one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_beside_a_server(backend: str, tmp_path: Path) -> None:
     with open_store(backend, tmp_path / "store") as store:
         store.create_topic("t", 1)
         store.append(address, [Record(b"k", b"v")] * 7)
-        store.checkpoint()  # what is made behind appends is written
+        store.checkpoint()  # write the files that are built after appends
         before = picture(tmp_path / "store")
         ended = run("salvage", tmp_path / "store", "--to", tmp_path / "new")
         assert ended.code == 0, ended.err
@@ -166,7 +166,7 @@ def test_a_place_below_a_file(tmp_path: Path) -> None:
     assert "[io-failure]" in refused(3, WHOLE, "--to", tmp_path / "file" / "new")
 
 
-# ---- a disk that fails half way ------------------------------------------------------------------
+# ---- a disk that fails halfway ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("root", [DAMAGED, SMALL.root], ids=["kafka", "rocketmq"])
@@ -186,7 +186,7 @@ def test_on_a_full_disk_nothing_is_left(root: Path, share: float, tmp_path: Path
 
 
 def _changes(root: Path, options: StoreOptions, target: Path) -> int:
-    """How many changes of the disk a salvage makes."""
+    """Return the number of disk changes of a salvage."""
     fs = FaultyFileSystem(RealFileSystem())
     inspector = open_inspector(root, options, fs=fs)
     inspector.salvage(target)
@@ -196,7 +196,7 @@ def _changes(root: Path, options: StoreOptions, target: Path) -> int:
 
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.7, 0.95])
 def test_a_kill_leaves_a_folder_whose_name_tells_it(share: float, tmp_path: Path) -> None:
-    """The place itself is not there before all of it is."""
+    """The target exists only after the salvage is complete."""
     changes = _changes(DAMAGED, StoreOptions(), tmp_path / "whole")
     fs = FaultyFileSystem(RealFileSystem())
     fs.fault = at_change(fs, int(changes * share), killed)

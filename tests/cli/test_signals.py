@@ -1,4 +1,4 @@
-"""A signal to stop is not lost, wherever the process is when it comes."""
+"""A signal to stop is not lost, at whatever moment it comes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from logserver.commands.load import ended_as_interrupted
 from tests.cli.runner import command_line
 
 SERVE = ("serve", "--ephemeral", "--listen", "127.0.0.1:0")
-# The signal comes in a callback of a weak reference, at an import: Python drops what is raised there.
+# The signal comes in a callback of a weak reference, during an import: Python drops exceptions raised in it.
 AT_IMPORT = """
 import signal, sys, weakref
 
@@ -86,7 +86,7 @@ def test_one_that_comes_while_the_settings_are_waited_for(
 
 
 def opened_when_read(pipe: Path) -> int:
-    """The end to write to, once somebody reads."""
+    """Wait until the pipe has a reader; return its write end."""
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -97,7 +97,7 @@ def opened_when_read(pipe: Path) -> int:
 
 
 def test_the_one_to_end_is_heard_by_who_hears_ctrl_c() -> None:
-    """A loop, which ends its task: what is raised in the middle of a callback may be lost."""
+    """SIGTERM ends a running loop as Ctrl-C does, by cancelling its task: an exception in a callback may be lost."""
     raised: list[bool] = []
 
     def end() -> None:
@@ -121,7 +121,7 @@ def test_the_one_to_end_is_heard_by_who_hears_ctrl_c() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_impatient_user_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
-    """Who sends it again and again meets every moment of the end."""
+    """A signal sent again and again, at every moment of the end, leaves no files."""
     with subprocess.Popen(
         command_line(*SERVE),
         env={**os.environ, "TMPDIR": str(tmp_path)},

@@ -1,4 +1,4 @@
-"""`consume` and `tail` stop at damage in the server's store, or skip it and name what they skipped."""
+"""`consume` and `tail` stop at damage in the server's store, or skip it and report the skipped offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.runner import Ended, run
 
 RECORDS = 6
 WRITTEN_BYTES = (
-    65_536  # more than the records take; RocketMQ's log file is 1 GiB of zeros behind them
+    65_536  # more than the records take; the rest of RocketMQ's log file of 1 GiB is zeros
 )
 LOGS = {"kafka": "t-0/*.log", "rocketmq": "commitlog/*"}
 
@@ -24,7 +24,7 @@ LOGS = {"kafka": "t-0/*.log", "rocketmq": "commitlog/*"}
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """The store of a running server, with one topic `t` of six records."""
+    """The log file of a running server, with a topic `t` of six records."""
     backend, folder = str(request.param), tmp_path / "data"
     with LogServer(folder, backend=backend, set=ONE_PARTITION.get(backend)) as server:
         monkeypatch.setenv("LOGSERVER_URL", server.url)
@@ -38,7 +38,7 @@ def store(
 
 
 def damage(log: Path, *numbers: int) -> None:
-    """Flip a bit in the values of these records, in place, as a disk does."""
+    """Flip a bit in the values of these records in place, as a faulty disk does."""
     with log.open("r+b") as file:
         data = file.read(WRITTEN_BYTES)
         for number in numbers:
@@ -85,7 +85,7 @@ def test_a_member_of_a_group(store: Path) -> None:
     assert values(ended)[-4:] == left(0, 1)
     assert ended.err.startswith("skipped: t-0 offsets 1 to 1: ")
     again = run("consume", "-t", "t", "-G", "g", "-e", "--skip-damaged")
-    assert (again.code, values(again), again.err) == (0, [], "")  # committed, past the damage
+    assert (again.code, values(again), again.err) == (0, [], "")  # the commit is after the damage
 
 
 def test_nothing_to_skip(store: Path) -> None:
@@ -94,7 +94,7 @@ def test_nothing_to_skip(store: Path) -> None:
 
 
 def test_the_tail_of_the_log_is_damaged(store: Path) -> None:
-    """No good record follows: the reading ends with the error, after the records before it."""
+    """If no good record follows the damage, reading ends with the error, after the records before the damage."""
     damage(store, RECORDS - 1)
     ended = run("consume", "-t", "t", "-e", "--skip-damaged")
     assert ended.code == 1

@@ -1,4 +1,4 @@
-"""What the commands make of damage: the rest is shown, what is missing is told with file and position."""
+"""Commands on damaged stores: good records are shown, missing records are reported with file and position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TORN = stores.KAFKA / stores.DAMAGED
 ACTIVE, MIDDLE = "00000000000000001113.log", "00000000000000000597.log"
 HEALTHY = stores.GoldenPartition("epochs", "epoch-idem-0")
 
-# What `dump` tells on standard error (None: all is shown), and what `verify` finds beside it.
+# The finding of `dump` on standard error (None: all records are shown), and all findings of `verify`.
 TORN_TAIL = ("torn-tail", ACTIVE, 6804)
 GARBAGE = ("torn-tail", ACTIVE, 6961)
 ZEROS = ("zero-tail", ACTIVE, 6961)
@@ -43,7 +43,7 @@ FOUND: dict[str, tuple[tuple[str, str, int | None] | None, set[str]]] = {
     "garbage-tail": (GARBAGE, {"torn-tail"}),
     "index-missing-clean": (None, {"missing-index"}),
     "index-odd-size-clean": (None, {"bad-index"}),
-    "index-zero-extended": (None, set()),  # as any crash leaves them: told as `info`
+    "index-zero-extended": (None, set()),  # as after any crash: reported as `info`
     "index-zero-extended-clean": (None, {"index-not-trimmed"}),
     "indexes-missing": (None, {"missing-index"}),
     "leftover-swap": (None, {"leftover-swap"}),
@@ -59,17 +59,17 @@ each_variant = pytest.mark.parametrize("variant", FOUND)
 
 
 def root_of(variant: str) -> Path:
-    """The damaged directory."""
+    """Return the damaged directory."""
     return TORN / variant / "data"
 
 
 def broker_of(variant: str) -> Any:
-    """What the real broker made of it."""
+    """Return the result of the real broker for the directory."""
     return json.loads((TORN / variant / "result.json").read_text())["broker"]
 
 
 def told(ended: Ended) -> list[str]:
-    """The findings on standard error that are worse than info."""
+    """Return the findings on standard error that are worse than info."""
     return [
         line for line in ended.err.splitlines() if not line.startswith(("info:", "incomplete:"))
     ]
@@ -106,7 +106,7 @@ def test_dump_tells_what_it_leaves_out(variant: str, what: str) -> None:
 
 @each_variant
 def test_batches_that_are_shown_are_those_of_the_broker(variant: str) -> None:
-    """Valid ones have the real broker's header; the leader epoch is what one variant changes."""
+    """Valid batches have the real broker's header; one variant changes the leader epoch."""
     expected = {
         batch["baseOffset"]: batch
         for batches in HEALTHY.json("batches.json").values()
@@ -140,7 +140,7 @@ def test_inspect(variant: str) -> None:
     place, _ = FOUND[variant]
     summary = ended.document
     codes = [f["code"] for f in summary["findings"] if f["severity"] != "info"]
-    # What lies before the last index entry of a cleanly stopped log is not read for a summary.
+    # A summary does not read the part before the last index entry of a cleanly stopped log.
     unread = variant.startswith("flip-middle-segment-")
     missing = variant.startswith("middle-segment-missing")
     assert codes == (["offset-gap"] if missing else [] if place is None or unread else [place[0]])
@@ -159,7 +159,7 @@ def test_inspect_tells_what_a_start_would_cut() -> None:
 
 @each_variant
 def test_files_alone(variant: str) -> None:
-    """Without the store around it a file's own damage is found all the same."""
+    """A file's own damage is also found without the store around it."""
     shown = set()
     for path in sorted((root_of(variant) / HEALTHY.name).glob("*.log")):
         ended = run("dump", path)
@@ -172,7 +172,7 @@ def test_files_alone(variant: str) -> None:
             (finding,) = run("verify", path).rows
             assert (finding["code"], finding["position"]) == (place[0], place[2])  # type: ignore[index]
     whole = {row["offset"] for row in run("dump", root_of(variant)).rows}
-    assert shown == whole or variant == "leftover-swap"  # there a log has another suffix
+    assert shown == whole or variant == "leftover-swap"  # a log with another suffix exists there
 
 
 @each_variant
@@ -186,7 +186,7 @@ def test_find_looks_behind_damage(variant: str) -> None:
 
 @pytest.mark.parametrize("variant", ["flip-active", "flip-middle-segment", "flip-length"])
 def test_a_server_s_records_are_found_behind_damage_too(variant: str) -> None:
-    """The damage is told with its file, as of the files themselves."""
+    """`find` on a server finds records after the damage, and reports the damage with its file, as on files."""
     with LogServer(root_of(variant), read_only=True) as server:
         found = run("find", server.url, "--from", "0", "--limit", "5000")
         there = {row["offset"] for row in run("dump", root_of(variant)).rows}

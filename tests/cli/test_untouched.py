@@ -1,4 +1,4 @@
-"""Looking changes nothing: no byte, no time, no name, whatever is wrong and whatever is asked."""
+"""Reading changes nothing: no byte, no time, no name, whatever the damage and whatever the command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = (
 
 
 def everything_about(path: Path) -> None:
-    """Every command that looks."""
+    """Run every command that only reads."""
     run("inspect", path)
     for kind in KINDS:
         run("dump", path, "--what", kind)

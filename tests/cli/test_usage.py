@@ -1,4 +1,4 @@
-"""How commands end: exit codes, and one plain line for whatever goes wrong."""
+"""The end of commands: exit codes, and a single plain line for every error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OFFLINE = ("inspect", "dump", "offsets", "verify", "rebuild")
 
 
 def told(ended: Ended, code: int) -> str:
-    """The one line that a failed command leaves."""
+    """Return the error line of a failed command; it must be the only output."""
     assert (ended.code, ended.out) == (code, b"")
     (line,) = ended.err.splitlines()
     assert line.startswith("error: ")
@@ -138,7 +138,7 @@ def test_nothing_there(command: str, tmp_path: Path) -> None:
 
 
 def zookeeper_like(root: Path) -> Path:
-    """The folders of another server's data."""
+    """Create folders of another server's data."""
     (root / "version-2").mkdir(parents=True)
     (root / "version-2/log.1").write_bytes(b"ZKLG" + bytes(100))
     (root / "myid").write_text("1")
@@ -260,7 +260,7 @@ def test_the_packages_lie_together() -> None:
 
 
 def test_serve_gets_the_server_from_above(tmp_path: Path) -> None:
-    """A wrong setting ends it before anything is opened; the codes are the same as elsewhere."""
+    """A wrong setting ends `serve` before any file is opened; exit codes are the same as for other commands."""
     ended = run("serve", "--data", tmp_path / "data", "--flush", "never")
     assert ended.code == 2
     assert not (tmp_path / "data").exists()

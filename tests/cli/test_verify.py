@@ -1,4 +1,4 @@
-"""`logserver verify`: nothing wrong with what the real Kafka left, and every kind of damage by its code."""
+"""`logserver verify`: no finding for healthy stores of the real Kafka, and a code for every kind of damage."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ COMPACTED = GoldenPartition("compacted", "compact-none-0")
 PARTS = GoldenPartition("parts", "keyed-0")
 
 
-OPEN = "txnopen"  # with a transaction that its producer never ended
+OPEN = "txnopen"  # a store with a transaction that its producer never ended
 
 
 @pytest.mark.parametrize("store", stores.healthy_stores())
 def test_healthy_stores(store: str) -> None:
-    """Compaction leaves deleted files until the broker's next start: worth knowing, not wrong."""
+    """A healthy store has no finding worse than info, except a hanging transaction.
+
+    Compaction leaves deleted files until the broker's next start: an information, not a fault.
+    """
     told = {"compacted": {"leftover-file"}, OPEN: {"hanging-transaction"}}
     rows = run("verify", stores.KAFKA / store / "data").rows
     assert {row["code"] for row in rows} == told.get(store, set())
@@ -40,11 +43,11 @@ def test_healthy_stores(store: str) -> None:
 
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
 def test_healthy_partitions(partition: GoldenPartition) -> None:
-    """With the topic's own index interval the indexes are compared with a rebuild, too."""
+    """With the topic's own index interval the indexes are compared with rebuilt indexes too."""
     rows = run("verify", partition.data, *settings_options(partition.settings)).rows
     codes = {row["code"] for row in rows}
     known = {
-        "epochs": {"index-differs"},  # written across restarts: others, but right
+        "epochs": {"index-differs"},  # written across restarts: different, but correct
         "compacted": {"leftover-file"},
         OPEN: {"hanging-transaction"},
     }
@@ -65,7 +68,7 @@ def test_healthy_files(partition: GoldenPartition) -> None:
 
 
 class Damage(NamedTuple):
-    """How a copy of a partition's store is damaged, and which finding that makes where."""
+    """A damage to a copy of a partition's store, and the code, severity and position of its finding."""
 
     code: str
     severity: str
@@ -75,19 +78,19 @@ class Damage(NamedTuple):
 
 
 def file_of(folder: Path, suffix: str, number: int = 1) -> Path:
-    """The second (or `number`-th) file of a kind."""
+    """Return the second (or `number`-th) file of a kind."""
     return sorted(folder.glob(f"*{suffix}"))[number]
 
 
 def rewrite(path: Path, at: int, data: bytes) -> Path:
-    """Put other bytes into a file."""
+    """Overwrite bytes of a file."""
     old = path.read_bytes()
     path.write_bytes(old[:at] + data + old[at + len(data) :])
     return path
 
 
 def flip(path: Path, at: int) -> Path:
-    """Flip one bit."""
+    """Flip a bit."""
     return rewrite(path, at, bytes([path.read_bytes()[at] ^ 1]))
 
 
@@ -103,13 +106,13 @@ def folder_made(path: Path) -> Path:
 
 
 def written(path: Path, text: str) -> Path:
-    """Make a file."""
+    """Write a text file."""
     path.write_text(text)
     return path
 
 
 def nonsense_with_a_good_crc(path: Path) -> Path:
-    """The first batch's records are no records, but its CRC is right."""
+    """Make the first batch's records invalid, with a correct CRC."""
     data = bytearray(path.read_bytes())
     header = decode_header(bytes(data))
     data[HEADER_SIZE] ^= 0x40  # the first record's length
@@ -120,7 +123,7 @@ def nonsense_with_a_good_crc(path: Path) -> Path:
 
 
 def of_old_messages(folder: Path) -> Path:
-    """The second log holds messages that an old broker wrote."""
+    """Replace the second log by messages in the format of an old broker."""
     path = file_of(folder, ".log")
     path.write_bytes(old_log(3, first=int(path.stem)))
     return path
@@ -145,7 +148,7 @@ def without_folder(folder: Path) -> Path:
 
 
 def without_middle_segment(folder: Path) -> Path:
-    """All files of the third segment are gone; the finding is at the fourth log."""
+    """Remove all files of the third segment; return the fourth log, the place of the finding."""
     logs = sorted(folder.glob("*.log"))
     for path in folder.glob(f"{logs[2].stem}.*"):
         path.unlink()
@@ -153,7 +156,7 @@ def without_middle_segment(folder: Path) -> Path:
 
 
 def without_snapshots(folder: Path) -> Path:
-    """No snapshot is left; the finding is at the first that is missed."""
+    """Remove all snapshots; return the first of them, the place of the finding."""
     paths = sorted(folder.glob("*.snapshot"))
     for path in paths:
         path.unlink()
@@ -161,36 +164,36 @@ def without_snapshots(folder: Path) -> Path:
 
 
 def emptied(path: Path) -> Path:
-    """A file of no bytes."""
+    """Make a file empty."""
     path.write_bytes(b"")
     return path
 
 
 def appended(path: Path, data: bytes) -> Path:
-    """More bytes behind a file."""
+    """Append bytes to a file."""
     path.write_bytes(path.read_bytes() + data)
     return path
 
 
 def batch_position(where: GoldenPartition, log: int, batch: int) -> int:
-    """Where a batch begins in its log."""
+    """Return the position of a batch in its log."""
     batches = where.json("batches.json")[where.log_files[log].name]
     return int(batches[batch]["position"])
 
 
 def renumbered(path: Path) -> Path:
-    """Another topic id in a partition.metadata."""
+    """Write another topic id to a partition.metadata."""
     return rewrite(path, len("version: 0\ntopic_id: "), b"B" * 21)
 
 
 def checkpoint(root: Path, name: str, offset: int) -> Path:
-    """A checkpoint at the root that gives all partitions of the epochs store this offset."""
+    """Write a checkpoint at the root with this offset for epoch-idem-0."""
     lines = f"0\n2\nepoch-idem 0 {offset}\nepoch-sparse 0 0\n"
     return written(root / name, lines)
 
 
 def start_above_recovery_point(root: Path, point: int, start: int) -> Path:
-    """A log start that no deletion of records made: a broker raises the recovery point with it."""
+    """Write a log start that no deletion of records sets: a broker raises the recovery point with it."""
     checkpoint(root, "recovery-point-offset-checkpoint", point)
     return checkpoint(root, "log-start-offset-checkpoint", start)
 
@@ -498,7 +501,9 @@ def test_damage(case: str, tmp_path: Path) -> None:
 
 
 def test_every_code_of_the_page_is_found_somewhere() -> None:
-    """Some are made elsewhere: by a rebuild or a comparison with one, by a start, by a store of another version."""
+    """Every documented code is found by a damage here, or elsewhere: by a rebuild or a comparison with a rebuild, by a
+    start, or by a store of another version.
+    """
     elsewhere = "hanging-transaction "
     elsewhere += "index-differs kept-aside index-without-tags changed-meanwhile missing-log-file log-ends-early "
     elsewhere += "impossible-queue-offset earlier-topic batch-topic broken-queue deleted-left-out open-transaction "
@@ -523,7 +528,7 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
 
 
 def told() -> set[tuple[str, str]]:
-    """(code, severity) of every damage, to Kafka's files and to RocketMQ's."""
+    """Return (code, severity) of every damage to Kafka's and RocketMQ's files."""
     kafka = {(damage.code, damage.severity) for damage in DAMAGES.values()}
     return kafka | {(damage.code, damage.severity) for damage in ROCKETMQ.values()}
 
@@ -534,7 +539,7 @@ def test_severities_are_those_of_the_page() -> None:
 
 
 def test_holes_of_compaction_are_none(tmp_path: Path) -> None:
-    """The cleaner's checkpoint names the partition; without it the batches themselves tell."""
+    """Gaps left by compaction are no fault. The cleaner's checkpoint names the partition; else the batches show it."""
     root = stores.copy_store(COMPACTED.root, tmp_path / "data")
     assert run("verify", root).code == 0
     (root / "cleaner-offset-checkpoint").write_text("0\n0\n")
@@ -550,7 +555,7 @@ def test_an_index_that_was_written_across_a_restart_differs_but_is_right() -> No
 
 
 def test_what_a_transaction_index_knows_alone(tmp_path: Path) -> None:
-    """Entries of transactions that began before the log start cannot be seen in the log."""
+    """Index entries of transactions that began before the log start are accepted, without their records in the log."""
     root = stores.copy_store(TXN.root, tmp_path / "data")
     folder = root / TXN.name
     bases = [int(path.stem) for path in TXN.log_files]
@@ -580,7 +585,7 @@ def test_one_damage_does_not_hide_another(tmp_path: Path) -> None:
 
 
 def test_a_partition_directory_alone(tmp_path: Path) -> None:
-    """Copied out of its store, under another name: without marker and checkpoints it is still read."""
+    """A partition folder copied out of its store is read, under any name, without marker and checkpoints."""
     folder = stores.copy_store(SEGMENTS.data, tmp_path / "found-in-a-bucket")
     rows = fine("verify", folder).rows
     assert [row["code"] for row in rows] == ["unclean-stop"]

@@ -15,6 +15,6 @@ __all__ = ["api", "backend"]
 
 @pytest.fixture
 async def client(api: Api) -> AsyncIterator[LogClient]:
-    """A client of it."""
+    """A client of the running server."""
     async with LogClient(api.url, retry=Retry(attempts=3, first_s=0.001)) as one:
         yield one

@@ -1,6 +1,6 @@
-"""A server that answers what a test tells it to, for what a real one does too rarely.
+"""A server with scripted answers, for answers that a real server gives too rarely.
 
-Owns the script of answers and what was asked; must not know what a client makes of it.
+Owns the script of answers and the received requests; must not know how a client uses the answers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HANG_UP = b""
 
 
 def answer(status: int, body: object, **headers: str) -> bytes:
-    """The bytes of an HTTP answer with a JSON body."""
+    """Return the bytes of an HTTP answer with a JSON body."""
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
     lines = [f"HTTP/1.1 {status} Told", f"Content-Length: {len(data)}", "Connection: close"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -24,20 +24,20 @@ def answer(status: int, body: object, **headers: str) -> bytes:
 
 
 def error(status: int, error_code: int, **headers: str) -> bytes:
-    """The answer of a server of ours that refuses."""
+    """Return an error answer in the form of this project's server."""
     return answer(status, {"error_code": error_code, "message": "told so"}, **headers)
 
 
 @dataclass
 class Stub:
-    """`answers` are given in turn, one per connection; `asked` are the request lines and headers."""
+    """A server that sends `answers` in turn, one per connection; `asked` collects the request lines and headers."""
 
     answers: list[bytes]
     asked: list[str] = field(default_factory=list)
     url: str = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read one request's head, answer, and hang up."""
+        """Read the head of a request, send the next answer, and close the connection."""
         self.asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
         writer.write(self.answers.pop(0))
         await writer.drain()
@@ -51,7 +51,7 @@ class Stub:
 
 @asynccontextmanager
 async def stub(answers: Sequence[bytes]) -> AsyncIterator[Stub]:
-    """A stub on a free port."""
+    """Run a stub on a free port."""
     told = Stub(list(answers))
     server = await asyncio.start_server(told.serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()

@@ -1,4 +1,4 @@
-"""The client against a server, each backend: what goes in comes out, as typed values."""
+"""The client against a server with each backend: written records are read unchanged, as typed values."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def test_all_partitions(client: LogClient) -> None:
 
 @pytest.mark.parametrize("partition", [0, None])
 async def test_following(api: Api, client: LogClient, partition: int | None) -> None:
-    """What comes later comes at once, from wherever."""
+    """A following reader gets new records at once, from one partition or from all."""
     await client.create_topic("t", partitions=PARTITIONS)
     await client.produce("t", "there", partition=0)
     seen: asyncio.Queue[str] = asyncio.Queue()
@@ -210,7 +210,7 @@ async def test_following(api: Api, client: LogClient, partition: int | None) -> 
 
 
 async def test_following_ends_with_an_error(api: Api, client: LogClient) -> None:
-    """Of all partitions: no task and no wait is left behind."""
+    """Following all partitions ends with the server's error when the topic is deleted."""
     await client.create_topic("t", partitions=PARTITIONS)
 
     async def read() -> None:

@@ -1,4 +1,4 @@
-"""Members of consumer groups: each record at least once, and no commit beyond what was taken."""
+"""Members of consumer groups: each record at least once, and no commit after the last record taken."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def topic(client: LogClient) -> None:
 
 
 async def taken(consumer: GroupConsumer, count: int) -> list[str]:
-    """The texts of the next records."""
+    """Return the texts of the next records."""
     found: list[str] = []
     async with asyncio.timeout(20), aclosing(consumer.records()) as records:
         while len(found) < count:
@@ -58,11 +58,11 @@ async def test_all_records_once(client: LogClient) -> None:
 
 
 async def test_only_what_was_taken_is_committed(client: LogClient) -> None:
-    """Not the rest of what a poll brought along."""
+    """Only records taken by the reader are committed, not all records of the poll."""
     async with client.consumer("g", partitions=[FIRST]) as consumer:
         assert await taken(consumer, 2) == ["0-0", "0-1"]
         await consumer.commit()
-        await consumer.commit()  # of nothing more
+        await consumer.commit()  # commits nothing more
     async with client.consumer("g", partitions=[FIRST]) as consumer:
         assert await taken(consumer, 1) == ["0-2"]
 
@@ -97,7 +97,7 @@ async def test_seeking(client: LogClient) -> None:
 
 
 async def test_some_at_a_time(client: LogClient) -> None:
-    """What a poll brought along is handed out by the next, unless the reader goes elsewhere."""
+    """Records left from a poll are returned by the next poll, unless the reader seeks."""
     async with client.consumer("g", partitions=[FIRST]) as consumer:
         assert [one.text for one in await consumer.poll(max_records=1)] == ["0-0"]
         assert [one.text for one in await consumer.poll(max_records=1)] == ["0-1"]
@@ -108,7 +108,7 @@ async def test_some_at_a_time(client: LogClient) -> None:
 
 
 async def test_seeking_in_a_partition_loses_nothing_of_another(client: LogClient) -> None:
-    """What a poll brought along of the others is given once by the server."""
+    """A seek in a partition keeps records of other partitions left from a poll: the server returns them only once."""
     async with client.consumer("g", ["t"]) as consumer:
         (one,) = await consumer.poll(max_records=1)
         await consumer.seek_to_end([TopicPartition("t", one.partition)])
@@ -171,7 +171,7 @@ async def test_a_member_that_never_joined_says_so(client: LogClient) -> None:
 
 
 async def test_an_instance_that_is_gone(client: LogClient) -> None:
-    """Leaving it is no error then."""
+    """Polling as a deleted instance fails, but leaving the group is then no error."""
     async with client.consumer("g", ["t"], name="one") as consumer:
         await client.transport.call("DELETE", "/consumers/g/instances/one")
         with pytest.raises(ServerRefused) as raised:
@@ -181,7 +181,7 @@ async def test_an_instance_that_is_gone(client: LogClient) -> None:
 
 @pytest.fixture
 async def committed(client: LogClient) -> None:
-    """A group that has read everything."""
+    """A group that has read and committed everything."""
     async with client.consumer("g", ["t"]) as consumer:
         await taken(consumer, 6)
         await consumer.commit()

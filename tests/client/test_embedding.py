@@ -1,4 +1,4 @@
-"""A server as a child: it serves inside `with`, stops in order behind, and never outlives its parent."""
+"""A server as a child process: it serves inside `with`, stops in order at the end, and never outlives its parent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from logserver.errors import ServerNotStarted
 from tests.cli.runner import command_line
 
 BACKENDS = ("kafka", "rocketmq")
-# A child that imports what a server imports, and does nothing. A server is ready after up to twice the time.
+# A child that only imports the modules of a server. A server is ready after up to twice the time of this child.
 BARE_START = (sys.executable, "-P", "-c", "import aiohttp, uvloop, msgspec, click")
 MOST_BARE_STARTS = 6
 
@@ -62,12 +62,12 @@ def test_with() -> None:
         assert server.backend == "memory"
         assert server.url.startswith("http://127.0.0.1:")
         deadline_s = time.monotonic() + 30
-        while "memory store" not in server.log:  # it tells programs first
+        while "memory store" not in server.log:  # the line for programs comes first
             assert time.monotonic() < deadline_s
             time.sleep(0.01)
     assert server.pid is None
     with pytest.raises(ServerNotStarted):
-        server.url  # noqa: B018  # it says that there is none
+        server.url  # noqa: B018  # it raises if there is no URL
 
 
 def test_an_interrupt_of_the_terminal_is_not_for_the_child() -> None:
@@ -77,7 +77,7 @@ def test_an_interrupt_of_the_terminal_is_not_for_the_child() -> None:
 
 
 def test_settings_go_along(tmp_path: Path) -> None:
-    """Booleans both ways, mappings as `--set`; what `serve` refuses is told."""
+    """Booleans of both values and mappings (as `--set`) are passed to `serve`."""
     settings: dict[str, Any] = {
         "auto_create_topics": False,
         "set": {"num.partitions": "3"},
@@ -160,7 +160,7 @@ def test_a_child_that_has_died() -> None:
 
 
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
-    """Killed without a chance to clean up; the child stops in order and removes its folder."""
+    """After a SIGKILL of its parent the child stops in order and removes its folder."""
     script = (
         "import os, signal\n"
         "from logserver import LogServer\n"
@@ -213,7 +213,7 @@ def test_an_ephemeral_store_goes_away_whenever_it_is_stopped(
 
 
 def test_importing_it_costs_nothing() -> None:
-    """The package alone loads no other module; the server's door loads neither server nor client."""
+    """The package alone loads no other module; `LogServer` loads neither server nor client."""
     script = (
         "import sys\n"
         "before = set(sys.modules)\n"
@@ -238,8 +238,9 @@ def test_the_doors() -> None:
 def test_ready_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figures: Callable[[str], None]
 ) -> None:
-    """With compiled bytecode, as every start but the first has it: 0.3 s on a machine that does nothing
-    else. The bound is in bare starts, taken in turns: a busy machine is slow with both.
+    """A server starts soon: in 0.3 s on an idle machine, with compiled bytecode, as in every start but the first.
+
+    The bound is in bare starts, measured in alternation: a busy machine slows both.
     """
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The examples in the client's docstrings are run, each on a server of its own, and give what they show."""
+"""The examples in the client's docstrings are run, each on a server of its own, and print the shown results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLES = [
 
 
 async def run(example: doctest.Example, names: dict[str, Any]) -> str:
-    """Run one statement, which may await, and give what a console would show."""
+    """Run a statement, which may await, and return the output of a console."""
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     shown: list[str] = []
     tree = ast.parse(example.source)

@@ -1,4 +1,4 @@
-"""The idempotent producer: whatever happens to requests and answers, each record is stored once."""
+"""The idempotent producer: each record is stored once, whichever requests and answers are lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def texts(client: LogClient, partition: int | None = None) -> list[str]:
 
 
 def losing(client: LogClient, monkeypatch: pytest.MonkeyPatch, losses: Iterator[str]) -> None:
-    """Requests ("before") and answers ("after") get lost as told; anything else goes through."""
+    """Lose requests ("before") and answers ("after") in the order of `losses`; all others pass."""
     send = client.produce_encoded
 
     async def lossy(*arguments: Any, **options: Any) -> list[Placed]:
@@ -71,7 +71,7 @@ async def test_a_call_that_was_cancelled_leaves_its_number_to_nobody_else(
         await producer.send("v0")
         losing(client, monkeypatch, iter(["after"] * 9))
         sending = asyncio.create_task(producer.send("v1"))
-        while await texts(client) != ["v0", "v1"]:  # noqa: ASYNC110  # the server tells nobody
+        while await texts(client) != ["v0", "v1"]:  # noqa: ASYNC110  # the server has no event
             await asyncio.sleep(0.001)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
@@ -89,7 +89,7 @@ async def test_what_is_refused_takes_no_number(client: LogClient) -> None:
 
 
 async def test_keys_go_where_kafkas_clients_send_them(api: Api, client: LogClient) -> None:
-    """The same partitions as the server picks; rows come in the order of the records."""
+    """Keys select the partitions that the server selects; rows come in the order of the records."""
     await client.create_topic("t", partitions=3)
     records = [as_record(f"v{n}", key=f"k{n % 7}") for n in range(50)]
     by_server = await client.produce_many("t", records)

@@ -1,4 +1,4 @@
-"""The pytest plugin, as somebody else's tests use it: each in a pytest of its own."""
+"""The pytest plugin in tests of other projects: each test runs a pytest of its own."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def test_costs_nothing():
 
 
 def run(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """pytest on one file, with the plugin and nothing of our own settings."""
+    """Run pytest on a file, with the plugin and without this project's settings."""
     (folder / "test_it.py").write_text(source)
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    # By its module: whether the package is installed with its entry point or not.
+    # By the module, so that it works without an installed entry point.
     plugin = ["-p", "no:logserver", "-p", "logserver.pytest_plugin", "-p", "no:randomly"]
     return subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-q", *plugin, *options, str(folder)],

@@ -1,4 +1,4 @@
-"""What is tried again, what is not, and what each failure becomes."""
+"""Requests that are repeated, requests that are not, and the error for each failure."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_page_that_does_not_tell_where_to_read_on() -> None:
 async def test_nobody_there() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}"  # nobody listens there while it is bound
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"  # bound, without a listener
         async with LogClient(url, retry=QUICK) as one:
             with pytest.raises(ServerUnreachable, match=r"gives no answer: Connection refused$"):
                 await one.topics()

@@ -1,4 +1,4 @@
-"""Records that stream to the server while rows stream back."""
+"""Records streamed to the server while rows are streamed back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_many(client: LogClient) -> None:
 
 
 async def test_each_as_it_comes(client: LogClient) -> None:
-    """The next record goes only when the row of the one before is there."""
+    """The client sends the next record only after the row of the previous record arrives."""
     turns: asyncio.Queue[str] = asyncio.Queue()
     turns.put_nowait("0")
 

@@ -1,6 +1,6 @@
-"""A workload over HTTP: the same appends and questions as in sides.py, to a server of either backend.
+"""A workload over HTTP: the appends and questions of sides.py, to a server of either backend.
 
-Owns the requests and how rows of JSON are read back into the form in which answers are compared.
+Owns the requests, and the conversion of JSON rows to the form in which answers are compared.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tests.stateful.answers import Outcome
 
 A_PAGE: Final = 50
 NAMES: Final = {"from_ms": "begin", "to_ms": "end"}
-OF_MARKS: Final = ("TAGS", "KEYS")  # headers that Kafka keeps a tag and lookup keys in
+OF_MARKS: Final = ("TAGS", "KEYS")  # headers in which Kafka stores tag and lookup keys
 
 
 class Client:
-    """Asks one server."""
+    """A client of one server."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
@@ -50,12 +50,12 @@ class Client:
             return msgspec.json.decode(found)
 
     async def make_topics(self) -> None:
-        """Those of a workload."""
+        """Create the topics of a workload."""
         for topic, count in TOPICS.items():
             await self._call("PUT", f"/topics/{topic}", {"partitions": count})
 
     async def play(self, steps: Sequence[Step], clock: ManualClock) -> None:
-        """Produce step by step, the clock turned to each; the offsets that are answered go on without gaps."""
+        """Produce step by step, with the clock set for each step; the returned offsets must continue without gaps."""
         for step in steps:
             clock.now_ms = step.now_ms
             codec = "" if step.codec is None else f"?compression={step.codec}"
@@ -65,7 +65,7 @@ class Client:
             assert offsets == list(range(offsets[0], offsets[0] + len(step.records)))
 
     async def answers(self, workload: Workload) -> Answers:
-        """What the server says to every question; HTTP has no upper bound of a time."""
+        """Return the server's answers to every question; HTTP has no lookup by the upper bound of a time."""
         times = [q for q in workload.time_questions() if q.bound is Bound.LOWER]
         return Answers(
             records={p: await self._records(p) for p in partitions()},
@@ -123,7 +123,7 @@ def _given(record: Record) -> dict[str, object]:
 
 
 def _row(row: Mapping[str, Any]) -> Outcome:
-    """As `tests.stateful.answers.content` tells a record."""
+    """Convert a row to the form of a record in `tests.stateful.answers.content`."""
     headers = [(h["key"], _bytes(h["value"])) for h in row["headers"] if h["key"] not in OF_MARKS]
     key, value = _bytes(row["key"]), _bytes(row["value"])
     marks = (row.get("tag"), row.get("keys", []))

@@ -1,4 +1,4 @@
-"""The two backends side by side: a store of each that takes the same workload and is asked the same questions.
+"""The two backends compared: a store of each gets the same workload and answers the same questions.
 
 Owns how a side is opened, fed, stopped in every way, and asked; must not know what the answers should be (workload.py).
 Files are small, so that segments, commit log, queues and index roll many times.
@@ -31,12 +31,12 @@ FLAVOURS: Final = (SMALL_KAFKA, SMALL_ROCKETMQ)
 PATH: Final = Path("/store")
 CONVERTED: Final = Path("/converted")
 FOUND_A_PAGE: Final = 50
-SCANNED: Final = 400  # records looked at for a page
-ADDED: Final = ("__", "UNIQ_KEY")  # begin the names of headers that conversion adds
+SCANNED: Final = 400  # records scanned for a page
+ADDED: Final = ("__", "UNIQ_KEY")  # prefixes of the header names that conversion adds
 
 
 class Side:
-    """One backend's store, in a file system of its own in memory."""
+    """A backend's store, in a file system of its own in memory."""
 
     def __init__(self, flavour: Flavour, fs: Power | None = None) -> None:
         self.flavour = flavour
@@ -53,12 +53,12 @@ class Side:
         return self.flavour.backend
 
     def make_topics(self) -> None:
-        """Those of a workload."""
+        """Create the topics of a workload."""
         for topic, count in TOPICS.items():
             self.store.create_topic(topic, count)
 
     def play(self, steps: Sequence[Step]) -> None:
-        """Append step by step, the clock turned to each."""
+        """Append step by step, with the clock set for each step."""
         for step in steps:
             self._factories[-1].clock.now_ms = step.now_ms
             self.store.append(step.partition, step.records, compression=step.codec)
@@ -66,28 +66,30 @@ class Side:
                 self.store.flush()
 
     def close_and_open(self) -> None:
-        """A clean stop and a start."""
+        """Stop cleanly and start again."""
         self.store = self._factories[-1].reopen(self.store)
         assert self.store.recovery.clean_shutdown
 
     def kill_and_open(self) -> None:
-        """Another process starts on the files as they are now."""
+        """Start another process on the files as they are now."""
         there = Power()
         copy_tree(self.fs, PATH, there, PATH)
         self._begin(there)
         assert not self.store.recovery.clean_shutdown
 
     def lose_power_and_open(self) -> None:
-        """Another process starts on what was synced: of the rest there is nothing."""
+        """Start another process on the synced data; all other data is lost."""
         self._begin(Power(self.fs.cut()))
         assert not self.store.recovery.clean_shutdown
 
     def ends(self) -> dict[TopicPartition, int]:
-        """The next offset of every partition."""
+        """Return the next offset of every partition."""
         return {p: self.store.bounds(p).end for p in partitions()}
 
     def send_what_is_missing(self, steps: Sequence[Step]) -> None:
-        """As a client does that knows what it sent: each partition goes on at its end, in the middle of a step too."""
+        """Append the missing records, as a client that knows what it sent: each partition continues at its end, which
+        may be in the middle of a step.
+        """
         there = self.ends()
         missing: list[Step] = []
         for step in steps:
@@ -98,7 +100,7 @@ class Side:
         self.play(missing)
 
     def answers(self, workload: Workload) -> Answers:
-        """What the store says to every question, but for what a conversion adds."""
+        """Return the store's answers to every question, without the additions of a conversion."""
         store = self.store
         hits = {
             q: store.offset_for_time(q.partition, q.time_ms, bound=q.bound)
@@ -116,7 +118,7 @@ class Side:
         )
 
     def converted(self, flavour: Flavour) -> Side:
-        """A side of the other backend: this one's store, converted, with nothing left out. Both are still open."""
+        """Convert the store without any loss and return a side of the other backend. Both sides stay open."""
         self.store.flush()
         report = convert_store(
             PATH,
@@ -138,8 +140,8 @@ class Side:
 
 
 def _plain(row: Outcome) -> Outcome:
-    """A record's row without what a conversion adds: headers for what a message has beside its record, and the key
-    among the lookup keys.
+    """Return a record's row without the additions of a conversion: headers for the other fields of a message, and the
+    key among the lookup keys.
     """
     *before, key, value, headers, tag, lookup_keys = row
     assert isinstance(headers, list)

@@ -1,8 +1,8 @@
-"""Where the two designs differ, each difference as a test whose name tells it.
+"""Differences between the two designs, each as a test that names the difference.
 
-Kafka: a log of segments for each partition, with an index of offsets and one of times. RocketMQ: one commit log for
-all, with queues of fixed units and an index of keys that lead into it. What a record may hold in each, and how ids,
-names, codecs and configs differ, is in tests/contract (flavours.py and the suites that use it).
+Kafka: a log of segments for each partition, with an offset index and a time index. RocketMQ: a commit log for all
+topics, with consume queues of fixed-size entries and a key index that point into it. Differences in record content,
+ids, names, codecs and configs are in tests/contract (flavours.py and the suites that use it).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def opened(side: Side) -> Iterator[Side]:
 
 
 def steps(partition: TopicPartition, records: Sequence[Record], *now_ms: int) -> list[Step]:
-    """An append for each time, of a record each; of all of them where there is one time."""
+    """Return an append of one record for each time, or a single append of all records if there is one time."""
     runs = [records] if len(now_ms) == 1 else [[record] for record in records]
     return [
         Step(partition, run, None, at_ms, flush=False)
@@ -56,7 +56,7 @@ def steps(partition: TopicPartition, records: Sequence[Record], *now_ms: int) ->
 def test_kafka_looks_up_the_time_of_the_record_and_rocketmq_that_of_the_append(
     kafka: Side, rocketmq: Side
 ) -> None:
-    """Records whose own times are out of order: both keep them, each answers by its own axis, by the same rule."""
+    """Both backends keep record times that are out of order; each looks times up on its own axis, by the same rule."""
     workload = Workload.of(5).out_of_order(5)
     found = {}
     for side, by_append in ((kafka, False), (rocketmq, True)):
@@ -71,7 +71,7 @@ def test_kafka_looks_up_the_time_of_the_record_and_rocketmq_that_of_the_append(
 def test_a_clock_that_goes_back_is_scanned_by_kafka_and_bisected_by_rocketmq(
     kafka: Side, rocketmq: Side
 ) -> None:
-    """Kafka finds the first record that is late enough; RocketMQ, as the real one, what its search comes to."""
+    """Kafka finds the first record that is late enough; RocketMQ returns the result of bisection, as the real store."""
     times_ms = [100, 300, 200, 200, 400]
     for side in (kafka, rocketmq):
         side.play(steps(FIRST, at_times(*times_ms), *times_ms))
@@ -91,7 +91,7 @@ def test_a_clock_that_goes_back_is_scanned_by_kafka_and_bisected_by_rocketmq(
 def test_a_key_costs_kafka_a_scan_of_the_topic_and_rocketmq_a_look_into_the_index(
     kafka: Side, rocketmq: Side
 ) -> None:
-    """The same record; a key that the index cannot hold, with a space in it, costs both the scan."""
+    """Both find the same record. A key with a space cannot be in the index, so it costs a scan in both."""
     records = [
         Record(b"k %d" % n if n == 50 else b"k-%d" % n, b"v", (), START_MS) for n in range(100)
     ]
@@ -124,7 +124,7 @@ def test_what_is_found_comes_by_partition_from_kafka_and_in_order_of_append_from
 def test_a_key_listed_among_its_own_lookup_keys_comes_back_there_from_kafka_alone(
     kafka: Side, rocketmq: Side
 ) -> None:
-    """RocketMQ has one list for both, the key first: it cannot tell. Either finds the record by it, once."""
+    """RocketMQ has a single list for key and lookup keys, so it cannot distinguish them. Both find the record once."""
     record = Record(b"k", b"v", (), START_MS, lookup_keys=["j", "k"])
     for side, kept in ((kafka, ["j", "k"]), (rocketmq, ["j"])):
         side.play(steps(FIRST, [record], START_MS))
@@ -133,13 +133,13 @@ def test_a_key_listed_among_its_own_lookup_keys_comes_back_there_from_kafka_alon
         assert len(side.store.find("orders", key="k").records) == 1
 
 
-# ---- what a record may hold ----------------------------------------------------------------------
+# ---- content of records --------------------------------------------------------------------------
 
 
 def test_nulls_empty_keys_and_repeated_headers_are_kept_by_kafka_and_refused_whole_by_rocketmq(
     kafka: Side, rocketmq: Side
 ) -> None:
-    """An append with such a record in it stores nothing and takes no offset: the log is as if it had never come."""
+    """A rejected append stores nothing and takes no offset: the log is the same as without it."""
     unfit = [
         Record(b"k", None, (), START_MS),
         Record(b"", b"v", (), START_MS),
@@ -164,20 +164,20 @@ def test_nulls_empty_keys_and_repeated_headers_are_kept_by_kafka_and_refused_who
     assert kafka.answers(plain).records == expected.records
     fitting = Workload([step for n, step in enumerate(mixed) if n % 4 != 3])
     assert rocketmq.answers(fitting) == fitting.answers()
-    there = kafka.converted(rocketmq.flavour)  # which encodes what a message has no place for
+    there = kafka.converted(rocketmq.flavour)  # conversion encodes fields that a message lacks
     back = there.converted(kafka.flavour)
     assert back.answers(plain).records == expected.records
     there.end()
     back.end()
 
 
-# ---- durability, and what a crash takes ----------------------------------------------------------
+# ---- durability and crashes -------------------------------------------------------------------------
 
 
 def test_a_flush_is_a_sync_for_each_partition_in_kafka_and_one_for_all_in_rocketmq(
     kafka: Side, rocketmq: Side
 ) -> None:
-    """Counted are the files with records in them."""
+    """The test counts syncs of files with records."""
     synced = {}
     for side in (kafka, rocketmq):
         for partition in partitions():
@@ -206,7 +206,7 @@ def test_a_flush_of_one_partition_saves_the_others_too_in_rocketmq_alone(
 
 
 def log_file(side: Side) -> tuple[Path, int]:
-    """The file that holds the records of FIRST, and where the next one goes."""
+    """Return the file with the records of FIRST, and the position of the next record."""
     if side.backend == "kafka":
         path = PATH / str(FIRST) / f"{0:020}.log"
         return path, side.fs.size(path)
@@ -216,7 +216,7 @@ def log_file(side: Side) -> tuple[Path, int]:
 
 
 def torn(side: Side) -> None:
-    """Nine records go to FIRST in one append, one to SECOND, and the power fails while FIRST's file is written."""
+    """Append nine records to FIRST at once, then one to SECOND, and lose power while FIRST's file is written."""
     side.store.append(FIRST, texts("before"))
     path, begin = log_file(side)
     side.store.append(FIRST, texts(*("x" * 300 for _ in range(9))))
@@ -254,7 +254,7 @@ def test_a_torn_tail_costs_kafka_one_partition_and_rocketmq_what_came_later_anyw
 
 
 def test_retention_is_a_topics_own_in_kafka_and_takes_the_oldest_of_all_in_rocketmq() -> None:
-    """One topic is to be kept for a minute, the other for ever: only Kafka can say so."""
+    """A topic is kept for a minute and another for ever: only Kafka has such a setting."""
     settings = {**SMALL_ROCKETMQ.settings, "fileReservedTime": "1"}
     reserving = replace(SMALL_ROCKETMQ, settings=settings)
     for flavour, configs in ((SMALL_KAFKA, {"retention.ms": "60000"}), (reserving, {})):

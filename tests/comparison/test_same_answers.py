@@ -1,7 +1,7 @@
-"""One generated workload in both backends: the same records, offsets, order, and the same answers by time and by key.
+"""A generated workload in both backends: the same records, offsets, order, and answers by time and by key.
 
-What they must answer is worked out from the workload by hand, so that a fault which both share is seen too. The model
-has its own comparison with each (tests/stateful); here the two stand beside each other, through every kind of stop.
+The expected answers are computed from the workload, so that a fault common to both backends is detected. tests/stateful
+compares each backend with the model; here the backends are compared with each other, over every kind of stop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEEDS = (1, 2)
 
 @pytest.fixture
 def sides() -> Iterator[list[Side]]:
-    """Both backends with the workload's topics; a test may put others in their place."""
+    """Both backends with the workload's topics; a test may replace them."""
     both = [Side(flavour) for flavour in FLAVOURS]
     for side in both:
         side.make_topics()
@@ -33,7 +33,7 @@ def workload(request: pytest.FixtureRequest) -> Workload:
 
 
 def test_the_workload_is_worth_comparing(workload: Workload) -> None:
-    """It has what the promise names, and enough of it to roll the files of both."""
+    """The workload contains every promised case, and enough data to roll the files of both backends."""
     records = [record for step in workload.steps for record in step.records]
     assert len({step.partition for step in workload.steps}) == len(partitions()) - 1
     assert {step.codec for step in workload.steps} == {None, "none", "lz4", "zstd"}
@@ -55,7 +55,7 @@ def test_directly(sides: list[Side], workload: Workload) -> None:
 
 @pytest.mark.parametrize("stop", [Side.close_and_open, Side.kill_and_open], ids=["close", "kill"])
 def test_over_stops(sides: list[Side], workload: Workload, stop: Callable[[Side], None]) -> None:
-    """A stop after every third of the work, clean or not, changes nothing."""
+    """A clean or unclean stop after every third of the work changes nothing."""
     expected = workload.answers()
     third = len(workload.steps) // 3
     for side in sides:
@@ -66,7 +66,7 @@ def test_over_stops(sides: list[Side], workload: Workload, stop: Callable[[Side]
 
 
 def test_after_a_loss_of_power(sides: list[Side], workload: Workload) -> None:
-    """What was flushed is there in both, at least; a client that sends again what is missing ends at the same log."""
+    """After a power loss at least the flushed records exist, and sending missing records again gives the same log."""
     expected = workload.answers()
     first = workload.steps[: len(workload.steps) * 2 // 3]
     last_flush = max(number for number, step in enumerate(first) if step.flush)
@@ -85,7 +85,7 @@ def test_after_a_loss_of_power(sides: list[Side], workload: Workload) -> None:
 
 @pytest.mark.slow
 def test_converted_there_and_back(sides: list[Side], workload: Workload) -> None:
-    """A store in the other format answers as the one that it was made of, and so does the one that is made of that."""
+    """A converted store gives the same answers as its source, and so does the store converted back."""
     expected = workload.answers()
     for side, other in (sides, sides[::-1]):
         side.play(workload.steps)

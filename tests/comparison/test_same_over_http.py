@@ -1,4 +1,4 @@
-"""One generated workload over HTTP, to a server of each backend: the answers are those of the stores themselves."""
+"""A generated workload over HTTP, to a server of each backend: its answers equal the answers of the stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flavour(request: pytest.FixtureRequest) -> Flavour:
 
 
 def over_http(answers: Answers) -> Answers:
-    """Those that HTTP can be asked for: of times the lower bound."""
+    """Return the answers that HTTP can give: only lower bounds of times."""
     times = {q: hit for q, hit in answers.times.items() if q.bound is storage.Bound.LOWER}
     return answers._replace(times=times)
 
@@ -53,7 +53,7 @@ async def test_by_a_server_that_is_started_again(flavour: Flavour, tmp_path: Pat
 
 @pytest.fixture
 def start(flavour: Flavour, tmp_path: Path) -> Iterator[Callable[[], Running]]:
-    """Starts a server on one directory; none outlives the test."""
+    """A function that starts a server on the same directory; all servers end with the test."""
     running: list[Running] = []
     given = [part for pair in flavour.settings.items() for part in ("--set", "=".join(pair))]
 
@@ -69,7 +69,7 @@ def start(flavour: Flavour, tmp_path: Path) -> Iterator[Callable[[], Running]]:
 
 @pytest.mark.slow
 async def test_by_a_server_that_is_killed(start: Callable[[], Running]) -> None:
-    """What was answered is there after kill -9. The clock is the machine's, so nothing is asked by time."""
+    """Acknowledged records survive kill -9. The server uses the machine's clock, so no question is by time."""
     workload = Workload.of(4)
     expected = workload.answers()
     half = len(workload.steps) // 2

@@ -1,8 +1,8 @@
-"""Workloads for both backends, generated from a seed, and what each must answer afterwards, worked out by hand.
+"""Workloads for both backends, generated from a seed, and the expected answers, computed independently.
 
-Owns what is appended, what is asked, and the expected answers; must not open a store. A `Workload` holds only what
-both formats can keep. Its times rise with the store's clock, so that the record's time, which Kafka looks up, and the
-append's, which RocketMQ looks up, are one; `out_of_order` makes another of it whose records bring any times.
+Owns the appends, the questions and the expected answers; must not open a store. A `Workload` contains only records that
+both formats can represent. Its times rise with the store's clock: so the record's time, which Kafka looks up, equals
+the append's time, which RocketMQ looks up. `out_of_order` returns a workload with arbitrary record times.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tests.contract.harness import START_MS
 from tests.stateful.answers import Outcome, content
 
 TOPICS: Final[Mapping[str, int]] = {"orders": 3, "Parcels_1-x": 1, "quiet": 2, "empty": 1}
-CODECS: Final = (None, "none", "lz4", "zstd")  # those that both know
+CODECS: Final = (None, "none", "lz4", "zstd")  # codecs of both backends
 KEYS: Final = (None, None, *(f"key-{n}" for n in range(8)), "with spaces in it", "ключ")
 LOOKUP_KEYS: Final = ("l-0", "l-1", "l-2", "key-1")
 TAGS: Final = (None, None, "red", "blue")
 APPENDS: Final = 48
 PAUSES_MS: Final = (0, 0, 1, 7, 900, 3_600_000)
-COUNTS: Final = (1, 1, 1, 2, 5, 17, 60)  # of records in an append
-LARGE_BYTES: Final = 1500  # of a value in a short append
-SMALL_BYTES: Final = 90  # of a value in a long one
-FAR_MS: Final = 10_000_000_000  # outside of all times
+COUNTS: Final = (1, 1, 1, 2, 5, 17, 60)  # records in an append
+LARGE_BYTES: Final = 1500  # largest value in a short append
+SMALL_BYTES: Final = 90  # largest value in a long append
+FAR_MS: Final = 10_000_000_000  # distance of a time outside all times
 
 
 class Step(NamedTuple):
-    """One append, at `now_ms` of the store's clock; with `flush` all that came so far is durable afterwards."""
+    """An append, at `now_ms` of the store's clock; with `flush` all data so far is durable afterwards."""
 
     partition: TopicPartition
     records: Sequence[Record]
@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
 
 class KeyQuestion(NamedTuple):
-    """What `find` is asked of a topic."""
+    """Arguments of `find` in a topic."""
 
     topic: str
     key: str | None = None
@@ -50,7 +50,7 @@ class KeyQuestion(NamedTuple):
 
 
 class TimeQuestion(NamedTuple):
-    """What `offset_for_time` is asked."""
+    """Arguments of `offset_for_time`."""
 
     partition: TopicPartition
     time_ms: int
@@ -58,7 +58,7 @@ class TimeQuestion(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """All that a reader can learn, in a form in which backends must agree."""
+    """All answers for a reader, in the form in which backends must agree."""
 
     records: Mapping[TopicPartition, Sequence[Outcome]]
     bounds: Mapping[TopicPartition, OffsetBounds]
@@ -74,7 +74,7 @@ class Workload:
 
     @classmethod
     def of(cls, seed: int) -> Workload:
-        """The same from the same seed."""
+        """Generate a workload; the same seed gives the same workload."""
         dice = Random(seed)
         now_ms = START_MS
         steps: list[Step] = []
@@ -89,7 +89,7 @@ class Workload:
         return cls(steps)
 
     def out_of_order(self, seed: int) -> Workload:
-        """The same, but that each record brings a time of its own, in any order."""
+        """Return the same workload with a time of its own for each record, in any order."""
         dice = Random(seed)
 
         def moved(record: Record) -> Record:
@@ -100,7 +100,7 @@ class Workload:
         )
 
     def stored(self, *, by_append: bool = False) -> Mapping[TopicPartition, list[StoredRecord]]:
-        """What each partition holds in the end; `by_append`: with the time of the append as its time."""
+        """Return the final records of each partition; with `by_append` each has the time of its append."""
         found: dict[TopicPartition, list[StoredRecord]] = {p: [] for p in partitions()}
         for step in self.steps:
             log = found[step.partition]
@@ -117,7 +117,7 @@ class Workload:
         return found
 
     def time_questions(self) -> Iterator[TimeQuestion]:
-        """Of each partition the times of its appends, those beside them, and those outside of all."""
+        """Yield lookups for each partition: at times of appends, 1 ms before and after them, and outside all times."""
         for partition in partitions():
             at = {step.now_ms for step in self.steps if step.partition == partition}
             beside = {time_ms + by for time_ms in at for by in (-1, 1)}
@@ -128,7 +128,7 @@ class Workload:
                 yield TimeQuestion(partition, time_ms, Bound.UPPER)
 
     def key_questions(self) -> Iterator[KeyQuestion]:
-        """Each key, lookup key and tag, some of them in a range of time, and what nothing has."""
+        """Yield queries by each key, lookup key and tag, some with a time range, and for values that no record has."""
         early, late = (self.steps[len(self.steps) * part // 3].now_ms for part in (1, 2))
         for topic in TOPICS:
             for key in sorted(
@@ -144,7 +144,7 @@ class Workload:
             yield KeyQuestion(topic, to_ms=early - 1)
 
     def answers(self) -> Answers:
-        """What a store must answer that has taken all of it."""
+        """Return the answers of a store that contains all steps."""
         stored = self.stored()
         topics = {
             topic: [(p.partition, r) for p, log in stored.items() if p.topic == topic for r in log]
@@ -162,12 +162,12 @@ class Workload:
 
 
 def partitions() -> Sequence[TopicPartition]:
-    """Of every topic of a workload."""
+    """Return the partitions of every topic of a workload."""
     return [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
 
 
 def at_time(log: Sequence[StoredRecord], question: TimeQuestion) -> tuple[int, int] | None:
-    """The rule, record by record: the first that is not earlier, or the last that is not later."""
+    """Apply the rule record by record: the first record that is not earlier, or the last record that is not later."""
     asked_ms = question.time_ms
     if question.bound is Bound.LOWER:
         hits = (r for r in log if r.timestamp_ms >= asked_ms)
@@ -188,8 +188,11 @@ def _matches(record: StoredRecord, question: KeyQuestion) -> bool:
 
 
 def _record(dice: Random, time_ms: int, most_bytes: int) -> Record:
-    """One that both can keep: text for a key and for headers, each header's name once, a value that is not null, and
-    lookup keys other than the key.
+    """Return a record that both formats can represent.
+
+    - Key and headers are text, and header names are unique.
+    - The value is not null.
+    - The lookup keys differ from the key.
     """
     key = dice.choice(KEYS)
     size = dice.choice((0, 1, 20, most_bytes))

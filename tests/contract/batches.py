@@ -1,7 +1,7 @@
 """Record batches for the contract's tests, made by the project's own encoder and changed byte by byte.
 
-`position  field`: 0 base offset, 8 length, 12 leader epoch, 16 magic, 17 crc (of 21 and on), 21 attributes, 23 last
-offset delta, 35 max timestamp, 57 count, 61 records.
+`position  field`: 0 base offset, 8 length, 12 leader epoch, 16 magic, 17 crc (of bytes 21 to the end), 21 attributes,
+23 last offset delta, 35 max timestamp, 57 count, 61 records.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 class BatchStore(SupportsBatchBytes, LogStore):
-    """For the type checker: a store that takes batches."""
+    """A store that accepts batches, for the type checker."""
 
 
 def batch(
     *texts_: str, codec: int = 0, base_offset: int = 4711, producer: ProducerSequence | None = None
 ) -> bytes:
-    """A batch as a client sends it: its base offset and leader epoch mean nothing to the store."""
+    """Return a batch as a client sends it. The store ignores its base offset and leader epoch."""
     mark = producer or ProducerSequence(-1, -1, -1)
     return encode_batch(
         [Record(b"k", text.encode(), [("h", None)], START_MS + i) for i, text in enumerate(texts_)],
@@ -45,7 +45,7 @@ def batch(
 
 
 def changed(data: bytes, position: int, layout: str, value: int, *, new_crc: bool = True) -> bytes:
-    """The batch with one field changed, and the CRC made to fit if `new_crc`."""
+    """Return the batch with a changed field, and with a matching CRC if `new_crc`."""
     buffer = bytearray(data)
     struct.pack_into(layout, buffer, position, value)
     if new_crc:
@@ -54,17 +54,17 @@ def changed(data: bytes, position: int, layout: str, value: int, *, new_crc: boo
 
 
 def headers(data: bytes) -> list[BatchHeader]:
-    """The headers of whole, good batches."""
+    """Return the headers of complete, valid batches."""
     return [header for _, header in split_batches(data)]
 
 
 def texts_in(data: bytes) -> list[bytes | None]:
-    """The values of all records in these batches."""
+    """Return the values of all records in these batches."""
     return [r[3] for position, _ in split_batches(data) for r in decode_records(data, position)]
 
 
 def transaction(*texts_: str, sequence: int) -> bytes:
-    """A batch of producer 9's transaction."""
+    """Return a batch of producer 9's transaction."""
     return encode_batch(
         [Record(b"k", text.encode(), (), START_MS) for text in texts_],
         base_offset=0,
@@ -78,7 +78,7 @@ def transaction(*texts_: str, sequence: int) -> bytes:
 
 
 def marker(*, commit: bool) -> bytes:
-    """The end of producer 9's transaction."""
+    """Return the marker that ends producer 9's transaction."""
     return encode_control_batch(
         commit=commit,
         coordinator_epoch=0,

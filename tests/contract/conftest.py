@@ -17,13 +17,13 @@ from tests.contract.harness import StoreFactory
 
 @pytest.fixture(params=FLAVOURS)
 def flavour(request: pytest.FixtureRequest) -> Flavour:
-    """The backend under test, with its own ways."""
+    """The backend under test, with its differences."""
     return FLAVOURS[request.param]
 
 
 @pytest.fixture
 def store_factory(flavour: Flavour) -> Iterator[StoreFactory]:
-    """Opens stores in a file system in memory, where a sync costs nothing."""
+    """A factory of stores in a file system in memory, where a sync costs nothing."""
     factory = StoreFactory(flavour, Path("/store"), OverlayFileSystem())
     yield factory
     factory.close_all()
@@ -31,7 +31,7 @@ def store_factory(flavour: Flavour) -> Iterator[StoreFactory]:
 
 @pytest.fixture
 def disk_factory(flavour: Flavour, tmp_path: Path) -> Iterator[StoreFactory]:
-    """Opens stores on the real disk, in a directory that is not there yet."""
+    """A factory of stores on the real disk, in a directory that does not exist yet."""
     factory = StoreFactory(flavour, tmp_path / "store", RealFileSystem())
     yield factory
     factory.close_all()
@@ -39,7 +39,7 @@ def disk_factory(flavour: Flavour, tmp_path: Path) -> Iterator[StoreFactory]:
 
 @pytest.fixture
 def durable_factory(disk_factory: StoreFactory) -> StoreFactory:
-    """As `disk_factory`, for what only a backend that outlives its process can show."""
+    """The `disk_factory` for tests that need a backend with data that outlives the process."""
     if not disk_factory.flavour.durable:
         pytest.skip(f"{disk_factory.flavour.backend} forgets everything at close")
     return disk_factory
@@ -60,7 +60,7 @@ def partition(store: LogStore) -> TopicPartition:
 
 @pytest.fixture
 def batches(store: LogStore) -> BatchStore:
-    """`store`, if it takes batches."""
+    """The `store`, if it accepts batches."""
     assert isinstance(store, SupportsBatchBytes) == store.capabilities.batch_bytes
     if not store.capabilities.batch_bytes:
         pytest.skip(f"{store.capabilities.backend} keeps no batches")

@@ -1,8 +1,8 @@
-"""What the contract leaves to a backend: names, configs, codecs, limits, and what a record may hold there.
+"""Differences between backends that the contract allows: names, configs, codecs, limits, and content of records.
 
-Owns one table, a Flavour per way of running the suites; must not open a store. What stands here is written down from
-the design, not asked of the code: a suite that meets a difference looks it up and asserts it. The last flavour is a
-RocketMQ store of tiny files, so that its log, queues and index roll in every suite.
+Owns one table, a Flavour per way of running the suites; must not open a store. The table is written from the design,
+not read from the code: a suite that meets a difference looks it up and asserts it. The last flavour is a RocketMQ store
+of tiny files, so that its log, queues and index roll in every suite.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Config(NamedTuple):
-    """A topic config with two legal values, neither the default."""
+    """A topic config with two legal values, neither of them the default."""
 
     name: str
     value: str
@@ -23,12 +23,13 @@ class Config(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Flavour:
-    """One backend with the settings that every store of a run is opened with.
+    """A backend with the settings of every store in a run.
 
-    `unkept`: by the name of a record in the suites, the field that makes it one that cannot be kept. `limit`: what sets
-    the size of the largest record, for a topic (`limit_is_topics`) or for the store. `default_limit`: sizes of values
-    that fit without it and that do not. `append_time`: the topic configs under which the append's time counts.
-    `keeps_commit_details`: of a committed offset also the leader epoch, the metadata and the time.
+    - `unkept`: for names of records in the suites, the field that the backend cannot represent.
+    - `limit`: the setting for the size of the largest record, of a topic (`limit_is_topics`) or of the store.
+    - `default_limit`: a value size that fits without the setting, and a size that does not.
+    - `append_time`: the topic configs under which the append's time counts.
+    - `keeps_commit_details`: a committed offset keeps also the leader epoch, the metadata and the time.
     """
 
     backend: str
@@ -56,7 +57,7 @@ class Flavour:
 
     @property
     def keeps_any_key(self) -> bool:
-        """Whether a key may be empty or no text."""
+        """Whether a key may be empty, or bytes that are not text."""
         return "empty key" not in self.unkept
 
 

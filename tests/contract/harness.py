@@ -1,8 +1,7 @@
-"""What the contract suites share: opening stores of one backend in one place, and small makers.
+"""Shared parts of the contract suites: opening stores of a backend in one place, and small helpers.
 
-Owns how a test gets a store (always by the package door `storage.open_store`) and a clock it can
-turn; must not know a backend's inside. Where backends differ by design is told by the store's
-capabilities and by tests.contract.flavours.
+Owns how a test gets a store (always by the package's `storage.open_store`) and a clock that it can set; must not know a
+backend's inside. Differences by design are in the store's capabilities and in tests.contract.flavours.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ START_MS = 1_700_000_000_000
 
 
 class ManualClock:
-    """A clock that a test turns by hand."""
+    """A clock that a test sets."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
@@ -33,7 +32,7 @@ class ManualClock:
 
 
 class StoreFactory:
-    """Opens stores of one flavour, by default again and again in the same place."""
+    """A factory of stores of a flavour, by default at the same path each time."""
 
     def __init__(self, flavour: Flavour, path: Path, fs: FileSystem) -> None:
         self.flavour = flavour
@@ -49,7 +48,7 @@ class StoreFactory:
         settings: Mapping[str, str] | None = None,
         read_only: bool = False,
     ) -> LogStore:
-        """Open (or make) the store; it is closed after the test at the latest."""
+        """Open or create a store; it is closed after the test at the latest."""
         store = storage.open_store(
             self.flavour.backend,
             self.path if path is None else path,
@@ -67,7 +66,7 @@ class StoreFactory:
         return self.open(read_only=read_only)
 
     def after_kill(self) -> LogStore:
-        """What a new process finds if the running one is killed now: a copy of the files, opened."""
+        """Open a copy of the files, as a new process would find them after a kill at this moment."""
         copy = self.path.with_name("after-kill")
         copy_tree(self.fs, self.path, self.fs, copy)
         return self.open(path=copy)
@@ -80,9 +79,10 @@ class StoreFactory:
         *,
         per_append: int = 1 << 30,
     ) -> list[AppendResult]:
-        """Append records, `per_append` at once, so that each has its time on the store's time axis.
+        """Append records, `per_append` at once, with each record's time on the store's time axis.
 
-        Where that is the time of the append the clock is turned for it, and only records of one time go together.
+        Where the axis is the time of the append, the clock is set for each append, and only records of equal time share
+        an append.
         """
         runs = [records[at : at + per_append] for at in range(0, len(records), per_append)]
         if store.capabilities.time_axis == "timestamp":
@@ -96,7 +96,7 @@ class StoreFactory:
         return results
 
     def open_limited(self, limit_bytes: int) -> tuple[LogStore, TopicPartition]:
-        """A store and a partition in it that takes no larger record."""
+        """Return a store and a partition with a limit on the size of a record."""
         limit = {self.flavour.limit: str(limit_bytes)}
         topics = self.flavour.limit_is_topics
         store = self.open(settings={} if topics else limit)
@@ -111,7 +111,7 @@ class StoreFactory:
 def copy_tree(source: FileSystem, path: Path, target: FileSystem, copy: Path) -> None:
     """Copy a directory, from one file system to another or within one.
 
-    Files keep their holes. A lock held by this process is left out: reading it would drop it.
+    Files keep their holes. A lock held by this process is left out: reading its file would release it.
     """
     target.make_dir(copy)
     for name in source.list_dir(path):
@@ -131,37 +131,37 @@ def copy_tree(source: FileSystem, path: Path, target: FileSystem, copy: Path) ->
 
 
 def flavour_of(store: LogStore) -> Flavour:
-    """The table of the store's backend."""
+    """Return the flavour of the store's backend."""
     return FLAVOURS[store.capabilities.backend]
 
 
 def time_of(record: Record) -> int:
-    """The time of a record that has one."""
+    """Return the time of a record that has a time."""
     assert record.timestamp_ms is not None
     return record.timestamp_ms
 
 
 def texts(*values: str) -> list[Record]:
-    """One record per value, without a key."""
+    """Return a record for each value, without a key."""
     return [Record(None, value.encode()) for value in values]
 
 
 def at_times(*times_ms: int) -> list[Record]:
-    """One record per time; the value is the record's place."""
+    """Return a record for each time; its value is the record's index."""
     return [Record(None, str(i).encode(), (), time_ms) for i, time_ms in enumerate(times_ms)]
 
 
 def append_each(
     store: LogStore, partition: TopicPartition, records: Iterable[Record]
 ) -> list[AppendResult]:
-    """Append record by record."""
+    """Append each record by itself."""
     return [store.append(partition, [record]) for record in records]
 
 
 def read_all(
     store: LogStore, partition: TopicPartition, *, max_records: int = 500
 ) -> list[StoredRecord]:
-    """Everything readers may see, page by page."""
+    """Read all visible records, page by page."""
     bounds = store.bounds(partition)
     offset, records = bounds.start, list[StoredRecord]()
     while offset < bounds.end:
@@ -173,5 +173,5 @@ def read_all(
 
 
 def values(records: Page | Sequence[StoredRecord]) -> list[bytes | None]:
-    """The values of a page or of a run of records."""
+    """Return the values of a page or of a sequence of records."""
     return [r.value for r in (records.records if isinstance(records, Page) else records)]

@@ -1,4 +1,4 @@
-"""Append and read: what comes back, in which order, in which portions, and what is refused."""
+"""Append and read: content, order and pages of records, and rejected calls."""
 
 from __future__ import annotations
 
@@ -75,18 +75,18 @@ RECORDS = {
 def content(
     record: Record | StoredRecord,
 ) -> tuple[bytes | None, bytes | None, list[Header], int | None]:
-    """What must come back: key, value, headers in order (but those that tag and lookup keys are), time."""
+    """Return the content that must be read back: key, value, headers in order (without tag and lookup keys), time."""
     headers = [(n, v) for n, v in record.headers if n not in ("TAGS", "KEYS")]
     return record.key, record.value, headers, record.timestamp_ms
 
 
 def kept(flavour: Flavour) -> list[Record]:
-    """The records that this backend can keep."""
+    """Return the records that this backend can represent."""
     return [timed(record) for name, record in RECORDS.items() if name not in flavour.unkept]
 
 
 def timed(record: Record) -> Record:
-    """The record, with a time if it has none."""
+    """Return the record, with a time if it has none."""
     return record if record.timestamp_ms is not None else record._replace(timestamp_ms=START_MS)
 
 
@@ -94,9 +94,9 @@ def timed(record: Record) -> Record:
 def test_round_trip(
     store: LogStore, partition: TopicPartition, flavour: Flavour, name: str
 ) -> None:
-    """A record comes back as it was given: null is not empty, headers keep order and repeats.
+    """A record is read back unchanged: null differs from empty, and headers keep order and repeats.
 
-    What a backend cannot keep so is refused, naming field and record, and nothing is stored.
+    A record that a backend cannot represent is rejected with its field and index, and nothing is stored.
     """
     record = timed(RECORDS[name])
     if name in flavour.unkept:
@@ -115,7 +115,7 @@ def test_round_trip(
 def test_round_trip_together(
     store: LogStore, partition: TopicPartition, flavour: Flavour, compression: str | None
 ) -> None:
-    """The same in one append, under each codec; one that a backend has not is InvalidArgument."""
+    """Records of a single append are read back unchanged under each codec; a codec not offered is InvalidArgument."""
     records = [*kept(flavour), timed(Record(b"k", BIG[:10_000]))]
     if compression is not None and compression not in flavour.codecs:
         with pytest.raises(InvalidArgument) as refused:
@@ -128,7 +128,7 @@ def test_round_trip_together(
 
 @pytest.mark.parametrize("codec", ["uncompressed", "producer", "gzip", "snappy", "lz4", "zstd"])
 def test_topic_codec(store: LogStore, flavour: Flavour, codec: str) -> None:
-    """A topic's codec, where there is such a config, changes nothing of what is read."""
+    """A topic's codec, where such a config exists, does not change the records read."""
     if flavour.codec_config is None:
         with pytest.raises(InvalidConfig):
             store.create_topic("packed", 1, {"compression.type": codec})
@@ -140,7 +140,7 @@ def test_topic_codec(store: LogStore, flavour: Flavour, codec: str) -> None:
 
 
 def test_tag_and_lookup_keys(store: LogStore, partition: TopicPartition) -> None:
-    """Tag and lookup keys come back in their own fields, the keys in order."""
+    """Tag and lookup keys are read back in their own fields, the keys in order."""
     store.append(partition, [Record(b"k", b"v", tag="red", lookup_keys=["k1", "k2"])])
     store.append(partition, [Record(b"k", b"v")])
     marked, plain = store.read(partition, 0).records
@@ -149,7 +149,7 @@ def test_tag_and_lookup_keys(store: LogStore, partition: TopicPartition) -> None
 
 
 def test_time_by_the_clock(store_factory: StoreFactory) -> None:
-    """A record without a time gets the store's clock; a record with one keeps it."""
+    """A record without a time gets the store's clock; a record with a time keeps it."""
     store = store_factory.open()
     store.create_topic("a")
     store_factory.clock.now_ms = 1_234_567_890_123
@@ -162,9 +162,9 @@ def test_time_by_the_clock(store_factory: StoreFactory) -> None:
 
 
 def test_append_time(store_factory: StoreFactory) -> None:
-    """Under LogAppendTime every record has the time of its append, which the result tells.
+    """Under LogAppendTime every record has the time of its append, which the result reports.
 
-    Where the append's time stands beside the record's own there is no such config.
+    A backend that stores the append's time next to the record's own has no such config.
     """
     store = store_factory.open()
     append_time = store_factory.flavour.append_time
@@ -181,7 +181,7 @@ def test_append_time(store_factory: StoreFactory) -> None:
 
 
 def test_offsets_are_dense(store: LogStore, partition: TopicPartition) -> None:
-    """Offsets count from 0 without gaps, in order of append, each partition for itself."""
+    """Offsets count from 0 without gaps, in append order, in each partition separately."""
     other = TopicPartition("events", 1)
     assert store.append(partition, texts("a", "b", "c"))[:2] == (0, 2)
     assert store.append(other, texts("x"))[:2] == (0, 0)
@@ -196,7 +196,7 @@ def test_offsets_are_dense(store: LogStore, partition: TopicPartition) -> None:
 
 
 def test_locators(store: LogStore, partition: TopicPartition) -> None:
-    """An append gives a locator per record: those that reading gives."""
+    """An append returns a locator for each record, equal to the locators of a read."""
     locators = [
         n for r in (texts("a", "b"), texts("c")) for n in store.append(partition, r).locators
     ]
@@ -205,7 +205,7 @@ def test_locators(store: LogStore, partition: TopicPartition) -> None:
 
 
 def test_empty_append_is_refused(store: LogStore, partition: TopicPartition) -> None:
-    """An append has at least one record."""
+    """An append without records is rejected."""
     with pytest.raises(InvalidArgument) as refused:
         store.append(partition, [])
     assert refused.value.facts()["field"] == "records"
@@ -222,7 +222,7 @@ def test_unknown_codec_is_refused(store: LogStore, partition: TopicPartition) ->
 
 @pytest.mark.parametrize("time_ms", [1 << 63, -(1 << 63) - 1])
 def test_time_beyond_64_bits(store: LogStore, partition: TopicPartition, time_ms: int) -> None:
-    """A time that does not fit is refused naming field and record, and nothing is stored."""
+    """A time that does not fit into 64 bits is rejected with field and record index, and nothing is stored."""
     with pytest.raises(UnrepresentableRecord) as refused:
         store.append(partition, [Record(b"k", b"v"), Record(b"k", b"v", (), time_ms)])
     assert refused.value.facts() == {"field": "timestamp", "index": 1}
@@ -230,7 +230,7 @@ def test_time_beyond_64_bits(store: LogStore, partition: TopicPartition, time_ms
 
 
 def test_record_too_large(store_factory: StoreFactory) -> None:
-    """A record over the limit that is set is refused with sizes and place; nothing is stored."""
+    """A record over the configured limit is rejected with its sizes and index; nothing is stored."""
     store, partition = store_factory.open_limited(1000)
     with pytest.raises(RecordTooLarge) as refused:
         store.append(partition, [Record(b"k", b"fits"), Record(b"k", bytes(5000))])
@@ -242,8 +242,10 @@ def test_record_too_large(store_factory: StoreFactory) -> None:
 
 
 def test_sequenced_append_must_fit_as_one(store_factory: StoreFactory) -> None:
-    """An append with a producer is one unit: where that is one batch, too large together is too
-    large, and its sequence stays; where it is a run of messages, only each of them has a limit.
+    """An append with a producer is one unit.
+
+    Where it is a batch, records that are too large together are rejected, and the sequence stays. Where it is a run of
+    messages, only each message has a limit.
     """
     store, partition = store_factory.open_limited(1000)
     store.append(partition, texts("first"), producer=ProducerSequence(1, 0, 0))
@@ -263,7 +265,10 @@ def test_sequenced_append_must_fit_as_one(store_factory: StoreFactory) -> None:
 def test_a_preview_refuses_what_the_append_would(
     store_factory: StoreFactory, producer: ProducerSequence | None
 ) -> None:
-    """By the limits of a topic that is there, with a producer as one unit; and it stores nothing."""
+    """A preview rejects the same records as an append, by the limits of an existing topic, and stores nothing.
+
+    Records with a producer count as one unit.
+    """
     store, partition = store_factory.open_limited(1000)
     too_large, no_time = Record(b"k", bytes(5000)), Record(b"k", b"v", (), 1 << 63)
     for record in (too_large, no_time):
@@ -279,7 +284,7 @@ def test_a_preview_refuses_what_the_append_would(
 
 
 def test_default_limit(store: LogStore, partition: TopicPartition, flavour: Flavour) -> None:
-    """Unless set, a value up to the backend's own limit fits, and none beyond it."""
+    """Without a setting, a value up to the backend's default limit fits, and a larger value does not."""
     fits, too_large = flavour.default_limit
     store.append(partition, [Record(None, bytes(fits))])
     with pytest.raises(RecordTooLarge) as refused:
@@ -289,7 +294,7 @@ def test_default_limit(store: LogStore, partition: TopicPartition, flavour: Flav
 
 
 def test_max_records(store: LogStore, partition: TopicPartition) -> None:
-    """A page holds at most `max_records`, and as many if they are there; it also begins in an append."""
+    """A page has at most `max_records` records, and that many if they exist; it may begin within an append."""
     store.append(partition, texts(*"abcdefg"))
     page = store.read(partition, 2, max_records=3)
     assert (values(page), page.next_offset) == ([b"c", b"d", b"e"], 5)
@@ -299,7 +304,7 @@ def test_max_records(store: LogStore, partition: TopicPartition) -> None:
 
 @pytest.mark.parametrize("together", [True, False], ids=["one append", "each its own"])
 def test_max_bytes(store: LogStore, partition: TopicPartition, together: bool) -> None:
-    """Values of a page stay within `max_bytes`; going on page by page gives everything once."""
+    """The values of a page stay within `max_bytes`; reading page by page returns every record once."""
     records = texts(*(f"{i:04d}" * 250 for i in range(20)))
     if together:
         store.append(partition, records)
@@ -319,7 +324,7 @@ def test_max_bytes(store: LogStore, partition: TopicPartition, together: bool) -
 def test_at_least_one(
     store: LogStore, partition: TopicPartition, flavour: Flavour, max_bytes: int
 ) -> None:
-    """A record larger than `max_bytes` comes alone: no reader is stuck before it."""
+    """A record larger than `max_bytes` is returned alone, so that no reader is stuck before it."""
     size = flavour.big_bytes
     append_each(store, partition, [Record(None, bytes(size)), Record(None, b"after")])
     page = store.read(partition, 0, max_bytes=max_bytes if max_bytes >= 0 else size - 1)
@@ -328,7 +333,7 @@ def test_at_least_one(
 
 
 def test_bounds(store: LogStore, partition: TopicPartition) -> None:
-    """start = 0 <= stable <= end = the next offset; a page carries the bounds of its moment."""
+    """Bounds are start = 0 <= stable <= end = the next offset; a page has the bounds at its time."""
     assert store.bounds(partition) == OffsetBounds(0, 0, 0)
     store.append(partition, texts("a", "b"))
     assert store.bounds(partition) == OffsetBounds(start=0, stable=2, end=2)
@@ -336,7 +341,7 @@ def test_bounds(store: LogStore, partition: TopicPartition) -> None:
 
 
 def test_read_at_the_end(store: LogStore, partition: TopicPartition) -> None:
-    """At the end there is an empty page, not an error; it stays there."""
+    """A read at the end returns an empty page and the same offset, not an error."""
     page = store.read(partition, 0)
     assert (list(page.records), page.next_offset) == ([], 0)
     store.append(partition, texts("a"))
@@ -349,7 +354,7 @@ def test_read_at_the_end(store: LogStore, partition: TopicPartition) -> None:
 def test_out_of_range(
     store: LogStore, partition: TopicPartition, offset: int, isolation: Isolation
 ) -> None:
-    """Outside [start, end] a read is refused, telling both bounds."""
+    """A read outside [start, end] is rejected with both bounds."""
     store.append(partition, texts("a", "b"))
     with pytest.raises(OffsetOutOfRange) as refused:
         store.read(partition, offset, isolation=isolation)
@@ -368,7 +373,7 @@ def test_out_of_range(
 def test_isolation_without_transactions(
     store: LogStore, partition: TopicPartition, isolation: Isolation
 ) -> None:
-    """Where no transaction is open, both isolations read the same."""
+    """Without an open transaction both isolations read the same records."""
     store.append(partition, texts("a", "b"))
     assert values(store.read(partition, 0, isolation=isolation)) == [b"a", b"b"]
 
@@ -389,14 +394,14 @@ def test_isolation_without_transactions(
 def test_scan(
     store: LogStore, partition: TopicPartition, start: int | None, stop: int | None, expected: str
 ) -> None:
-    """`scan` gives start <= offset < stop, up to the end at its beginning."""
+    """`scan` returns records of start <= offset < stop, up to the end at the beginning of the scan."""
     store.append(partition, texts(*"abcd"))
     store.append(partition, texts(*"ef"))
     assert [r.value for r in store.scan(partition, start, stop)] == [c.encode() for c in expected]
 
 
 def test_scan_ends_where_the_log_ended(store: LogStore, partition: TopicPartition) -> None:
-    """Records appended while a scan runs are not in it: it ends."""
+    """Records appended during a scan are not in it, so it ends."""
     store.append(partition, texts("a", "b"))
     seen = 0
     for _ in store.scan(partition):

@@ -1,4 +1,4 @@
-"""Record batches in and out untouched: what a backend with `capabilities.batch_bytes` promises."""
+"""Record batches stored and read unchanged: the promises of a backend with `capabilities.batch_bytes`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMITTED = Isolation.READ_COMMITTED
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
 def test_taken_as_it_is(batches: BatchStore, partition: TopicPartition, codec: int) -> None:
-    """Base offset and leader epoch are patched, which the CRC does not cover; the rest stays."""
+    """A batch is stored unchanged except for base offset and leader epoch, which the CRC does not cover."""
     batches.append(partition, texts("before"))
     sent = batch("a", "b", "c", codec=codec)
     result = batches.append_batches(partition, sent)
@@ -59,7 +59,7 @@ def test_taken_as_it_is(batches: BatchStore, partition: TopicPartition, codec: i
 
 
 def test_several_in_one_call(batches: BatchStore, partition: TopicPartition) -> None:
-    """Batches in one call get consecutive offsets, whatever offsets and codecs they come with."""
+    """Batches in a single call get consecutive offsets, whatever their own offsets and codecs are."""
     sent = [batch(*"ab"), batch("c", codec=4, base_offset=0), batch(*"def", codec=1, base_offset=9)]
     result = batches.append_batches(partition, b"".join(sent))
     assert (result[:2], list(result.locators)) == ((0, 5), list(range(6)))
@@ -70,9 +70,9 @@ def test_several_in_one_call(batches: BatchStore, partition: TopicPartition) -> 
 
 
 def test_never_decoded(batches: BatchStore, partition: TopicPartition) -> None:
-    """Unless it is a client's, what the CRC vouches for is stored, be it nonsense; who reads records stumbles over it.
+    """The store does not decode a batch with a correct CRC, unless a client sent it, so invalid records may be stored.
 
-    Then `read` is Corrupt and says where good data goes on; batches still come as they are.
+    Reading these records is Corrupt, with the offset where good data continues; reading batches returns them unchanged.
     """
     good = batch("good")
     nonsense = changed(batch("a", "b"), 61, ">Q", 0xFFFF_FFFF_FFFF_FFFF)
@@ -88,7 +88,7 @@ def test_never_decoded(batches: BatchStore, partition: TopicPartition) -> None:
 
 
 def test_appended_records_come_as_batches(batches: BatchStore, partition: TopicPartition) -> None:
-    """What `append` stored is read as batches as well."""
+    """Records stored by `append` can be read as batches."""
     batches.append(partition, texts("a", "b"), compression="lz4")
     batches.append(partition, texts("c"), producer=ProducerSequence(7, 1, 5))
     data = batches.read_batches(partition, 0).data
@@ -100,7 +100,7 @@ def test_appended_records_come_as_batches(batches: BatchStore, partition: TopicP
 
 
 def test_fetch_from_within(batches: BatchStore, partition: TopicPartition) -> None:
-    """A fetch from the middle of a batch begins with that whole batch; `read` begins at the offset."""
+    """A fetch from the middle of a batch begins with the whole batch; `read` begins at the offset."""
     batches.append_batches(partition, batch(*"abcde") + batch(*"fghij", codec=2))
     for offset in range(5):
         page = batches.read_batches(partition, offset)
@@ -114,7 +114,7 @@ def test_fetch_from_within(batches: BatchStore, partition: TopicPartition) -> No
 
 
 def test_max_bytes(batches: BatchStore, partition: TopicPartition) -> None:
-    """As many whole batches as fit, at least the one that holds the offset."""
+    """A fetch returns as many whole batches as fit, at least the batch with the offset."""
     sent = [batch(*"abc"), batch("d" * 3000), batch("e")]
     sizes = [len(one) for one in sent]
     batches.append_batches(partition, b"".join(sent))
@@ -133,7 +133,7 @@ def test_max_bytes(batches: BatchStore, partition: TopicPartition) -> None:
 
 
 def test_fetch_at_the_end(batches: BatchStore, partition: TopicPartition) -> None:
-    """At the end there are no batches; outside the bounds the fetch is refused with both."""
+    """A fetch at the end returns no batches; a fetch outside the bounds is rejected with both bounds."""
     batches.append_batches(partition, batch("a", "b"))
     page = batches.read_batches(partition, 2)
     assert (page.data, page.next_offset) == (b"", 2)
@@ -144,7 +144,7 @@ def test_fetch_at_the_end(batches: BatchStore, partition: TopicPartition) -> Non
 
 
 def test_held_batches(batches: BatchStore, partition: TopicPartition) -> None:
-    """Held back as appends are: seen with the flush, never in part."""
+    """Held batches become visible with the flush, never in part, like held appends."""
     batches.append_batches(partition, batch("a"))
     batches.append_batches(partition, batch("b") + batch("c"), publish=False)
     batches.append_batches(partition, batch("d"))
@@ -188,7 +188,7 @@ def test_damaged_batch(
     fields: Sequence[str],
     before: int,
 ) -> None:
-    """A wrong batch is InvalidBatch naming field and position; of its whole call nothing is stored."""
+    """A wrong batch is InvalidBatch with field and position, and nothing of the call is stored."""
     batches.append(partition, texts("there"))
     good = batch("good")
     damaged = damage(batch(*"abc"))
@@ -206,13 +206,13 @@ def test_damaged_batch(
 
 
 def test_no_batch_at_all(batches: BatchStore, partition: TopicPartition) -> None:
-    """No bytes are no batch."""
+    """A call without bytes is InvalidBatch."""
     with pytest.raises(InvalidBatch):
         batches.append_batches(partition, b"")
 
 
 def test_batch_too_large(batches: BatchStore) -> None:
-    """A batch over `max.message.bytes` refuses the call; the limit is of each batch, not of the sum."""
+    """A batch over `max.message.bytes` rejects the call; the limit applies to each batch, not to the sum."""
     batches.create_topic("small", 1, {"max.message.bytes": "1000"})
     partition = TopicPartition("small", 0)
     with pytest.raises(RecordTooLarge) as refused:
@@ -226,7 +226,7 @@ def test_batch_too_large(batches: BatchStore) -> None:
 
 
 def test_exact_limit(batches: BatchStore) -> None:
-    """The limit is the largest size that is taken, header and all."""
+    """The limit is the largest accepted size, header included."""
     data = batch("x" * 100)
     batches.create_topic("exact", 1, {"max.message.bytes": str(len(data))})
     batches.create_topic("less", 1, {"max.message.bytes": str(len(data) - 1)})
@@ -236,7 +236,7 @@ def test_exact_limit(batches: BatchStore) -> None:
 
 
 def test_sequences_in_the_header(batches: BatchStore, partition: TopicPartition) -> None:
-    """Producer id, epoch and sequence of a batch count as those of `append` do, and with them."""
+    """Producer id, epoch and sequence of a batch follow the rules of `append`, and share its state."""
     first = batch(*"abc", producer=ProducerSequence(7, 1, 0))
     assert not batches.append_batches(partition, first).duplicate
     again = batches.append_batches(partition, first)
@@ -255,7 +255,7 @@ def test_sequences_in_the_header(batches: BatchStore, partition: TopicPartition)
 
 
 def test_append_time(batches: BatchStore, store_factory: StoreFactory) -> None:
-    """Under LogAppendTime the header gets the time of the append, and a CRC that fits."""
+    """Under LogAppendTime the header gets the time of the append, and a matching CRC."""
     batches.create_topic("a", 1, {"message.timestamp.type": "LogAppendTime"})
     partition = TopicPartition("a", 0)
     store_factory.clock.now_ms = START_MS + 5000
@@ -267,7 +267,7 @@ def test_append_time(batches: BatchStore, store_factory: StoreFactory) -> None:
 
 
 def test_keep_offsets(batches: BatchStore, partition: TopicPartition) -> None:
-    """With `keep_offsets` every byte stays: offsets, leader epoch and times are the sender's."""
+    """With `keep_offsets` every byte is kept: offsets, leader epoch and times are the sender's."""
     sent = batch(*"abc", base_offset=0) + batch("d", base_offset=3, codec=3)
     result = batches.append_batches(partition, sent, keep_offsets=True)
     assert result[:2] == (0, 3)
@@ -276,7 +276,7 @@ def test_keep_offsets(batches: BatchStore, partition: TopicPartition) -> None:
 
 
 def test_kept_offsets_may_leave_gaps(batches: BatchStore, partition: TopicPartition) -> None:
-    """Kept offsets may skip (a compacted log does): reading goes on at the next record there is."""
+    """Kept offsets may have gaps, as in a compacted log: reading continues at the next existing record."""
     sent = batch("a", base_offset=0) + batch("b", "c", base_offset=10)
     assert batches.append_batches(partition, sent, keep_offsets=True)[:2] == (0, 11)
     assert [r.offset for r in read_all(batches, partition)] == [0, 10, 11]
@@ -290,7 +290,7 @@ def test_kept_offsets_may_leave_gaps(batches: BatchStore, partition: TopicPartit
 def test_kept_offsets_never_go_back(
     batches: BatchStore, partition: TopicPartition, base_offset: int
 ) -> None:
-    """A kept offset that is there already is InvalidBatch; nothing of the call is stored."""
+    """A kept offset that already exists is InvalidBatch; nothing of the call is stored."""
     batches.append(partition, texts("a", "b", "c"))
     sent = batch("x", base_offset=3) + batch("y", base_offset=base_offset)
     with pytest.raises(InvalidBatch) as refused:
@@ -303,7 +303,7 @@ def test_kept_offsets_never_go_back(
 def test_open_transaction_bounds_committed_reads(
     batches: BatchStore, partition: TopicPartition
 ) -> None:
-    """The stable end stands before the first open transaction; what follows waits with it."""
+    """The last stable offset is that of the first open transaction; later records wait for its end."""
     batches.append(partition, texts("before"))
     batches.append_batches(partition, transaction("a", "b", sequence=0))
     batches.append(partition, texts("behind"))
@@ -316,7 +316,7 @@ def test_open_transaction_bounds_committed_reads(
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_end_of_a_transaction(batches: BatchStore, partition: TopicPartition, commit: bool) -> None:
-    """Committed records are read by both isolations, aborted ones only uncommitted; markers never."""
+    """Both isolations read committed records, only read_uncommitted reads aborted ones; markers are never read."""
     batches.append_batches(partition, transaction("a", sequence=0))
     batches.append(partition, texts("between"))
     batches.append_batches(partition, transaction("b", sequence=1))
@@ -332,7 +332,7 @@ def test_end_of_a_transaction(batches: BatchStore, partition: TopicPartition, co
 
 
 def test_refused_where_append_is(batches: BatchStore, store_factory: StoreFactory) -> None:
-    """Unknown topic and partition, a store that is closed or read-only: as `append`."""
+    """Batches are rejected like appends: unknown topic or partition, closed or read-only store."""
     batches.create_topic("events", 1)
     with pytest.raises(UnknownTopic):
         batches.append_batches(TopicPartition("none", 0), batch("a"))
@@ -357,7 +357,7 @@ def test_refused_where_append_is(batches: BatchStore, store_factory: StoreFactor
 def test_bytes_outlive_the_process(
     batches: BatchStore, partition: TopicPartition, store_factory: StoreFactory, stop: str
 ) -> None:
-    """After a stop, clean or not, the same bytes come; sequences and open transactions are known."""
+    """After a clean or unclean stop the same bytes are read; sequences and open transactions are still known."""
     batches.append_batches(partition, batch(*"abc", codec=4) + batch("d", codec=1))
     batches.append_batches(partition, batch("e", producer=ProducerSequence(7, 1, 0)))
     batches.append_batches(partition, transaction("open", sequence=0))

@@ -1,4 +1,4 @@
-"""Record batches that a client sent: what is checked and put right before they are stored, as LogValidator does."""
+"""Record batches sent by a client: checks and corrections before they are stored, as in Kafka's LogValidator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.contract.harness import START_MS, read_all, values
 
 
 def with_records(block: bytes, codec: int = 0) -> bytes:
-    """A batch of one record with this in place of its records."""
+    """Return a batch of one record, with `block` in place of its records."""
     data = batch("x")
     sized = data[:8] + struct.pack(">i", 49 + len(block)) + data[12:61] + block
     return changed(sized, 21, ">H", codec)
@@ -58,7 +58,7 @@ UNREADABLE = {
 def test_a_clients_records_are_checked(
     batches: BatchStore, partition: TopicPartition, sent: bytes, before: int
 ) -> None:
-    """What nobody could read is InvalidBatch, which names the batch; of its call nothing is stored."""
+    """A client's unreadable records are InvalidBatch with the batch's position; nothing of the call is stored."""
     good = batch("good") * before
     with pytest.raises(InvalidBatch) as refused:
         batches.append_batches(partition, good + sent, client=True)
@@ -73,7 +73,7 @@ def test_a_clients_records_are_checked(
 def test_a_clients_good_batches_stay_as_they_are(
     batches: BatchStore, partition: TopicPartition, codec: int
 ) -> None:
-    """Offsets and leader epoch apart, which the CRC does not cover."""
+    """A client's valid batches are kept, except for offsets and leader epoch, which the CRC does not cover."""
     sent = batch(*"abc", codec=codec)
     batches.append_batches(partition, sent + sent, client=True)
     data = batches.read_batches(partition, 0).data
@@ -85,7 +85,7 @@ def test_a_clients_good_batches_stay_as_they_are(
 def test_a_clients_wrong_latest_time_is_put_right(
     batches: BatchStore, partition: TopicPartition, codec: int, wrong_ms: int
 ) -> None:
-    """Lookups by time go by the header: it gets the largest time of its records, and a CRC that fits."""
+    """A wrong largest time in the header, used by time lookups, is replaced by that of the records, with a new CRC."""
     right = batch("a", "b", "c", codec=codec)
     wrong = changed(right, 35, ">q", wrong_ms)
     batches.append_batches(partition, wrong + right + wrong, client=True)
@@ -99,14 +99,14 @@ def test_a_clients_wrong_latest_time_is_put_right(
 
 
 def test_a_clients_append_times_stay(batches: BatchStore, partition: TopicPartition) -> None:
-    """A batch that says it has log-append time has the header's time in every record: it is not wrong."""
+    """In a batch marked as log-append time each record has the header's time, so the batch is not wrong."""
     sent = changed(changed(batch("a", "b"), 21, ">H", 8), 35, ">q", 77)
     batches.append_batches(partition, sent, client=True)
     assert [r.timestamp_ms for r in batches.read(partition, 0).records] == [77, 77]
 
 
 def test_what_is_not_a_clients(batches: BatchStore, partition: TopicPartition) -> None:
-    """Markers, transactions and delete horizons are the log owner's."""
+    """A client cannot send markers, transactions or delete horizons: only the owner of the log writes them."""
     for data in (transaction("a", sequence=0), marker(commit=True)):
         with pytest.raises(NotOffered):
             batches.append_batches(partition, batch("good") + data, client=True)

@@ -1,4 +1,4 @@
-"""Many threads on one store: order, density and visibility hold."""
+"""Many threads on a store: order, density and visibility are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.contract.harness import StoreFactory, read_all, texts
 WRITERS = 8
 APPENDS = 60
 NEW_PRODUCERS = 600
-DEADLINE_S = 600  # only what hangs takes so long
+DEADLINE_S = 600  # only a hanging test takes so long
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def store(disk_factory: StoreFactory) -> LogStore:
 
 
 def together(*works: Callable[[], None]) -> None:
-    """Run each work in its own thread, begun at the same moment; the first failure is raised."""
+    """Run each work in its own thread, all started at the same moment; raise the first failure."""
     barrier = threading.Barrier(len(works))
 
     def begin(work: Callable[[], None]) -> None:
@@ -40,7 +40,7 @@ def together(*works: Callable[[], None]) -> None:
 
 
 def write(store: LogStore, partitions: list[TopicPartition], writer: int) -> None:
-    """Append by turns to each partition, one to three records at once, now and then held and flushed."""
+    """Append to each partition in turn, one to three records at once; every fourth append is held and then flushed."""
     for turn in range(APPENDS):
         partition = partitions[(writer + turn) % len(partitions)]
         records = [Record(b"%d" % writer, b"%d.%d" % (turn, i)) for i in range(1 + turn % 3)]
@@ -53,7 +53,7 @@ def write(store: LogStore, partitions: list[TopicPartition], writer: int) -> Non
 
 
 def follow(store: LogStore, partition: TopicPartition, done: threading.Event) -> None:
-    """Read behind the writers: dense offsets, never beyond the published end, which never falls."""
+    """Read after the writers: offsets are dense, and never after the published end, which never falls."""
     offset = end = 0
     while not (done.is_set() and offset == store.bounds(partition).end):
         page = store.read(partition, offset, max_records=50)
@@ -64,7 +64,7 @@ def follow(store: LogStore, partition: TopicPartition, done: threading.Event) ->
 
 
 def test_writers_and_readers(store: LogStore) -> None:
-    """Eight writers on two partitions, readers beside: no gap, no repeat, each writer's order kept."""
+    """Eight writers on two partitions with parallel readers: no gap, no repeat, and each writer's order is kept."""
     store.create_topic("events", 2)
     partitions = [TopicPartition("events", 0), TopicPartition("events", 1)]
     done = threading.Event()
@@ -98,7 +98,7 @@ def test_writers_and_readers(store: LogStore) -> None:
 
 
 def test_nothing_shows_before_the_flush(store: LogStore, partition: TopicPartition) -> None:
-    """Held appends of many threads stay unseen, with what is published behind them, until a flush."""
+    """Held appends of many threads, and appends published after them, stay invisible until a flush."""
     store.append(partition, texts("shown"))
     store.append(partition, texts("held"), publish=False)
 
@@ -138,7 +138,7 @@ def test_producer_ids_are_unique(store: LogStore) -> None:
 
 
 def test_topics_come_and_go(store: LogStore) -> None:
-    """Creating, listing and deleting topics from many threads disturbs none of them."""
+    """Creating, listing and deleting topics in many threads does not disturb any thread."""
 
     def work(number: int) -> None:
         for turn in range(5):
@@ -153,7 +153,10 @@ def test_topics_come_and_go(store: LogStore) -> None:
 
 
 def test_producer_ids_beside_new_producers(store: LogStore, partition: TopicPartition) -> None:
-    """Each id is above all before it, whoever comes to the partition meanwhile; checkpoints look at them too."""
+    """Each new producer id is larger than all earlier ids, while new producers appear in the partition.
+
+    A checkpoint, which also reads the producers, keeps this.
+    """
     done = threading.Event()
     ids: list[int] = []
 

@@ -1,4 +1,4 @@
-"""find and ids: records by key, lookup key, tag and time, page by page; one record by its id."""
+"""find and ids: records by key, lookup key, tag and time, page by page; a record by its id."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KEYS = (b"a", b"b", b"", None, b"\xff\x00")
 
 @pytest.fixture
 def filled(store_factory: StoreFactory, store: LogStore, partition: TopicPartition) -> LogStore:
-    """Records in events-0 and events-1: keys in turn (those that can be), every third tagged, times
-    0, 10, 20...
+    """A store with records in events-0 and events-1: keys in turn (those the backend can represent), every third record
+    tagged, times 0, 10, 20...
     """
     any_key = store_factory.flavour.keeps_any_key
     for number in (0, 1):
@@ -40,12 +40,12 @@ def filled(store_factory: StoreFactory, store: LogStore, partition: TopicPartiti
 
 
 def ids(page: FoundPage) -> list[tuple[int, int]]:
-    """(partition, offset) of what was found, sorted: the order is a backend's own."""
+    """Return (partition, offset) of found records, sorted: each backend has its own order."""
     return sorted((number, record.offset) for number, record in page.records)
 
 
 def both(offsets: range | list[int]) -> list[tuple[int, int]]:
-    """These offsets in each of the two partitions."""
+    """Return these offsets in each of the two partitions."""
     return [(number, offset) for number in (0, 1) for offset in offsets]
 
 
@@ -54,7 +54,7 @@ def both(offsets: range | list[int]) -> list[tuple[int, int]]:
     [("a", 0), (b"a", 0), ("b", 1), (b"", 2), ("", 2), (b"\xff\x00", 4)],
 )
 def test_by_record_key(filled: LogStore, flavour: Flavour, key: str | bytes, first: int) -> None:
-    """All records with this key, from all partitions; text is its UTF-8; empty is not null."""
+    """A key finds all its records in all partitions; text stands for its UTF-8, and an empty key is not null."""
     page = filled.find("events", key=key)
     kept = flavour.keeps_any_key or first in (0, 1)
     assert ids(page) == (both(range(first, 30, 5)) if kept else [])
@@ -65,12 +65,12 @@ def test_by_record_key(filled: LogStore, flavour: Flavour, key: str | bytes, fir
 
 @pytest.mark.parametrize("key", ["x", "long-key", b"long-key"])
 def test_by_lookup_key(filled: LogStore, key: str | bytes) -> None:
-    """A lookup key finds as the record's key does, each of several."""
+    """A record is found by each of its lookup keys, like by its key."""
     assert ids(filled.find("events", key=key)) == both(range(0, 30, 4))
 
 
 def test_found_by_either_is_found_once(store: LogStore, partition: TopicPartition) -> None:
-    """A record whose key is also its lookup key is one record."""
+    """A record with a key that is also its lookup key is found once."""
     store.append(partition, [Record(b"k", b"1", lookup_keys=["k", "j"]), Record(b"j", b"2")])
     assert ids(store.find("events", key="k")) == [(0, 0)]
     assert ids(store.find("events", key="j")) == [(0, 0), (0, 1)]
@@ -78,20 +78,20 @@ def test_found_by_either_is_found_once(store: LogStore, partition: TopicPartitio
 
 @pytest.mark.parametrize("key", ["", "X", "long", "x long-key", "a\n"])
 def test_keys_are_compared_whole(store: LogStore, partition: TopicPartition, key: str) -> None:
-    """Part of a key, another case or several together find nothing."""
+    """A part of a key, another case, or several keys together find nothing."""
     store.append(partition, [Record(b"a", b"v", lookup_keys=["x", "long-key"]), Record(None, b"v")])
     page = store.find("events", key=key)
     assert (ids(page), page.complete) == ([], True)
 
 
 def test_by_tag(filled: LogStore) -> None:
-    """All records with this tag."""
+    """A tag finds all records with the tag."""
     assert ids(filled.find("events", tag="red")) == both(range(0, 30, 3))
     assert ids(filled.find("events", tag="re")) == []
 
 
 def test_key_and_tag(filled: LogStore) -> None:
-    """Both given: both must hold."""
+    """With key and tag, a record must match both."""
     assert ids(filled.find("events", key="a", tag="red")) == both([0, 15])
 
 
@@ -111,7 +111,7 @@ def test_key_and_tag(filled: LogStore) -> None:
 def test_time_range(
     filled: LogStore, from_ms: int | None, to_ms: int | None, offsets: range
 ) -> None:
-    """Both ends of the range belong to it; without a key it selects alone."""
+    """A time range includes both ends, and selects records without a key too."""
     page = filled.find("events", from_ms=from_ms, to_ms=to_ms)
     assert (ids(page), page.complete) == (both(offsets), True)
     with_key = filled.find("events", key="a", from_ms=from_ms, to_ms=to_ms)
@@ -122,9 +122,7 @@ def test_time_range(
 def test_time_range_out_of_order(
     store_factory: StoreFactory, store: LogStore, partition: TopicPartition, unit_ms: int
 ) -> None:
-    """Times out of order hide nothing: also what lies behind a later time is found, even where it
-    was the store's clock that went back.
-    """
+    """Records after a record with a later time are found too, even if the store's clock went back."""
     times_ms = [time_ms * unit_ms for time_ms in (500, 100, 900, 100, 300, 100)]
     records = [Record(b"k", b"v", (), time_ms) for time_ms in times_ms]
     store_factory.put(store, partition, records, per_append=1)
@@ -141,7 +139,7 @@ def pages(
     max_bytes: int = 1 << 20,
     backward: bool = False,
 ) -> Iterator[FoundPage]:
-    """Follow the cursor to the end; never more pages than records and one."""
+    """Follow the cursor to the end and yield the pages; fail after more pages than records plus one."""
     cursor = None
     for _ in range(61):
         page = store.find(
@@ -162,7 +160,7 @@ def pages(
 
 
 def in_order(page: FoundPage) -> list[tuple[int, int]]:
-    """(partition, offset) of what was found, as it was given."""
+    """Return (partition, offset) of found records in the given order."""
     return [(number, record.offset) for number, record in page.records]
 
 
@@ -173,7 +171,7 @@ def in_order(page: FoundPage) -> list[tuple[int, int]]:
 def test_cursor(
     filled: LogStore, limit: int, max_scanned: int, key: str | None, backward: bool
 ) -> None:
-    """Pages keep to `limit` and `max_scanned`; put together they are the answer of one call."""
+    """Pages respect `limit` and `max_scanned`; together they equal the result of a single call."""
     whole = filled.find("events", key=key, limit=1000, backward=backward)
     found = list[tuple[int, int]]()
     for page in pages(filled, key=key, limit=limit, max_scanned=max_scanned, backward=backward):
@@ -199,7 +197,7 @@ def test_cursor(
 def test_backward(
     filled: LogStore, key: str | None, tag: str | None, from_ms: int | None, to_ms: int | None
 ) -> None:
-    """The way back gives the same records in exactly the reverse order."""
+    """A backward search returns the same records in exactly the reverse order."""
     forth, back = (
         filled.find(
             "events", key=key, tag=tag, from_ms=from_ms, to_ms=to_ms, limit=100, backward=backward
@@ -211,20 +209,20 @@ def test_backward(
 
 
 def test_within_a_partition_by_offset(filled: LogStore) -> None:
-    """However the partitions stand to each other, offsets rise on the way forth."""
+    """In a forward search the offsets of each partition rise, whatever the order of partitions."""
     found = in_order(filled.find("events", limit=100))
     for number in (0, 1):
         assert [place for place in found if place[0] == number] == [(number, n) for n in range(30)]
 
 
 def test_newest_first(filled: LogStore) -> None:
-    """The first page on the way back ends at the last record of a partition."""
+    """The first page of a backward search begins with the last record of a partition."""
     (number, offset), *_ = in_order(filled.find("events", limit=3, backward=True))
     assert offset == filled.bounds(TopicPartition("events", number)).end - 1
 
 
 def test_a_cursor_holds_for_its_direction(filled: LogStore) -> None:
-    """Taken the other way it would skip or repeat: it is refused."""
+    """A cursor of the other direction is rejected, because it would skip or repeat records."""
     for backward in (False, True):
         cursor = filled.find("events", limit=2, backward=backward).cursor
         with pytest.raises(InvalidArgument) as refused:
@@ -234,7 +232,7 @@ def test_a_cursor_holds_for_its_direction(filled: LogStore) -> None:
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_pages_within_bytes(store: LogStore, partition: TopicPartition, backward: bool) -> None:
-    """A page ends before it holds more than `max_bytes`, but holds one record whatever its size."""
+    """A page has at most `max_bytes`, but at least one record of any size."""
     sizes = [10, 200, 30, 40, 30, 300, 10, 10]
     append_each(store, partition, [Record(None, b"v" * size) for size in sizes])
     found = list[int]()
@@ -246,7 +244,7 @@ def test_pages_within_bytes(store: LogStore, partition: TopicPartition, backward
 
 
 def test_headers_count_for_a_page(store: LogStore, partition: TopicPartition) -> None:
-    """Many small ones take more than their bytes: a page of them is bounded too."""
+    """Headers count with more than their bytes, so a page of many small headers is bounded too."""
     headers = [(f"h{number}", b"v") for number in range(100)]
     append_each(store, partition, [Record(None, b"", headers) for _ in range(5)])
     found = [len(page.records) for page in pages(store, limit=100, max_bytes=100 * 40)]
@@ -255,14 +253,14 @@ def test_headers_count_for_a_page(store: LogStore, partition: TopicPartition) ->
 
 @pytest.mark.parametrize("key", ["a", "x", None])
 def test_a_scan_finds_the_same(filled: LogStore, key: str | None) -> None:
-    """Looking at the records themselves gives what an index gives."""
+    """A scan of the records finds the same records as an index."""
     asked = filled.find("events", key=key, from_ms=40, limit=100)
     scanned = filled.find("events", key=key, from_ms=40, limit=100, scan=True)
     assert (ids(scanned), scanned.indexed) == (ids(asked), False)
 
 
 def test_cursor_goes_on_over_new_records(filled: LogStore, partition: TopicPartition) -> None:
-    """Records that come between two pages change nothing of what was there."""
+    """Records appended between two pages do not change the results for earlier records."""
     first = filled.find("events", key="a", limit=3)
     filled.append(partition, [Record(b"a", b"late")])
     rest = filled.find("events", key="a", limit=100, cursor=first.cursor)
@@ -272,7 +270,7 @@ def test_cursor_goes_on_over_new_records(filled: LogStore, partition: TopicParti
 
 
 def test_budget_is_told(filled: LogStore) -> None:
-    """A page that found nothing within its budget is not complete and says what it looked at."""
+    """A page without a record within its budget is not complete, and reports how many records were scanned."""
     page = filled.find("events", tag="none", max_scanned=10)
     assert (list(page.records), page.scanned, page.complete) == ([], 10, False)
     assert page.cursor
@@ -280,7 +278,7 @@ def test_budget_is_told(filled: LogStore) -> None:
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "0", "-1:5", "0:5:5", "0:x", "9:0", "ü", "\0"])
 def test_bad_cursor(filled: LogStore, cursor: str) -> None:
-    """Text that is no cursor is refused, naming the argument."""
+    """A text that is not a cursor is rejected with the argument's name."""
     with pytest.raises(InvalidArgument) as refused:
         filled.find("events", key="a", cursor=cursor)
     assert refused.value.facts()["field"] == "cursor"
@@ -288,7 +286,7 @@ def test_bad_cursor(filled: LogStore, cursor: str) -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("limit", 0), ("limit", -1), ("max_scanned", 0)])
 def test_bad_limits(filled: LogStore, field: str, value: int) -> None:
-    """A page of nothing is refused: it could never come to an end."""
+    """A limit below 1 is rejected: such pages would never end."""
     limits = {"limit": 32, "max_scanned": 1000, field: value}
     with pytest.raises(InvalidArgument) as refused:
         filled.find("events", limit=limits["limit"], max_scanned=limits["max_scanned"])
@@ -296,7 +294,7 @@ def test_bad_limits(filled: LogStore, field: str, value: int) -> None:
 
 
 def test_unique_ids_are_not_offered(filled: LogStore) -> None:
-    """A backend whose records have no unique id says so rather than finding nothing."""
+    """A backend without unique ids rejects a query by unique id, instead of finding nothing."""
     if filled.capabilities.messages:
         assert ids(filled.find("events", unique_id="7F000001")) == []
         return
@@ -306,7 +304,7 @@ def test_unique_ids_are_not_offered(filled: LogStore) -> None:
 
 
 def test_every_record_has_an_id(filled: LogStore) -> None:
-    """The id leads back to the record, and no two records share one."""
+    """An id finds its record, and no two records have the same id."""
     seen = set[str]()
     for number in (0, 1):
         partition = TopicPartition("events", number)
@@ -320,7 +318,7 @@ def test_every_record_has_an_id(filled: LogStore) -> None:
 def test_ids_name_topic_partition_and_offset(
     store: LogStore, partition: TopicPartition, flavour: Flavour
 ) -> None:
-    """Where a backend has no ids of its own they are topic:partition:offset."""
+    """A backend without ids of its own uses topic:partition:offset."""
     result = store.append(partition, texts("a", "b"))
     found = [store.record_id(partition, n) for n in result.locators]
     assert found[0] == flavour.first_id
@@ -350,7 +348,7 @@ def test_ids_name_topic_partition_and_offset(
     ],
 )
 def test_no_such_id(store: LogStore, partition: TopicPartition, record_id: str) -> None:
-    """An id of nothing, or text that is none, is RecordNotFound with the id."""
+    """An id without a record, and a text that is not an id, are RecordNotFound with the id."""
     store.append(partition, texts("the only one"))
     with pytest.raises(RecordNotFound) as refused:
         store.find_by_id(record_id)

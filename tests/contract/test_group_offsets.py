@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups: kept, replaced, forgotten, and refused, on each backend that keeps them."""
+"""Committed offsets of consumer groups: stored, replaced, deleted and rejected, on each backend that has them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL = CommittedOffset(3, 7, "half way: \u00e4\u4e16\U0001f600", START_MS + 5)
 
 @pytest.fixture
 def store(store_factory: StoreFactory) -> LogStore:
-    """An open store with five records in events-0, events-1 and other-0 each."""
+    """An open store with five records each in events-0, events-1 and other-0."""
     return filled(store_factory)
 
 
@@ -39,20 +39,20 @@ def filled(factory: StoreFactory) -> LogStore:
 
 
 def offsets_of(store: LogStore) -> SupportsGroupOffsets:
-    """The store's door to committed offsets."""
+    """Return the store as a store of committed offsets, or skip the test."""
     if not isinstance(store, SupportsGroupOffsets):
         pytest.skip(f"{store.capabilities.backend} keeps no committed offsets")
     return store
 
 
 def commit(store: LogStore, group: str, *at: tuple[TopicPartition, int]) -> None:
-    """Commit plain offsets of one group."""
+    """Commit plain offsets of a group."""
     offsets = {partition: CommittedOffset(offset) for partition, offset in at}
     offsets_of(store).commit_offsets([GroupCommit(group, offsets)])
 
 
 def plain(store: LogStore, group: str) -> dict[TopicPartition, int]:
-    """A group's offsets without what is kept beside them."""
+    """Return a group's offsets without their details."""
     return {p: committed.offset for p, committed in offsets_of(store).committed(group).items()}
 
 
@@ -62,7 +62,7 @@ def test_none_committed(store: LogStore) -> None:
 
 
 def test_committed(store: LogStore) -> None:
-    """What was committed is there, per group and partition; the newest counts, the rest stays."""
+    """Committed offsets are stored per group and partition; the newest commit of a partition counts."""
     commit(store, "g", (EVENTS[0], 2), (OTHER, 5))
     commit(store, "g", (EVENTS[1], 4), (OTHER, 1))
     commit(store, "f", (OTHER, 0))
@@ -86,7 +86,7 @@ def test_kept_beside_the_offset(store: LogStore) -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_many_groups_at_once(store: LogStore, durable: bool) -> None:
-    """One call commits for many groups; of a group and partition given twice the later one counts."""
+    """One call commits for many groups; if it has a group and partition twice, the later offset counts."""
     commits = [GroupCommit(f"g{i:03}", {EVENTS[i % 2]: CommittedOffset(i % 5)}) for i in range(200)]
     commits += [GroupCommit("g007", {EVENTS[1]: CommittedOffset(5), OTHER: CommittedOffset(1)})]
     offsets_of(store).commit_offsets(commits, durable=durable)
@@ -96,14 +96,14 @@ def test_many_groups_at_once(store: LogStore, durable: bool) -> None:
 
 
 def test_nothing_to_commit(store: LogStore) -> None:
-    """No commits, or a group's without offsets, leave no trace."""
+    """An empty list of commits, or a commit without offsets, leaves no trace."""
     offsets_of(store).commit_offsets([])
     offsets_of(store).commit_offsets([GroupCommit("g", {})])
     assert offsets_of(store).groups() == []
 
 
 def test_backwards(store: LogStore) -> None:
-    """A reset goes back, and to an offset that the log does not have: none of that is judged here."""
+    """A commit may go back, and may name an offset that the log does not have: the store does not judge it."""
     for offset in (5, 1, 1 << 40, 0):
         commit(store, "g", (OTHER, offset))
         assert plain(store, "g") == {OTHER: offset}
@@ -141,7 +141,7 @@ def test_refused(
     offset: CommittedOffset,
     error: type[Exception],
 ) -> None:
-    """One bad commit refuses the whole call, and nothing of it is stored."""
+    """A bad commit rejects the whole call, and nothing of it is stored."""
     good = GroupCommit("good", {OTHER: CommittedOffset(1)})
     bad = GroupCommit(group, {OTHER: CommittedOffset(0), partition: offset})
     with pytest.raises(error):
@@ -150,7 +150,7 @@ def test_refused(
 
 
 def test_deleted(store: LogStore) -> None:
-    """Some offsets of a group, or all; the group is known as long as it has one."""
+    """Some or all offsets of a group can be deleted; the group exists as long as it has an offset."""
     commit(store, "g", (EVENTS[0], 1), (EVENTS[1], 2), (OTHER, 3))
     commit(store, "f", (EVENTS[0], 4))
     offsets_of(store).delete_offsets("g", [EVENTS[0], TopicPartition("nowhere", 9)])
@@ -163,7 +163,7 @@ def test_deleted(store: LogStore) -> None:
 
 
 def test_deleted_with_their_topic(store: LogStore) -> None:
-    """A topic takes the offsets of its partitions with it: one of the same name begins without."""
+    """Deleting a topic deletes its committed offsets: a new topic of the same name begins without offsets."""
     commit(store, "g", (EVENTS[0], 1), (EVENTS[1], 2), (OTHER, 3))
     commit(store, "f", (EVENTS[0], 4))
     store.delete_topic("events")
@@ -175,7 +175,7 @@ def test_deleted_with_their_topic(store: LogStore) -> None:
 
 @pytest.mark.parametrize("stop", ["close", "kill", "read_only"])
 def test_reopen(durable_factory: StoreFactory, stop: str) -> None:
-    """Committed and deleted stays so after any stop; a store that is only looked at tells it too."""
+    """Commits and deletions survive any stop; a store opened read-only has them too."""
     store = filled(durable_factory)
     offsets_of(store).commit_offsets([GroupCommit("g", {EVENTS[0]: FULL, OTHER: FULL})])
     commit(store, "g", (EVENTS[1], 1), (OTHER, 2))
@@ -194,7 +194,7 @@ def test_reopen(durable_factory: StoreFactory, stop: str) -> None:
 
 
 def test_reopen_after_topic_deletion(durable_factory: StoreFactory) -> None:
-    """The offsets of a deleted topic do not come back with a start."""
+    """The offsets of a deleted topic do not return at a start."""
     store = filled(durable_factory)
     commit(store, "g", (EVENTS[0], 1), (OTHER, 3))
     store.delete_topic("events")
@@ -219,7 +219,7 @@ READS: dict[str, Callable[[SupportsGroupOffsets], object]] = {
 def test_read_only(
     store_factory: StoreFactory, call: Callable[[SupportsGroupOffsets], object]
 ) -> None:
-    """A store that was opened read-only refuses every change."""
+    """A store opened read-only rejects every change."""
     filled(store_factory).close()
     store = offsets_of(store_factory.open(read_only=True))
     with pytest.raises(StoreReadOnly):

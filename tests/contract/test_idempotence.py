@@ -1,4 +1,4 @@
-"""Idempotent producers: repeats are recognised, gaps and old epochs refused (Kafka's rules)."""
+"""Idempotent producers: repeats are recognised, gaps and old epochs are rejected (Kafka's rules)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def send(
 def refusal(
     store: LogStore, partition: TopicPartition, sequence: int, *, count: int = 1, epoch: int = 0
 ) -> tuple[object, object, object]:
-    """The facts of the OutOfOrderSequence that this append gets; nothing may be stored by it."""
+    """Append and return the facts of the OutOfOrderSequence that must be raised; the append must store nothing."""
     end = store.bounds(partition).end
     with pytest.raises(OutOfOrderSequence) as refused:
         send(store, partition, sequence, count=count, epoch=epoch)
@@ -34,7 +34,7 @@ def refusal(
 
 
 def test_in_order(store: LogStore, partition: TopicPartition) -> None:
-    """Each append continues where the last one's records ended."""
+    """Each append continues after the last sequence of the previous append."""
     assert [
         send(store, partition, s, count=n).base_offset for s, n in ((0, 3), (3, 1), (4, 2))
     ] == [
@@ -46,7 +46,7 @@ def test_in_order(store: LogStore, partition: TopicPartition) -> None:
 
 
 def test_duplicate(store: LogStore, partition: TopicPartition) -> None:
-    """A repeat stores nothing and gives the offsets of the first time, also when others wrote since."""
+    """A repeat stores nothing and returns the first offsets, even after appends of other producers."""
     first = send(store, partition, 0, count=3)
     store.append(partition, texts("another's"))
     again = send(store, partition, 0, count=3)
@@ -67,7 +67,7 @@ def test_five_are_remembered(store: LogStore, partition: TopicPartition) -> None
 
 
 def test_repeat_with_other_length(store: LogStore, partition: TopicPartition) -> None:
-    """What begins as an earlier append but is longer or shorter is none: out of order."""
+    """An append with the first sequence of an earlier append but another length is out of order, not a repeat."""
     send(store, partition, 0, count=3)
     assert refusal(store, partition, 0, count=2) == (7, 0, 3)
     assert refusal(store, partition, 0, count=4) == (7, 0, 3)
@@ -75,7 +75,7 @@ def test_repeat_with_other_length(store: LogStore, partition: TopicPartition) ->
 
 
 def test_gap(store: LogStore, partition: TopicPartition) -> None:
-    """A gap is refused, telling what was expected; the expected one is then taken."""
+    """A gap is rejected with the expected sequence; the expected sequence is then accepted."""
     send(store, partition, 0, count=2)
     assert refusal(store, partition, 3) == (7, 3, 2)
     assert send(store, partition, 2).base_offset == 2
@@ -85,13 +85,13 @@ def test_gap(store: LogStore, partition: TopicPartition) -> None:
 def test_unknown_producer_starts_anywhere(
     store: LogStore, partition: TopicPartition, sequence: int
 ) -> None:
-    """A producer without a past here may start at any sequence: its records may have been deleted."""
+    """An unknown producer may start at any sequence, because its earlier records may have been deleted."""
     assert send(store, partition, sequence, epoch=2).base_offset == 0
     assert send(store, partition, (sequence + 1) % (1 << 31), epoch=2).base_offset == 1
 
 
 def test_new_epoch_starts_at_zero(store: LogStore, partition: TopicPartition) -> None:
-    """A new epoch begins at sequence 0; until it does, the old one goes on."""
+    """A new epoch begins at sequence 0; until then the old epoch continues."""
     send(store, partition, 0, count=3)
     assert refusal(store, partition, 3, epoch=1) == (7, 3, 0)
     assert send(store, partition, 3).base_offset == 3
@@ -100,7 +100,7 @@ def test_new_epoch_starts_at_zero(store: LogStore, partition: TopicPartition) ->
 
 
 def test_old_epoch_is_fenced(store: LogStore, partition: TopicPartition) -> None:
-    """After a new epoch the old one is refused, even for what it had stored before."""
+    """After a new epoch the old epoch is rejected, even for a repeat of stored records."""
     send(store, partition, 0)
     send(store, partition, 0, epoch=5)
     for sequence in (0, 1):
@@ -119,7 +119,7 @@ def test_epochs_do_not_share_duplicates(store: LogStore, partition: TopicPartiti
 
 
 def test_sequence_wraps(store: LogStore, partition: TopicPartition) -> None:
-    """After 2^31 - 1 comes 0, between two appends and inside one."""
+    """After 2^31 - 1 comes 0, both between two appends and inside an append."""
     send(store, partition, LAST_SEQUENCE - 1)
     assert refusal(store, partition, 0) == (7, 0, LAST_SEQUENCE)
     send(store, partition, LAST_SEQUENCE)
@@ -132,7 +132,7 @@ def test_sequence_wraps(store: LogStore, partition: TopicPartition) -> None:
 
 
 def test_partitions_and_producers_are_apart(store: LogStore, partition: TopicPartition) -> None:
-    """Each partition knows its own sequences, each producer has its own."""
+    """Sequences are separate for each partition and each producer."""
     send(store, partition, 0, count=5)
     assert send(store, TopicPartition("events", 1), 0).base_offset == 0
     other = store.append(partition, texts("x"), producer=ProducerSequence(8, 0, 0))
@@ -141,14 +141,14 @@ def test_partitions_and_producers_are_apart(store: LogStore, partition: TopicPar
 
 
 def test_unsequenced_appends_do_not_count(store: LogStore, partition: TopicPartition) -> None:
-    """Appends without a producer leave its sequences alone."""
+    """Appends without a producer do not change sequences."""
     send(store, partition, 0)
     store.append(partition, texts("x", "y"))
     assert send(store, partition, 1).base_offset == 3
 
 
 def test_new_producer_ids(store: LogStore, partition: TopicPartition) -> None:
-    """A new id is above every id handed out or seen in an append."""
+    """A new id is larger than every id returned before or seen in an append."""
     ids = [store.new_producer_id() for _ in range(3)]
     assert ids == sorted(set(ids))
     assert ids[0] >= 0
@@ -157,7 +157,7 @@ def test_new_producer_ids(store: LogStore, partition: TopicPartition) -> None:
 
 
 def test_producer_ids_outlive_their_topic(store: LogStore, partition: TopicPartition) -> None:
-    """An id that was seen stays taken, even when the topic it was seen in is deleted."""
+    """An id seen in an append is not returned again, even after its topic is deleted."""
     store.append(partition, texts("x"), producer=ProducerSequence(4711, 0, 0))
     store.delete_topic("events")
     assert store.new_producer_id() > 4711
@@ -165,7 +165,7 @@ def test_producer_ids_outlive_their_topic(store: LogStore, partition: TopicParti
 
 @pytest.mark.parametrize("stop", ["close", "kill"])
 def test_kept_over_a_restart(durable_factory: StoreFactory, stop: str) -> None:
-    """After a stop, clean or not, the last append is recognised, gaps and old epochs are refused."""
+    """After a clean or unclean stop the last append is recognised, and gaps and old epochs are rejected."""
     store = durable_factory.open()
     store.create_topic("events", 2)
     partition = TopicPartition("events", 0)
@@ -185,7 +185,7 @@ def test_kept_over_a_restart(durable_factory: StoreFactory, stop: str) -> None:
 
 @pytest.mark.parametrize("stop", ["close", "kill"])
 def test_producer_ids_over_a_restart(durable_factory: StoreFactory, stop: str) -> None:
-    """No id is given twice: handed out right before a kill, or seen in a topic since deleted."""
+    """After a stop no id is returned twice: neither an id returned before a kill, nor an id seen in a deleted topic."""
     store = durable_factory.open()
     store.create_topic("events", 1)
     partition = TopicPartition("events", 0)

@@ -1,4 +1,4 @@
-"""Messages: what a backend with `capabilities.messages` keeps beside a record, and what the others refuse."""
+"""Messages: the fields of a record in a backend with `capabilities.messages`, and their rejection by other backends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PREPARED, COMMITTED, ROLLED_BACK = 4, 8, 12
 
 
 class MessageStore(SupportsRawMessages, LogStore):
-    """For the type checker: a store that takes messages."""
+    """A store that accepts messages, for the type checker."""
 
 
 @pytest.fixture
 def messages(store: LogStore) -> MessageStore:
-    """`store`, if its records are messages."""
+    """The `store`, if its records are messages."""
     assert isinstance(store, SupportsRawMessages) == store.capabilities.messages
     if not store.capabilities.messages:
         pytest.skip(f"{store.capabilities.backend} keeps no messages")
@@ -28,7 +28,7 @@ def messages(store: LogStore) -> MessageStore:
 
 
 def test_properties_are_for_messages(store: LogStore, partition: TopicPartition) -> None:
-    """Elsewhere a record with properties is refused, naming the field."""
+    """A backend without messages rejects a record with properties, with the field's name."""
     record = Record(b"k", b"v", properties={"WAIT": "false"})
     if store.capabilities.messages:
         store.append(partition, [record])
@@ -40,7 +40,7 @@ def test_properties_are_for_messages(store: LogStore, partition: TopicPartition)
 
 
 def test_what_a_record_becomes(messages: MessageStore, partition: TopicPartition) -> None:
-    """Key, tag, lookup keys and headers stand in the properties, the key first among KEYS."""
+    """Key, tag, lookup keys and headers are stored in the properties, with the key first in KEYS."""
     record = Record(
         b"k",
         b"v",
@@ -78,7 +78,7 @@ def test_what_a_record_becomes(messages: MessageStore, partition: TopicPartition
 def test_keys(
     messages: MessageStore, partition: TopicPartition, record: Record, keys: str | None
 ) -> None:
-    """A key is put among KEYS unless it is there, or cannot be since it holds a space."""
+    """The key is added to KEYS, unless KEYS already contains it or the key contains a space."""
     messages.append(partition, [record])
     (stored,) = messages.read(partition, 0).records
     assert (stored.properties or {}).get("KEYS") == keys
@@ -91,14 +91,14 @@ def test_keys(
 def test_other_properties_are_refused(
     messages: MessageStore, partition: TopicPartition, name: str
 ) -> None:
-    """Only UNIQ_KEY and WAIT can be set; the rest is a record's own fields, or the broker's."""
+    """Only UNIQ_KEY and WAIT can be set; other properties come from the record's fields or from the broker."""
     with pytest.raises(UnrepresentableRecord) as refused:
         messages.append(partition, [Record(b"k", b"v", properties={name: "1"})])
     assert refused.value.facts() == {"field": "properties", "index": 0}
 
 
 def test_unique_ids(messages: MessageStore, partition: TopicPartition) -> None:
-    """A record is found by the one it brings; without one it has some of its own, each another."""
+    """A record is found by the unique id it is appended with."""
     for text in ("U1", "U2"):
         messages.append(partition, [Record(b"k", b"v", properties={"UNIQ_KEY": text})])
     page = messages.find("events", unique_id="U2")
@@ -110,7 +110,7 @@ def test_unique_ids(messages: MessageStore, partition: TopicPartition) -> None:
 
 
 def test_ids_are_given_where_hosts_are(messages: MessageStore, partition: TopicPartition) -> None:
-    """Whose records come with the host they were born at, gets a unique id for each."""
+    """Records appended with a born host get a unique id each."""
     messages.append(partition, texts(*"abcdef"), born_hosts=[HOST] * 6)
     ids = [(record.properties or {})["UNIQ_KEY"] for record in read_all(messages, partition)]
     assert len({*ids}) == 6
@@ -121,7 +121,7 @@ def test_ids_are_given_where_hosts_are(messages: MessageStore, partition: TopicP
 
 
 def test_raw_messages(messages: MessageStore, partition: TopicPartition) -> None:
-    """They are kept as they are; prepared and rolled back ones are in no queue."""
+    """Raw messages are stored unchanged; prepared and rolled back messages are in no queue."""
     flags = [0, PREPARED, COMMITTED, ROLLED_BACK, 0]
     raw = [
         RawMessage(b"%d" % n, b"KEYS\x01k%d\x02" % n, 7, flag, n) for n, flag in enumerate(flags)
@@ -141,7 +141,7 @@ def test_raw_messages(messages: MessageStore, partition: TopicPartition) -> None
 def test_raw_hosts(
     messages: MessageStore, partition: TopicPartition, born: bytes, stored: bytes
 ) -> None:
-    """Hosts of both kinds; the store's one is in the record's id."""
+    """Hosts may be IPv4 or IPv6; the store host is part of the record's id."""
     message = RawMessage(b"body", b"", born_host=born)
     result = messages.append_messages(partition, [message], store_host=stored)
     record_id = messages.record_id(partition, result.locators[0])
@@ -151,7 +151,7 @@ def test_raw_hosts(
 
 @pytest.mark.parametrize("host", [b"", bytes(4), bytes(7), bytes(16), bytes(21)])
 def test_bad_hosts(messages: MessageStore, partition: TopicPartition, host: bytes) -> None:
-    """A host has 8 or 20 bytes."""
+    """A host must have 8 or 20 bytes."""
     for born, stored in ((host, HOST), (HOST, host)):
         with pytest.raises(InvalidArgument):
             messages.append_messages(
@@ -161,7 +161,7 @@ def test_bad_hosts(messages: MessageStore, partition: TopicPartition, host: byte
 
 
 def test_raw_messages_need_one(messages: MessageStore, partition: TopicPartition) -> None:
-    """An append has at least one message."""
+    """An append without messages is rejected."""
     with pytest.raises(InvalidArgument):
         messages.append_messages(partition, [])
 
@@ -169,7 +169,7 @@ def test_raw_messages_need_one(messages: MessageStore, partition: TopicPartition
 def test_only_an_empty_log_begins_elsewhere(
     messages: MessageStore, partition: TopicPartition
 ) -> None:
-    """The place where the log begins can be told once."""
+    """The beginning of the log can be set only while the log is empty."""
     messages.append(partition, texts("a"))
     with pytest.raises(InvalidArgument) as refused:
         messages.append_messages(partition, [RawMessage(b"b", b"")], start_physical_offset=1 << 30)
@@ -180,7 +180,7 @@ def test_only_an_empty_log_begins_elsewhere(
 def test_the_mark_of_a_producer_is_nobody_elses(
     messages: MessageStore, partition: TopicPartition
 ) -> None:
-    """Where sequences are kept is no header: it is neither shown as one nor taken as one."""
+    """The property with a producer's sequence is not shown as a header, and not accepted as a header."""
     messages.append(partition, texts("a"), producer=ProducerSequence(7, 0, 0))
     (stored,) = messages.read(partition, 0).records
     assert list(stored.headers) == []
@@ -192,7 +192,7 @@ def test_the_mark_of_a_producer_is_nobody_elses(
 
 @pytest.mark.parametrize("stop", ["close", "kill"])
 def test_messages_over_a_restart(durable_factory: StoreFactory, stop: str) -> None:
-    """Raw messages, ids and properties are as they were."""
+    """Raw messages, ids and properties are the same after a stop."""
     store = durable_factory.open()
     if not isinstance(store, SupportsRawMessages):
         store.create_topic("events", 1)

@@ -1,4 +1,4 @@
-"""A store closed, opened again, opened read-only, killed: what it then does, and what it refuses."""
+"""A store that is closed, reopened, opened read-only or killed: its behaviour, and the calls it rejects."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ READS: Mapping[str, Callable[[LogStore], object]] = {
 
 
 def config_of(store: LogStore) -> dict[str, str]:
-    """A topic config of the store's backend."""
+    """Return a topic config of the store's backend."""
     config = flavour_of(store).config
     return {config.name: config.value}
 
 
 def fill(store: LogStore) -> list[StoredRecord]:
-    """Two partitions with some of everything, flushed; what events-0 holds."""
+    """Create two partitions with records of several kinds, flush them, and return the records of events-0."""
     store.create_topic("events", 2, config_of(store))
     append_each(store, PARTITION, [Record(b"k", b"%d" % i, (), 1000 + i) for i in range(5)])
     store.append(PARTITION, [Record(None, b"", [("h", b"1")], tag="red", lookup_keys=["x"])] * 3)
@@ -78,7 +78,7 @@ def test_closed_store(store: LogStore, call: Callable[[LogStore], object]) -> No
 
 
 def test_closed_by_with(store_factory: StoreFactory) -> None:
-    """A store is its own context: the block's end closes it."""
+    """A store is its own context manager: the end of the block closes it."""
     with store_factory.open() as store:
         fill(store)
     with pytest.raises(StoreClosed):
@@ -87,7 +87,7 @@ def test_closed_by_with(store_factory: StoreFactory) -> None:
 
 @pytest.mark.parametrize("call", WRITES.values(), ids=WRITES.keys())
 def test_read_only_store(store_factory: StoreFactory, call: Callable[[LogStore], object]) -> None:
-    """Every call that would write is StoreReadOnly, whatever else is wrong with it."""
+    """Every call that would write is StoreReadOnly, even if it has another fault."""
     with store_factory.open() as store:
         fill(store)
     store = store_factory.open(read_only=True)
@@ -101,7 +101,7 @@ def test_read_only_store(store_factory: StoreFactory, call: Callable[[LogStore],
 
 
 def test_read_only_serves(durable_factory: StoreFactory) -> None:
-    """Opened read-only, everything is there to be read, and the rest of the calls do no harm."""
+    """A store opened read-only can be read completely, and the other read calls change nothing."""
     with durable_factory.open() as store:
         records = fill(store)
     store = durable_factory.open(read_only=True)
@@ -112,7 +112,7 @@ def test_read_only_serves(durable_factory: StoreFactory) -> None:
 
 
 def test_read_only_changes_no_byte(durable_factory: StoreFactory) -> None:
-    """Opening, reading and closing read-only leaves every file's bytes and time of change alone."""
+    """Opening, reading and closing a store read-only keeps every file's bytes and modification time."""
     with durable_factory.open() as store:
         fill(store)
     files = sorted(path for path in durable_factory.path.rglob("*") if path.is_file())
@@ -126,7 +126,7 @@ def test_read_only_changes_no_byte(durable_factory: StoreFactory) -> None:
 
 @pytest.mark.parametrize("value", ["many", "", "0", "1.5"])
 def test_bad_setting(store_factory: StoreFactory, value: str) -> None:
-    """A setting is checked when the store is opened; a store that does not open leaves nothing."""
+    """A setting is checked when the store is opened; a store that fails to open creates nothing."""
     name = store_factory.flavour.partitions_setting
     with pytest.raises(InvalidConfig) as refused:
         store_factory.open(settings={name: value})
@@ -145,7 +145,7 @@ def test_new_store_is_clean(store: LogStore) -> None:
 
 @pytest.mark.parametrize("stop", ["close", "kill"])
 def test_reopen(durable_factory: StoreFactory, stop: str) -> None:
-    """After a stop, clean or not, what was flushed is there as it was, and offsets go on."""
+    """After a clean or unclean stop flushed data is unchanged, and offsets continue."""
     store = durable_factory.open()
     records = fill(store)
     topics = dict(store.topics())
@@ -163,7 +163,7 @@ def test_reopen(durable_factory: StoreFactory, stop: str) -> None:
 
 
 def test_reopen_again_and_again(durable_factory: StoreFactory) -> None:
-    """Each start continues the offsets of the last, whether something was written or not."""
+    """Each start continues the offsets of the previous run, whether records were written or not."""
     expected = list[bytes]()
     for turn in range(6):
         with durable_factory.open() as store:
@@ -176,7 +176,7 @@ def test_reopen_again_and_again(durable_factory: StoreFactory) -> None:
 
 
 def test_close_flushes(durable_factory: StoreFactory) -> None:
-    """A clean stop keeps and publishes what was still held."""
+    """A clean stop keeps and publishes held records."""
     store = durable_factory.open()
     store.create_topic("events", 1)
     store.append(PARTITION, texts("held"), publish=False)
@@ -186,7 +186,7 @@ def test_close_flushes(durable_factory: StoreFactory) -> None:
 
 @pytest.mark.parametrize("call", ["checkpoint", "enforce_retention"])
 def test_upkeep_changes_nothing_unasked(store: LogStore, call: str) -> None:
-    """Checkpoints change nothing a reader sees; retention deletes nothing where none is set."""
+    """A checkpoint changes nothing that a reader sees; retention deletes nothing without a setting."""
     store.create_topic("events", 2)
     append_each(store, PARTITION, [Record(b"k", b"v", (), i) for i in range(20)])
     before = read_all(store, PARTITION)

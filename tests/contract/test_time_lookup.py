@@ -1,7 +1,7 @@
 """offset_for_time: the first record at or after a time, on the backend's own axis.
 
-Where that is the record's time the order of the times does not matter; where it is the store's own clock the
-tests turn that clock, which does not go back.
+Where the axis is the record's time, the order of times does not matter. Where it is the store's clock, the tests set
+that clock, which does not go back.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tests.contract.harness import StoreFactory, at_times, texts
 def lookup(
     store: LogStore, partition: TopicPartition, time_ms: int, bound: Bound = Bound.LOWER
 ) -> tuple[int, int] | None:
-    """Offset and time of the answer; the leader epoch is a backend's own."""
+    """Return offset and time of the found record; the leader epoch depends on the backend."""
     found = store.offset_for_time(partition, time_ms, bound=bound)
     return None if found is None else (found.offset, found.timestamp_ms)
 
 
 def by_hand(times_ms: list[int], time_ms: int, bound: Bound) -> tuple[int, int] | None:
-    """The rule, record by record in offset order."""
+    """Apply the rule record by record in offset order."""
     if bound is Bound.LOWER:
         hits = [(i, t) for i, t in enumerate(times_ms) if t >= time_ms]
         return hits[0] if hits else None
@@ -33,7 +33,7 @@ def by_hand(times_ms: list[int], time_ms: int, bound: Bound) -> tuple[int, int] 
 
 
 def some_times(store: LogStore, *, seed: int, low: int, high: int, count: int) -> list[int]:
-    """Times in any order where records bring them, in order where the store's clock gives them."""
+    """Return times in any order if records have their own times, or sorted if the store's clock sets them."""
     dice = random.Random(seed)
     times_ms = [dice.randrange(low, high) for _ in range(count)]
     return times_ms if store.capabilities.time_axis == "timestamp" else sorted(times_ms)
@@ -62,7 +62,7 @@ def test_times_in_order(
     time_ms: int,
     expected: tuple[int, int] | None,
 ) -> None:
-    """The first record with a time at or after the asked one; None when all are earlier."""
+    """The first record with a time at or after the given time is found; None if all records are earlier."""
     records = at_times(100, 200, 200, 300)
     store_factory.put(store, partition, records, per_append=4 if together else 1)
     assert lookup(store, partition, time_ms) == expected
@@ -70,7 +70,7 @@ def test_times_in_order(
 
 @pytest.mark.parametrize("bound", Bound)
 def test_empty(store: LogStore, partition: TopicPartition, bound: Bound) -> None:
-    """In an empty partition there is no such record."""
+    """In an empty partition no record is found."""
     assert lookup(store, partition, 0, bound) is None
 
 
@@ -92,14 +92,14 @@ def test_upper_bound(
     time_ms: int,
     expected: tuple[int, int] | None,
 ) -> None:
-    """UPPER: the last record in offset order with a time at or before the asked one."""
+    """UPPER finds the last record in offset order with a time at or before the given time."""
     store_factory.put(store, partition, at_times(100, 200, 200, 300), per_append=1)
     assert lookup(store, partition, time_ms, Bound.UPPER) == expected
 
 
 @pytest.mark.parametrize("per_append", [1, 7])
 def test_times_in_any_order(store_factory: StoreFactory, per_append: int) -> None:
-    """Out of order it is still the first by offset, though later records may be nearer in time."""
+    """With times in any order the first record by offset is found, though later records may be nearer in time."""
     store = store_factory.open()
     store.create_topic("mixed", 1, store_factory.flavour.dense_index)
     partition = TopicPartition("mixed", 0)
@@ -123,8 +123,8 @@ def test_rising_times_over_many_appends(store_factory: StoreFactory) -> None:
 
 
 def test_append_time_is_looked_up(store_factory: StoreFactory) -> None:
-    """Under LogAppendTime, or by a store's own clock, the time of the append counts, not that of the
-    records: the first record of the append is found.
+    """Under LogAppendTime, or with a store's own clock, the time of the append counts, not the times of the records:
+    the first record of the append is found.
     """
     store = store_factory.open()
     store.create_topic("a", 1, store_factory.flavour.append_time or {})
@@ -139,7 +139,7 @@ def test_append_time_is_looked_up(store_factory: StoreFactory) -> None:
 
 @pytest.mark.parametrize("stop", ["close", "kill"])
 def test_same_after_a_restart(durable_factory: StoreFactory, stop: str) -> None:
-    """The answers do not change by a stop, clean or not."""
+    """The answers are the same after a clean or unclean stop."""
     store = durable_factory.open()
     store.create_topic("a", 1, durable_factory.flavour.dense_index)
     partition = TopicPartition("a", 0)

@@ -1,4 +1,4 @@
-"""Topics: made, listed, altered, deleted; which names and shapes are refused."""
+"""Topics: created, listed, altered and deleted; rejected names and shapes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BAD_NAMES = {
 
 
 def test_create_gives_its_shape(store: LogStore, flavour: Flavour) -> None:
-    """A new topic has partitions 0 to n-1, its configs, and nothing in it."""
+    """A new topic has partitions 0 to n-1, its configs, and no records."""
     name, value, _ = flavour.config
     info = store.create_topic("orders", 3, {name: value})
     assert (info.name, list(info.partitions)) == ("orders", [0, 1, 2])
@@ -63,18 +63,18 @@ def test_create_gives_its_shape(store: LogStore, flavour: Flavour) -> None:
 
 
 def test_default_partitions_is_a_setting(store_factory: StoreFactory) -> None:
-    """Without a count a topic gets what the store's setting says."""
+    """Without a count a topic gets the number of partitions in the store's setting."""
     store = store_factory.open(settings={store_factory.flavour.partitions_setting: "4"})
     assert list(store.create_topic("a").partitions) == [0, 1, 2, 3]
 
 
 def test_default_partitions(store: LogStore, flavour: Flavour) -> None:
-    """Without a count and a setting a topic gets as many as with the reference."""
+    """Without a count and a setting a topic gets the default number of partitions of the reference implementation."""
     assert list(store.create_topic("a").partitions) == list(range(flavour.default_partitions))
 
 
 def test_listed_in_name_order(store: LogStore) -> None:
-    """`topics` is in name order, whatever the order of creation, and a snapshot."""
+    """`topics` returns a snapshot in name order, whatever the order of creation."""
     for name in ("b", "a-b", "Z", "a_c", "10", "a-1", "9"):
         store.create_topic(name)
     before = store.topics()
@@ -84,13 +84,13 @@ def test_listed_in_name_order(store: LogStore) -> None:
 
 
 def is_legal(flavour: Flavour, name: str) -> bool:
-    """Whether a new topic may be called so."""
+    """Return whether a new topic may have the name."""
     return re.fullmatch(flavour.topic_name, name) is not None
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
 def test_names_allowed(store: LogStore, flavour: Flavour, name: str) -> None:
-    """The reference's own rule makes a name, even one like a partition's folder; no other does."""
+    """Exactly the names legal in the reference implementation are accepted, even a name like a partition's folder."""
     if not is_legal(flavour, name):
         with pytest.raises(InvalidTopic):
             store.create_topic(name, 2)
@@ -104,7 +104,7 @@ def test_names_allowed(store: LogStore, flavour: Flavour, name: str) -> None:
 
 @pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
 def test_names_refused(store: LogStore, name: str) -> None:
-    """Any other name is InvalidTopic and leaves nothing behind."""
+    """Any other name is InvalidTopic and creates nothing."""
     with pytest.raises(InvalidTopic) as refused:
         store.create_topic(name, 1)
     assert refused.value.facts()["topic"] == name
@@ -113,15 +113,16 @@ def test_names_refused(store: LogStore, name: str) -> None:
 
 @pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
 def test_names_refused_are_just_unknown_elsewhere(store: LogStore, name: str) -> None:
-    """Name rules bind creation only: reading from such a topic is UnknownTopic."""
+    """Name rules apply to creation only: reading a topic with a bad name is UnknownTopic."""
     with pytest.raises(UnknownTopic):
         store.read(TopicPartition(name, 0), 0)
 
 
 @pytest.mark.parametrize(("name", "alike"), [("a.b", "a_b"), ("a_b", "a.b"), ("a._", "a_.")])
 def test_names_alike_are_refused(store: LogStore, flavour: Flavour, name: str, alike: str) -> None:
-    """Two names may not differ in . and _ only: they would collide in Kafka's metrics. Where a name
-    has no dots there is no such pair.
+    """Two names must not differ only in . and _, because they would collide in Kafka's metrics.
+
+    A backend without dots in names has no such pair.
     """
     legal = [given for given in (name, alike) if is_legal(flavour, given)]
     assert (len(legal) == 2) == ((name, alike) in flavour.names_alike)
@@ -132,7 +133,7 @@ def test_names_alike_are_refused(store: LogStore, flavour: Flavour, name: str, a
 
 
 def test_same_again_changes_nothing(store: LogStore, flavour: Flavour) -> None:
-    """Creating a topic in the shape it has gives it back, with its records."""
+    """Creating an existing topic in the same shape returns the topic and keeps its records."""
     name, value, _ = flavour.config
     info = store.create_topic("a", 2, {name: value})
     store.append(TopicPartition("a", 1), texts("kept"))
@@ -147,7 +148,7 @@ def test_same_again_changes_nothing(store: LogStore, flavour: Flavour) -> None:
 def test_other_shape_is_refused(
     store: LogStore, flavour: Flavour, partitions: int, which: str
 ) -> None:
-    """Creating it with other partitions or configs is TopicExists, and it stays as it was."""
+    """Creating an existing topic with other partitions or configs is TopicExists, and the topic stays unchanged."""
     name, value, other = flavour.config
     configs = {"same": {name: value}, "other": {name: other}, "none": {}}[which]
     info = store.create_topic("a", 2, {name: value})
@@ -159,7 +160,7 @@ def test_other_shape_is_refused(
 
 @pytest.mark.parametrize("partitions", [0, -1])
 def test_partitions_are_one_or_more(store: LogStore, partitions: int) -> None:
-    """A topic without partitions cannot be made."""
+    """A topic without partitions cannot be created."""
     with pytest.raises(InvalidArgument) as refused:
         store.create_topic("a", partitions)
     assert refused.value.facts()["field"] == "partitions"
@@ -180,7 +181,7 @@ def test_configs_refused(store: LogStore, flavour: Flavour) -> None:
 
 
 def test_alter_sets_and_resets(store: LogStore, flavour: Flavour) -> None:
-    """A value sets a config, None resets it, what is not named stays."""
+    """A value sets a config, None resets it, and configs that are not named stay."""
     first, second, third = flavour.config, flavour.second, flavour.third
     store.create_topic("a", 2, {first.name: first.value, second.name: second.value})
     info = store.alter_topic("a", {first.name: None, third.name: third.value})
@@ -197,7 +198,7 @@ def test_alter_refuses_a_reset_of_the_unknown(store: LogStore) -> None:
 
 
 def test_delete_takes_all_of_it(store: LogStore, flavour: Flavour) -> None:
-    """A deleted topic is unknown; made again it begins anew: offsets at 0, producers forgotten."""
+    """A deleted topic is unknown. Created again, it starts empty: offsets at 0, and no known producers."""
     partition = TopicPartition("a", 0)
     store.create_topic("a", 1, {flavour.config.name: flavour.config.value})
     store.create_topic("a-0")
@@ -215,7 +216,7 @@ def test_delete_takes_all_of_it(store: LogStore, flavour: Flavour) -> None:
 
 
 def test_unknown_topic(store: LogStore) -> None:
-    """Whatever names a topic that is not there is UnknownTopic with its name."""
+    """Every call for a topic that does not exist is UnknownTopic with the name."""
     partition = TopicPartition("none", 0)
     for call in (
         lambda: store.alter_topic("none", {}),
@@ -236,7 +237,7 @@ def test_unknown_topic(store: LogStore) -> None:
 
 @pytest.mark.parametrize("number", [2, -1, 2**31])
 def test_unknown_partition(store: LogStore, number: int) -> None:
-    """A partition that the topic has not is UnknownPartition, telling how many it has."""
+    """A partition that the topic does not have is UnknownPartition with the topic's number of partitions."""
     store.create_topic("a", 2)
     partition = TopicPartition("a", number)
     for call in (
@@ -253,7 +254,7 @@ def test_unknown_partition(store: LogStore, number: int) -> None:
 
 
 def test_topics_outlive_the_process(durable_factory: StoreFactory) -> None:
-    """Create, alter and delete are durable on return: a kill right after loses none of them."""
+    """Create, alter and delete are durable on return: a kill right afterwards does not lose them."""
     store, flavour = durable_factory.open(), durable_factory.flavour
     store.create_topic("kept", 3, {flavour.config.name: flavour.config.value})
     store.create_topic("gone", 2)

@@ -1,4 +1,4 @@
-"""The published end: what readers see of appends that are held back until a flush."""
+"""The published end: visibility of appends that are held until a flush."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = ("publish", "hold", "flush")
 
 
 def expected_ends(steps: tuple[str, ...]) -> list[int]:
-    """The rule: a published append shows at once unless one before it is held; a flush shows all."""
+    """Apply the rule: a published append is visible at once unless an earlier append is held; a flush shows all."""
     stored = shown = 0
     ends = []
     for step in steps:
@@ -30,7 +30,7 @@ def expected_ends(steps: tuple[str, ...]) -> list[int]:
 
 @pytest.mark.parametrize("first", STEPS)
 def test_table(store: LogStore, partition: TopicPartition, first: str) -> None:
-    """All orders of four steps: after each, the end and what is read are those of the rule."""
+    """In all orders of four steps, the end and the readable records follow the rule after each step."""
     for rest in product(STEPS, repeat=3):
         steps = (first, *rest)
         base = store.bounds(partition).end
@@ -47,7 +47,7 @@ def test_table(store: LogStore, partition: TopicPartition, first: str) -> None:
 
 
 def test_held_append_shows_whole(store: LogStore, partition: TopicPartition) -> None:
-    """An append of several records is seen not at all or whole."""
+    """Of an append with several records, readers see nothing or all."""
     result = store.append(partition, texts("a", "b", "c"), publish=False)
     assert result[:2] == (0, 2)
     assert values(store.read(partition, 0)) == []
@@ -56,7 +56,7 @@ def test_held_append_shows_whole(store: LogStore, partition: TopicPartition) -> 
 
 
 def test_offset_behind_the_published_end(store: LogStore, partition: TopicPartition) -> None:
-    """To readers a held record does not exist: its end is out of range, its offset an empty page."""
+    """For readers a held record does not exist: its end is out of range, and its offset returns an empty page."""
     store.append(partition, texts("held"), publish=False)
     assert list(store.read(partition, 0).records) == []
     with pytest.raises(OffsetOutOfRange) as refused:
@@ -67,7 +67,7 @@ def test_offset_behind_the_published_end(store: LogStore, partition: TopicPartit
 def test_held_record_cannot_be_found(
     store_factory: StoreFactory, store: LogStore, partition: TopicPartition
 ) -> None:
-    """Neither by time, key, id nor scan is a held record seen; after the flush by each of them."""
+    """A held record is not found by time, key, id or scan; after the flush each of them finds it."""
     store_factory.clock.now_ms = 1000
     held = Record(b"k", b"v", (), 1000)
     result = store.append(partition, [held], publish=False)
@@ -88,7 +88,7 @@ def test_held_record_cannot_be_found(
 
 
 def test_flush_is_by_partition(store: LogStore, partition: TopicPartition) -> None:
-    """A flush publishes in the partitions it names; without names in all."""
+    """A flush publishes the partitions it names, or all partitions if it names none."""
     other = TopicPartition("events", 1)
     store.append(partition, texts("a"), publish=False)
     store.append(other, texts("b"), publish=False)
@@ -101,14 +101,14 @@ def test_flush_is_by_partition(store: LogStore, partition: TopicPartition) -> No
 
 
 def test_flush_takes_any_iterable(store: LogStore, partition: TopicPartition) -> None:
-    """Partitions come as any iterable, also more than once each."""
+    """The partitions of a flush may be any iterable, and may be repeated."""
     store.append(partition, texts("a"), publish=False)
     store.flush(p for p in (partition, partition))
     assert store.bounds(partition).end == 1
 
 
 def test_repeat_of_a_held_append(store: LogStore, partition: TopicPartition) -> None:
-    """A producer's repeat of a held append is a duplicate and does not show it."""
+    """A producer's repeat of a held append is a duplicate and does not publish it."""
     mark = ProducerSequence(1, 0, 0)
     store.append(partition, texts("a"), producer=mark, publish=False)
     again = store.append(partition, texts("a"), producer=mark)

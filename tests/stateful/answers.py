@@ -1,6 +1,6 @@
-"""What stores answered, in a form in which the store and the model must agree.
+"""Answers of stores, in a form in which the store and the model must agree.
 
-Owns what of an answer counts; must not know which operations there are.
+Owns the choice of the fields that count; must not know which operations exist.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Outcome = tuple[object, ...]
 
 
 def content(record: StoredRecord) -> Outcome:
-    """What of a stored record both must agree on."""
+    """Return the fields of a stored record that both must agree on."""
     headers = [tuple(h) for h in record.headers if h[0] not in ("TAGS", "KEYS")]
     return (
         record.offset,
@@ -29,14 +29,14 @@ def content(record: StoredRecord) -> Outcome:
 
 
 def everything(partition: TopicPartition, store: LogStore) -> Sequence[Outcome]:
-    """All that can be read of a partition."""
+    """Return all readable records of a partition."""
     return [content(record) for record in store.scan(partition)]
 
 
 def found_everywhere(
     store: LogStore, topic: str, limit: int, *, max_scanned: int = 7, **what: Any
 ) -> Sequence[Outcome]:
-    """All pages of a `find`, sorted: the order is a backend's own."""
+    """Return the records of all pages of a `find`, sorted: each backend has its own order."""
     found, cursor = list[Outcome](), None
     while True:
         page = store.find(topic, limit=limit, cursor=cursor, max_scanned=max_scanned, **what)
@@ -47,7 +47,7 @@ def found_everywhere(
 
 
 def outcome(call: Callable[[LogStore], object], store: LogStore) -> object:
-    """The answer, or the error's class and facts."""
+    """Return the answer, or the error's class and facts."""
     try:
         return call(store)
     except StorageError as error:
@@ -55,5 +55,5 @@ def outcome(call: Callable[[LogStore], object], store: LogStore) -> object:
 
 
 def is_error(answer: object) -> bool:
-    """Whether an outcome is an error."""
+    """Return whether an outcome is an error."""
     return isinstance(answer, tuple) and isinstance(answer[0], type)

@@ -1,7 +1,7 @@
-"""What changed a store, in order, so that a new model can be brought to where a crash cut that store.
+"""Changes of a store, in order, so that a new model can reach the state of the store after a crash.
 
-Owns the list of changes that were made, and making them again; must not know files or what a crash may take. A deleted
-topic leaves no change behind.
+Owns the list of successful changes, and repeating them; must not know files or which data a crash may lose. A deleted
+topic leaves no change in the list.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.contract.harness import ManualClock
 
 
 class TopicChange(NamedTuple):
-    """A topic was made or altered."""
+    """A creation or alteration of a topic."""
 
     now_ms: int
     topic: str
@@ -22,7 +22,7 @@ class TopicChange(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Records were appended; the first has the offset `base`."""
+    """An append of records; the first record has the offset `base`."""
 
     now_ms: int
     partition: TopicPartition
@@ -43,29 +43,29 @@ Ends: TypeAlias = Mapping[TopicPartition, int]
 
 
 class Journal:
-    """The changes there were."""
+    """The list of changes."""
 
     def __init__(self) -> None:
         self._changes: list[TopicChange | Append] = []
 
     def add(self, change: TopicChange | Append) -> None:
-        """One more."""
+        """Add a change."""
         self._changes.append(change)
 
     def forget(self, topic: str) -> None:
-        """The topic is deleted."""
+        """Remove the changes of a deleted topic."""
         self._changes = [change for change in self._changes if change.topic != topic]
 
     def appends(self) -> Iterator[Append]:
-        """All that was appended to the topics there are."""
+        """Yield all appends to existing topics."""
         return (change for change in self._changes if isinstance(change, Append))
 
     def torn(self, ends: Ends) -> list[Append]:
-        """The appends of which some records lie before these ends of the partitions and some behind."""
+        """Return the appends with some records before the ends of the partitions and some at or after them."""
         return [a for a in self.appends() if a.base < ends[a.partition] < a.end]
 
     def cut(self, ends: Ends) -> None:
-        """Of each partition only the records before its end were ever appended."""
+        """Remove the records at or after the end of each partition."""
         kept: list[TopicChange | Append] = []
         for change in self._changes:
             if isinstance(change, Append):
@@ -77,7 +77,7 @@ class Journal:
         self._changes = kept
 
     def repeat(self, model: LogStore, clock: ManualClock) -> None:
-        """Make all changes in a new model, each at its time; the clock is what it was afterwards."""
+        """Repeat all changes in a new model, each at its time; reset the clock afterwards."""
         now_ms = clock.now_ms
         for change in self._changes:
             clock.now_ms = change.now_ms

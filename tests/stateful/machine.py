@@ -1,12 +1,14 @@
-"""Random operations on a backend and on the model: after each, both say the same.
+"""Random operations on a backend and on the model: after each, both give the same answers.
 
-The store lives in a file system in memory, with files small enough to roll often. A stop is clean
-(close), a kill or a loss of power. After the first two everything written is there again and
-published. A power loss leaves topics and their configs, and of each partition the first records, at
-least those that were flushed or found by an earlier start; the model is then cut to the same. What
-may differ: page sizes in bytes, locators, topic ids, and how many of a producer's appends are
-recognised as repeats after a stop (the newest always). What differs by design is in the methods that
-a backend's machine overrides.
+The store is in a file system in memory, with files small enough to roll often. A stop is a clean close, a kill or a
+power loss.
+
+- After a close or a kill all written data exists and is published.
+- A power loss leaves topics, their configs, and the first records of each partition. At least the records that were
+  flushed or found by an earlier start are left. The model is then cut to the same records.
+- Not compared: page sizes in bytes, locators, topic ids, and after a stop how many of a producer's appends are
+  recognised as repeats (the newest append always is).
+- Differences by design are in the methods that a backend's machine overrides.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ TOPICS = ("a", "a-0", "b")
 CONFIGS = ("message.timestamp.type", "compression.type", "retention.ms")
 KEYS = (None, b"", b"k1", b"k2")
 REMEMBERED = 5
-FIRST = ProducerSequence(producer_id=0, epoch=3, sequence=2**31 - 4)  # soon to wrap
+FIRST = ProducerSequence(producer_id=0, epoch=3, sequence=2**31 - 4)  # the sequence soon wraps
 
 times_ms = st.one_of(st.none(), st.integers(0, 400), st.integers(0, 1 << 41))
 records = st.builds(
@@ -80,8 +82,10 @@ losses = st.sampled_from(("nothing", "names", "prefix", "some", "files", "most",
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """The store under test, the model, all changes that were made, and of each partition the end of what a power loss
-    must leave. `whole_batches`: an append's records outlive a power loss all or none.
+    """The store under test, the model, the journal of changes, and for each partition the end that a power loss must
+    leave.
+
+    `whole_batches`: after a power loss all records of an append exist, or none.
     """
 
     backend: ClassVar[str]
@@ -106,27 +110,27 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     def fitting(self, records: Sequence[Record]) -> list[Record]:
-        """These records as the backend can keep them."""
+        """Return the records in a form that the backend can represent."""
         return list(records)
 
     def codec(self, name: str | None) -> str | None:
-        """A codec that both have."""
+        """Return a codec that both stores have."""
         return name
 
     def given(self, store: LogStore, configs: Mapping[str, Any]) -> dict[str, Any]:
-        """Topic configs in the names of this store."""
+        """Return topic configs with the names of this store."""
         return dict(configs)
 
     def shown(self, store: LogStore, configs: Mapping[str, str]) -> dict[str, str]:
-        """Topic configs that this store tells, in the model's names."""
+        """Return topic configs of this store with the model's names."""
         return dict(configs)
 
     def id_of(self, store: LogStore, partition: TopicPartition, offset: int) -> str:
-        """The id of the record at an offset, or one of no record."""
+        """Return the id of the record at an offset, or an id of no record."""
         return f"{partition.topic}:{partition.partition}:{offset}"
 
     def forget_sequences(self) -> None:
-        """No producer has appended since the store was opened."""
+        """Note that no producer has appended since the store was opened."""
         self.since_start = defaultdict[tuple[TopicPartition, int], int](int)
         self.sent = defaultdict[tuple[TopicPartition, int], list[Append]](list)
         for append in self.journal.appends():
@@ -138,18 +142,18 @@ class StoreMachine(RuleBasedStateMachine):
         self.model.close()
 
     def same(self, call: Callable[[LogStore], object]) -> object:
-        """Do it to both; the outcomes must be equal."""
+        """Make the call on the store and on the model; the outcomes must be equal."""
         expected = outcome(call, self.model)
         assert outcome(call, self.store) == expected
         return expected
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions there are."""
+        """Return the existing partitions."""
         topics = self.model.topics().values()
         return [TopicPartition(info.name, number) for info in topics for number in info.partitions]
 
     def pick(self, number: int) -> TopicPartition:
-        """One of the partitions there are, or (seldom) one that is not."""
+        """Return an existing partition or, rarely, a partition that does not exist."""
         chosen = self.partitions() * 8 + [TopicPartition("none", 0), TopicPartition("a", 7)]
         return chosen[number % len(chosen)]
 
@@ -166,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.change_topic(topic, call)
 
     def change_topic(self, topic: str, call: Callable[[LogStore], object]) -> None:
-        """Make or alter a topic."""
+        """Create or alter a topic, and record the change if it succeeds."""
         if not is_error(self.same(call)):
             self.journal.add(TopicChange(self.clock.now_ms, topic, call))
 
@@ -206,7 +210,7 @@ class StoreMachine(RuleBasedStateMachine):
         codec: str | None = None,
         publish: bool = True,
     ) -> None:
-        """Append, and remember it if it was stored."""
+        """Append, and record the append if it was stored."""
         self.clock.now_ms += 1
 
         def call(store: LogStore) -> Outcome:
@@ -245,9 +249,9 @@ class StoreMachine(RuleBasedStateMachine):
         gap: int,
         next_epoch: int,
     ) -> None:
-        """What a producer sends next; the first of it with a gap, in a new epoch or in an old one.
+        """Send the next appends of a producer; the first of them with a gap, in a new epoch or in an old epoch.
 
-        Its records are of now: a producer whose newest record is a day old is forgotten at a start.
+        The records have the current time, because a start forgets a producer whose newest record is a day old.
         """
         partition = self.pick(number)
         for batch in map(self.fitting, batches):
@@ -266,7 +270,7 @@ class StoreMachine(RuleBasedStateMachine):
     def may_be_a_repeat(
         self, partition: TopicPartition, producer_id: int, sequence: int, count: int
     ) -> bool:
-        """Whether this looks like an earlier append, which after a stop only some stores recognise."""
+        """Return whether an append resembles an earlier append, which after a stop only some stores recognise."""
         return any(
             append.producer is not None
             and (append.producer.sequence, len(append.records)) == (sequence, count)
@@ -276,7 +280,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(self.sent.values()))
     @rule(number=numbers, back=st.integers(0, 6))
     def append_repeated(self, number: int, back: int) -> None:
-        """Send the newest append again, or an older one where what is remembered is certain."""
+        """Send the newest append again, or an older append where it is certain whether the store remembers it."""
         keys = sorted(key for key, sent in self.sent.items() if sent)
         partition, producer_id = keys[number % len(keys)]
         sent = self.sent[partition, producer_id]
@@ -304,7 +308,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.all_is_sure()
 
     def all_is_sure(self) -> None:
-        """What there is must outlive a power loss."""
+        """Note that all existing records must survive a power loss."""
         self.sure |= {
             partition: self.model.bounds(partition).end for partition in self.partitions()
         }
@@ -314,7 +318,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.checkpoint()
 
     def place(self, partition: TopicPartition, number: int) -> int:
-        """An offset there is, or one at or just beyond an end."""
+        """Return an existing offset, or an offset at or just after an end."""
         known = partition in self.partitions()
         return number % (self.model.bounds(partition).end + 4) - 1 if known else number
 
@@ -378,7 +382,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def kill_and_open(self) -> None:
-        """What the killed store does beside the next one nobody sees."""
+        """Kill the store and start another; nothing that the killed store does afterwards has an effect."""
         self.crash(self.fs.after_kill())
         self.restart()
         assert not self.store.recovery.clean_shutdown
@@ -386,7 +390,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(kind=losses, seed=st.integers(0, 1 << 32), again=st.booleans())
     def lose_power_and_open(self, kind: str, seed: int, again: bool) -> None:
-        """The disk keeps what it surely holds, and any part of the rest; `again`: also while the store is opened."""
+        """Lose power: the disk keeps synced data and any part of the rest. `again`: also during the next start."""
         dice = Random(seed)
         self.crash(Recorder(self.fs.now().left(dict(choices(dice))[kind])))
         if again:
@@ -401,7 +405,7 @@ class StoreMachine(RuleBasedStateMachine):
         check_lookups(self.store)
 
     def crash(self, left: Recorder) -> None:
-        """The disk is this one from here on; the store that was open goes on with the old one."""
+        """Use this disk from now on; the store that was open continues on the old disk."""
         self.fs = left
         self.store.close()
 
@@ -410,7 +414,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store = self.open()
 
     def nothing_is_lost(self) -> None:
-        """A start found everything that was written."""
+        """Check that a start found all written data."""
         assert list(self.store.recovery.losses) == []
         check_recovery(self.store)
         self.model.flush()
@@ -419,7 +423,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.records_agree()
 
     def cut_model(self) -> None:
-        """The model is what a power loss must and may have left of it."""
+        """Cut the model to the records left by a power loss; check that only records that may be lost are missing."""
         ends = {partition: self.store.bounds(partition).end for partition in self.partitions()}
         for partition, end in ends.items():
             sure = self.sure[partition]
@@ -441,7 +445,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def look_beside_it(self) -> None:
-        """Opened read-only beside the running store everything is there that readers of that see."""
+        """A read-only store next to the running store has at least all records visible in the running store."""
         with self.open(read_only=True) as view:
             for partition in self.partitions():
                 expected = everything(partition, self.model)
@@ -449,7 +453,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def records_agree(self) -> None:
-        """Everything that can be read is the same."""
+        """All readable records are equal in both stores."""
         for partition in self.partitions():
             self.same(partial(everything, partition))
 

@@ -1,4 +1,4 @@
-"""The state machine over the backends that outlive their process, each with tiny files."""
+"""The state machine over the backends with data that outlives the process, each with tiny files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.stateful.machine import StoreMachine
 
 
 class KafkaMachine(StoreMachine):
-    """Kafka, the model's own kind."""
+    """The machine for Kafka, which has the model's features."""
 
     backend = "kafka"
     store_settings: ClassVar = {
@@ -26,7 +26,7 @@ class KafkaMachine(StoreMachine):
     whole_batches = True
 
 
-# Configs of the model, and what stands for them on RocketMQ; the model is not to act on them.
+# For each generated config the config of the model, which must have no effect there, and the config of RocketMQ.
 STANDS_FOR = {
     "message.timestamp.type": ("retention.ms", "topicSysFlag"),
     "compression.type": ("retention.bytes", "perm"),
@@ -36,10 +36,9 @@ NUMBERS = {"CreateTime": "1", "LogAppendTime": "2", "gzip": "4", "lz4": "2", Non
 
 
 class RocketMQMachine(StoreMachine):
-    """RocketMQ, on which records are text with unique headers, and times those of the append.
+    """The machine for RocketMQ, with text records, unique headers, and times of the append.
 
-    Its dispatcher is stepped by those who read, so that a run can be repeated, and a kill often finds records that
-    were not dispatched.
+    Readers step the dispatcher, so that a run can be repeated, and a kill often finds records that were not dispatched.
     """
 
     backend = "rocketmq"
@@ -87,7 +86,7 @@ class RocketMQMachine(StoreMachine):
 
 
 def fitted(record: Record) -> Record:
-    """The record, with what RocketMQ cannot keep made something that it can."""
+    """Return the record with values that RocketMQ cannot represent replaced."""
     return record._replace(
         key=record.key or None,
         value=(record.value or b"").replace(b"\xff", b"\0\1\2"),
