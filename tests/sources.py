@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import io
 import pkgutil
+import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,6 +21,8 @@ FOREIGN = (
     ROOT / "tests" / "golden" / "rocketmq",
     ROOT / "tests" / "interop" / "peers",
 )
+
+_IN_BACKTICKS = re.compile(r"`[^`]*`")
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -48,6 +53,18 @@ def functions(path: Path) -> Iterator[Function]:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of every docstring and comment; names in backticks are left out."""
+    text = text_of(path)
+    for node in ast.walk(tree(path)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(docstring))):
+                yield node.lineno, _IN_BACKTICKS.sub("", docstring)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], _IN_BACKTICKS.sub("", token.string)
 
 
 def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.sources import PACKAGES, Function, calls, functions, modules, text_of, tree
+from tests.sources import PACKAGES, Function, calls, functions, modules, prose, text_of, tree
 
 MAX_MODULE_LINES = 800
 MAX_FUNCTION_LINES = 60  # without the docstring
@@ -42,6 +42,11 @@ NO_LAYOUT = {
     "config_reader.py",
     "config_shapes.py",
 }
+
+# For each there is a plain word: after, again, next to, is stored, reported, no program, a program.
+OLD_WORDS = re.compile(
+    r"\b(?:anew|behind|beside|lies|nobody|somebody|told|whoever)\b", re.IGNORECASE
+)
 
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.datetime.now"}
 FILE_MODULES = {"os", "shutil", "mmap", "fcntl", "tempfile", "io"}
@@ -83,6 +88,17 @@ def _positional(function: Function) -> int:
 
 def test_every_module_says_what_it_owns() -> None:
     assert [str(path) for path in ALL if not ast.get_docstring(tree(path))] == []
+
+
+def test_docstrings_and_comments_are_plain_english() -> None:
+    """Words of an older dialect do not come back: the reader's first language need not be English."""
+    found = [
+        f"{path}:{line}: {word}"
+        for path in ALL
+        for line, text in prose(path)
+        for word in OLD_WORDS.findall(text)
+    ]
+    assert found == []
 
 
 def test_what_others_import_is_documented() -> None:

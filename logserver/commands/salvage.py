@@ -55,11 +55,11 @@ def command(
     settings: Mapping[str, str],
     output: str,
 ) -> None:
-    """Copy what is good in PATH into a new store of the same kind, and report what was left behind.
+    """Copy all good records in PATH into a new store of the same kind, and report everything that is not in it.
 
     PATH is a store, a Kafka partition directory or one log file; it is not changed, and a server may
-    be running on it. The report ends with what was kept and lost, partition by partition, and is kept
-    in the new store as .logserver.salvage.json. The exit code is 1 if anything was left behind.
+    be running on it. The report ends with the kept and lost records of each partition, and is stored
+    in the new store as .logserver.salvage.json. The exit code is 1 if anything was not copied.
     """
     inspected = Inspected(path, settings)
     with opened(path, settings) as (inspector, progress):

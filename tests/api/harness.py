@@ -111,6 +111,11 @@ class Api:
         while self.service.waiting < count:  # noqa: ASYNC110  # the service has no event for tests
             await asyncio.sleep(0.001)
 
+    async def until_none_waits(self) -> None:
+        """Wait until no fetch waits for records."""
+        while self.service.waiting:  # noqa: ASYNC110  # as above
+            await asyncio.sleep(0.001)
+
     async def until_queued(self, count: int) -> None:
         """Wait until `count` requests are queued after a group that is held up."""
         while self.service.queued < count:  # noqa: ASYNC110  # as above

@@ -1,7 +1,7 @@
-"""Random damage of a store: what disks, crashes and people do to files and folders.
+"""Random damage of a store: the effects of disks, crashes and people on files and folders.
 
-Owns the kinds of damage and how they are drawn; must not know what a format makes of them. A case is one to three of
-them, drawn from a seed and a number, so that each can be had again.
+Owns the kinds of damage and the random choice between them; must not know how a format reacts to them. A case has one
+to three kinds of damage, drawn from a seed and a number, so each case can be repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FULL = 1 << 62
 
 
 class Bad(NamedTuple):
-    """Bytes of a file, or names of a folder, that the operating system does not give: EIO or EACCES."""
+    """A range of a file, or a folder, that the operating system refuses to read: EIO or EACCES."""
 
     path: Path
     number: int
@@ -33,14 +33,14 @@ class Bad(NamedTuple):
 
 
 class Unreadable(Relay):
-    """A disk of which some files and folders cannot be read."""
+    """A disk with some unreadable files and folders."""
 
     def __init__(self, fs: FileSystem, bad: Sequence[Bad]) -> None:
         super().__init__(fs)
         self._bad = bad
 
     def check(self, path: Path, operation: str, start: int = 0, stop: int = FULL) -> None:
-        """Raise IoFailure where the bytes cannot be read."""
+        """Raise IoFailure if the bytes cannot be read."""
         for bad in self._bad:
             here = path == bad.path or (bad.path in path.parents and bad.number == errno.EACCES)
             if here and start < bad.stop and bad.start < stop:
@@ -52,22 +52,22 @@ class Unreadable(Relay):
                 self.check(path, operation)
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        """Open a file; one without access is refused."""
+        """Open a file; refuse a file without access."""
         self._check_open(path, "open")
         return super().open(path, write=write, create=create)
 
     def wrap(self, file: File) -> File:
-        """Check each read of a file."""
+        """Return a file that checks each read."""
         return UnreadableFile(self, file)
 
     def list_dir(self, path: Path) -> Sequence[str]:
-        """List a folder, unless it cannot be read."""
+        """List a folder; refuse an unreadable folder."""
         if self._fs.is_dir(path):
             self.check(path, "list")
         return super().list_dir(path)
 
     def read_bytes(self, path: Path) -> bytes:
-        """Read a file, unless a part of it cannot be read."""
+        """Read a file; refuse it if any part is unreadable."""
         self.check(path, "read", 0, self._fs.size(path))
         return super().read_bytes(path)
 
@@ -80,13 +80,13 @@ class UnreadableFile(RelayFile):
         self._disk = disk
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """Read, unless a part of the range cannot be read."""
+        """Read a range; refuse it if any part is unreadable."""
         self._disk.check(self.path, "read", position, position + size_bytes)
         return super().pread(size_bytes, position)
 
 
 class Damage:
-    """A damaged copy of a disk: `disk` holds the bytes, `bad` what cannot be read, `story` what was done."""
+    """A damaged copy of a disk: `disk` holds the bytes, `bad` the unreadable ranges, `story` the damage done."""
 
     def __init__(self, disk: Ram, rng: random.Random) -> None:
         self.disk = disk
@@ -95,7 +95,7 @@ class Damage:
         self._rng = rng
 
     def view(self) -> FileSystem:
-        """Return a copy of the disk to do anything with."""
+        """Return a copy of the disk that may be changed."""
         copy = self.disk.copy()
         return Unreadable(copy, self.bad) if self.bad else copy
 
@@ -104,13 +104,13 @@ class Damage:
         for _ in range(self._rng.randint(1, MOST)):
             self._rng.choice(KINDS)(self)
 
-    # ---- what is hit ----
+    # ---- targets ----
 
     def _files(self) -> list[Path]:
         return [Path(name) for name, _ in self.disk.files() if not name.endswith("/")]
 
     def _file(self) -> Path | None:
-        """Draw a file: first a folder, so that the one log file counts as much as its many indexes."""
+        """Draw a file: first draw a folder, so that the one log file counts as much as its many indexes."""
         files = [path for path in self._files() if ROOT in path.parents]
         if not files:
             return None
@@ -146,14 +146,14 @@ class Damage:
             self.story.append(f"removed {path}")
 
     def delete_folder(self) -> None:
-        """Remove a folder with all in it."""
+        """Remove a folder and everything in it."""
         path = self._folder()
         if path is not None:
             self.disk.remove_tree(path)
             self.story.append(f"removed folder {path}")
 
     def truncate(self) -> None:
-        """Cut a file, at times to nothing."""
+        """Truncate a file, sometimes to zero length."""
         path = self._file()
         if path is not None:
             data = self.disk.read_bytes(path)
@@ -162,11 +162,11 @@ class Damage:
             self.story.append(f"cut {path} at {end} of {len(data)}")
 
     def zero(self) -> None:
-        """Put zeros over a range of a file."""
+        """Overwrite a range of a file with zeros."""
         self._overwrite("zeros", bytes)
 
     def garbage(self) -> None:
-        """Put random bytes over a range of a file."""
+        """Overwrite a range of a file with random bytes."""
         self._overwrite("garbage", self._rng.randbytes)
 
     def _overwrite(self, what: str, fill: Callable[[int], bytes]) -> None:
@@ -193,7 +193,7 @@ class Damage:
         self.story.append(f"flipped bit {bit} of byte {at} of {path}")
 
     def swap(self) -> None:
-        """Exchange two files of one folder that have the same ending."""
+        """Exchange two files of one folder that have the same suffix."""
         path = self._file()
         others = [] if path is None else self.disk.list_dir(path.parent)
         names = [
@@ -204,7 +204,7 @@ class Damage:
         if path is None or not names:
             return
         other = path.with_name(self._rng.choice(names))
-        # A log start that is a high watermark looks as if all records had been deleted: no file says otherwise.
+        # If a log start gets a high watermark's value, all records look deleted, and no other file contradicts that.
         if self.disk.is_dir(other) or LOG_STARTS in (path.name, other.name):
             return
         one, two = self.disk.read_bytes(path), self.disk.read_bytes(other)
@@ -213,7 +213,7 @@ class Damage:
         self.story.append(f"swapped {path} and {other.name}")
 
     def rename(self) -> None:
-        """Give a file or folder another name."""
+        """Rename a file or folder."""
         path = self._file() if self._rng.random() < 0.7 else self._folder()
         if path is None:
             return
@@ -225,7 +225,7 @@ class Damage:
             self.story.append(f"renamed {path} to {name}")
 
     def unreadable_range(self) -> None:
-        """Let reads of some sectors fail with EIO."""
+        """Make reads of some sectors fail with EIO."""
         path = self._file()
         if path is not None:
             start, stop = self._range(path)
@@ -234,7 +234,7 @@ class Damage:
             self.story.append(f"EIO at {path} from {start} to {stop}")
 
     def no_access(self) -> None:
-        """Let a file or a folder be refused with EACCES."""
+        """Make a file or a folder fail with EACCES."""
         path = self._file() if self._rng.random() < 0.7 else self._folder()
         if path is not None:
             self.bad.append(Bad(path, errno.EACCES))

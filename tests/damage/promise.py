@@ -1,7 +1,7 @@
-"""The promise over any damage: nothing invented, and every record that is missing is named by some report.
+"""The guarantee for any damage: no record is invented, and every missing record is named by some report.
 
-Owns the comparison of a damaged store with its undamaged self: verify, dump, salvage, a read-only and a writable start.
-A case gives the sentences that it broke; none if the promise holds.
+Owns the comparison of a damaged store with its undamaged original: verify, dump, salvage, a read-only and a writable
+start. A case returns one sentence for each violation; none if the guarantee holds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.damage.harm import Damage
 from tests.damage.sources import ROOT, SALVAGED, Rows, Source, Truth, served
 from tests.workers import worker_processes
 
-# Findings about files that are derived from the log: they do not say that a record is missing.
+# Findings about files that are derived from the log: they do not mean that a record is missing.
 DERIVED = frozenset({"indexes", "rocketmq-index"})
 TORN_TAIL = "torn-tail"
 BEHIND_END = "log-file-behind-end"
@@ -63,7 +63,7 @@ def case(backend: str, seed: str, number: int) -> Case:
 
 
 class Reports:
-    """All that was said about a store, and whether it names a record."""
+    """All reports about a store, with a lookup of the records that they name."""
 
     def __init__(self, case: Case) -> None:
         self._files = case.truth.files
@@ -75,13 +75,13 @@ class Reports:
         self.whole = False  # the store as a whole was refused
 
     def add(self, findings: Iterable[Finding], losses: Iterable[Loss] = ()) -> Reports:
-        """Take in what a tool or a start reported."""
+        """Add the reports of a tool or a start."""
         self.findings += findings
         self.losses += losses
         return self
 
     def name(self, key: tuple[TopicPartition, int]) -> bool:
-        """Whether some report names this record: by its partition, its file or a range of offsets."""
+        """Return whether some report names this record: by its partition, its file or a range of offsets."""
         address, offset = key
         return (
             self.whole
@@ -100,7 +100,7 @@ class Reports:
         address, _ = key
         named = finding.topic == address.topic and finding.partition in (None, address.partition)
         if finding.severity == "info":
-            # A partition that nothing else is left of, as of a deleted topic; a queue that retention may have cut.
+            # A partition of which no other trace exists, as of a deleted topic; or a queue that retention may have cut.
             return named and (finding.partition is not None or address in self._absent)
         if Path(finding.path).parent == ROOT and address in self._absent:
             return True  # the file that may have named it is damaged too
@@ -109,17 +109,17 @@ class Reports:
         path, place = self._files.get(key), Path(finding.path)
         if path is None or named:
             return named
-        # Where a log ends, all its later files end too.
+        # If a log ends early, all its later files are lost too.
         ends_before = finding.code == TORN_TAIL and place.parent == path.parent and place < path
         # A log file that no record leads to: it is a copy, or the files before it are missing.
         after_gap = finding.code == BEHIND_END and place.parent == path.parent
-        # The files before the first one are missing, and their records with them.
+        # The files before the first one are missing, together with their records.
         begins_late = finding.code == BEGINS_LATE and place.parent == path.parent and path < place
         return ends_before or after_gap or begins_late or place == path or place in path.parents
 
 
 def absent_partitions(case: Case) -> Set[TopicPartition]:
-    """Return the partitions of Kafka's format whose folder has been removed or renamed."""
+    """Return the partitions of Kafka's format with a removed or renamed folder."""
     if case.source.backend != "kafka":
         return frozenset()
     disk = case.damage.disk
@@ -128,8 +128,13 @@ def absent_partitions(case: Case) -> Set[TopicPartition]:
 
 
 def unknown_partitions(case: Case, absent: Set[TopicPartition]) -> Set[TopicPartition]:
-    """Return the absent partitions that nothing names any more, so that they look as if they had never been: no line of
-    a checkpoint, no later partition of the topic, and no configuration of a topic that is absent as a whole.
+    """Return the absent partitions that no file names, so that they look as if they had never existed.
+
+    For such a partition none of these exists:
+
+    - a line in a checkpoint;
+    - a later partition of the topic;
+    - a configuration of the topic, if the topic is absent as a whole.
     """
     files = case.damage.disk.files()
     text = b"\n".join(data for path, data in files if Path(path).parent == ROOT)
@@ -148,7 +153,7 @@ def unknown_partitions(case: Case, absent: Set[TopicPartition]) -> Set[TopicPart
 
 
 class _Check:
-    """The looks at one case; each is at a copy of the damaged disk."""
+    """The checks of one case; each works on a copy of the damaged disk."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -158,11 +163,11 @@ class _Check:
         self.refused = False
 
     def broken(self) -> Sequence[str]:
-        """Return what of the promise does not hold."""
+        """Return the violations of the guarantee."""
         return [f"{self._case}: {problem}" for problem in self._problems()]
 
     def _problems(self) -> Iterator[str]:
-        """Look in every way."""
+        """Run every check and yield its violations."""
         for look in (self._verify, self._dump, self._read_only, self._salvage, self._writable):
             name = look.__name__.strip("_")
             try:
@@ -172,16 +177,16 @@ class _Check:
                     self._verified.whole = self._verified.whole or look == self._verify
                 else:
                     yield f"{name} ended with {type(error).__name__}: {error}"
-            except Exception as error:  # noqa: BLE001  # a traceback is what is looked for
+            except Exception as error:  # noqa: BLE001  # any other exception is a violation
                 yield f"{name} broke with {type(error).__name__}: {error}"
             yield from self._found
             self._found.clear()
 
     def _may_refuse(self, error: StorageError) -> bool:
-        """Whether nothing is there to be read: what made it a store, or its root, is out of reach."""
+        """Return whether the store may be refused: its root, or the files that make it a store, cannot be read."""
         if isinstance(error, (UnsupportedFormat, InvalidArgument, InvalidConfig)):
             return (
-                True  # a setting that the only log file contradicts, too: the error names the file
+                True  # also a setting that the only log file contradicts: the error names the file
             )
         return isinstance(error, IoFailure) and error.facts().get("path") == str(ROOT)
 
@@ -222,7 +227,10 @@ class _Check:
             )
 
     def _writable(self) -> None:
-        """A start may refuse, which names the reason; if it does not, what it does not keep is named."""
+        """Check a writable start.
+
+        It may refuse and name the reason; otherwise it must name every record that it lost.
+        """
         view = self._view()
         store = self._opened(view) or self._opened(view, accept_loss=True)
         if store is None:
@@ -232,7 +240,7 @@ class _Check:
             got = served(store)
             reports = self._reports().add(store.recovery.findings, store.recovery.losses)
         finally:
-            with suppress(StoreFenced):  # a file that it reads before it writes it cannot be read
+            with suppress(StoreFenced):  # a file that it reads before writing may be unreadable
                 store.close()
         reports.refusals += got.refusals
         self._compare("writable", self._case.truth.served, got.rows, reports)
@@ -254,10 +262,10 @@ class _Check:
         payloads = {repr(row) for row in (*wanted.values(), *self._case.truth.logged)}
         strange = [key for key in invented if repr(got[key]) not in payloads]
         self._tell(f"{look}: records that were never written", strange)
-        # One that the log still has and nobody was served is no move: a log start that is wrong by one brings it back.
+        # A logged record that was not served before is not moved: a log start that is wrong by one restores it.
         present = {repr(row) for row in wanted.values()}
         moved = [key for key in invented if repr(got[key]) in present]
-        # The folder may have been renamed: then the report names the partition that lost it.
+        # The folder may have been renamed: then the report names the partition that lost its folder.
         homes: dict[str, list[tuple[TopicPartition, int]]] = {}
         for key, row in wanted.items():
             homes.setdefault(repr(row), []).append(key)
@@ -282,14 +290,14 @@ def _unnamed(
 
 @dataclass
 class Tally:
-    """What some cases came to."""
+    """The results of some cases."""
 
     cases: int = 0
     refused: int = 0  # writable starts, also with `accept_loss`
     broken: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
-        """Take in another tally."""
+        """Add another tally."""
         self.cases += other.cases
         self.refused += other.refused
         self.broken += other.broken
@@ -307,7 +315,7 @@ def run(backend: str, seed: str, numbers: Iterable[int]) -> Tally:
 
 
 def run_in_processes(backend: str, seed: str, first: int, count: int, *, workers: int) -> Tally:
-    """Check `count` cases from number `first` on, shared out to processes."""
+    """Check `count` cases from number `first` on, in several processes."""
     total = Tally()
     shares = [range(first + worker, first + count, workers) for worker in range(workers)]
     with worker_processes(workers) as pool:

@@ -1,6 +1,6 @@
-"""Undamaged stores to start from, in memory, and the records that each way of reading gives.
+"""Undamaged stores in memory, and the records that each way of reading them returns.
 
-Owns the golden stores of both formats and two small stores of ours; must not know what damage is done to them.
+Owns the golden stores of both formats and two small stores of our own; must not know the damage done to them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SALVAGED = ROOT.parent / "salvaged"
 LOCKS = (".lock", "lock")
 LOG_STARTS = "log-start-offset-checkpoint"
 
-# How often each store is drawn. The small ones are quick, so they are drawn more often.
+# Weight of each store in the random choice. The small stores are fast, so they have larger weights.
 WEIGHTS: Mapping[str, Mapping[str, int]] = {
     "kafka": dict.fromkeys(stores.HEALTHY, 1) | {"tiny": 12, "txnopen": 4, "deleted": 2},
     "rocketmq": dict.fromkeys((*rocketmq_stores.CLEAN, *rocketmq_stores.UNCLEAN), 1)
@@ -45,7 +45,7 @@ WEIGHTS: Mapping[str, Mapping[str, int]] = {
 
 Payload: TypeAlias = tuple[object, ...]
 Rows: TypeAlias = "dict[tuple[TopicPartition, int], Payload]"
-"""What each record holds, by partition and offset."""
+"""The content of each record, by partition and offset."""
 
 
 class Source(NamedTuple):
@@ -104,14 +104,14 @@ def _headers(row: Mapping[str, object]) -> object:
 
 
 class Served(NamedTuple):
-    """What clients of a store get: its records, and the refusals that name what they do not get."""
+    """The records that clients of a store receive, and the refusals that name the records they do not receive."""
 
     rows: Rows
     refusals: Sequence[tuple[TopicPartition, StorageError]]
 
 
 def served(store: LogStore) -> Served:
-    """Read every partition, past the damaged records."""
+    """Read every partition, skipping damaged records."""
     rows: Rows = {}
     refusals: list[tuple[TopicPartition, StorageError]] = []
     for info in store.topics().values():
@@ -159,7 +159,7 @@ def _readable(
 
 @cache
 def source(backend: str, name: str, *, clean: bool) -> Source:
-    """Return a store by name, after a clean stop or after a kill where both are to be had."""
+    """Return a store by name, after a clean stop or after a kill if both states are available."""
     if name == "tiny":
         made = tiny.tiny(backend, clean=clean)
         settings = tiny.KAFKA_SETTINGS if backend == "kafka" else rocketmq.SMALL
@@ -192,12 +192,12 @@ def loaded(folder: Path) -> Ram:
 
 
 class Truth(NamedTuple):
-    """What an undamaged store gives, and where each record is stored."""
+    """The records of an undamaged store, and the file that each is stored in."""
 
     dumped: Rows
     served: Rows
     salvaged: Rows
-    logged: Sequence[Payload]  # of all records in the log, those of deleted topics too
+    logged: Sequence[Payload]  # of all records in the log, including records of deleted topics
     files: Mapping[tuple[TopicPartition, int], Path]
 
 
@@ -219,8 +219,10 @@ def truth(backend: str, name: str, *, clean: bool) -> Truth:
 
 
 def _logged(of: Source) -> Iterator[Payload]:
-    """Return what all records in the log hold. Records of a deleted topic, or from before a partition's start, come
-    back if the file that says so is damaged.
+    """Yield the content of all records in the log.
+
+    Records of a deleted topic, or from before a partition's start, reappear if the file with that information is
+    damaged.
     """
     if of.backend == "kafka":
         disk = of.disk.copy()

@@ -1,4 +1,4 @@
-"""Symbolic links in a store: followed and reported where it is only read, refused where it would be written."""
+"""Symbolic links in a store: followed and reported when the store is only read, refused when it would be written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINKED = {
     ],
 }
 CASES = [(backend, name) for backend, linked in LINKED.items() for name in linked]
-# Small files: a store of the usual sizes holds 1.4 GiB, which these tests would read, copy and delete.
+# Small files: a store of the usual sizes takes 1.4 GiB, which these tests would read, copy and delete.
 SETTINGS = {
     "kafka": {},
     "rocketmq": {
@@ -34,7 +34,7 @@ SETTINGS = {
         "maxIndexNum": "200",
     },
 }
-# What the link findings of a walk over a looping folder name.
+# The paths in the link findings of a walk over a looping folder.
 LOOPS = {"kafka": "t-0/loop", "rocketmq": "consumequeue/loop"}
 FILES = {"kafka": "t-0/*.log", "rocketmq": "commitlog/*"}
 
@@ -51,7 +51,7 @@ def a_store(path: Path, backend: str) -> None:
 
 
 def link(path: Path, elsewhere: Path) -> None:
-    """Move a file or folder to another place, with a link to it in its own."""
+    """Move a file or folder elsewhere, and put a link in its old place."""
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
 
@@ -67,7 +67,7 @@ def read(store: storage.LogStore) -> list[bytes | None]:
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
 def linked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path, Path]]:
-    """(backend, root, link)"""
+    """The tuple (backend, root, link)."""
     backend, name = request.param
     root = tmp_path / "store"
     a_store(root, backend)
@@ -96,7 +96,7 @@ def test_reading_follows_and_reports_it(linked: tuple[str, Path, Path]) -> None:
     with closing(storage.open_inspector(root)) as inspector:
         findings = inspector.summary()["findings"]
         assert isinstance(findings, list)
-        if path.suffix not in {".index", ""} or path.is_dir():  # a summary reads less
+        if path.suffix not in {".index", ""} or path.is_dir():  # a summary reads fewer files
             assert "symbolic-link" in {row["code"] for row in findings}
 
 
@@ -138,7 +138,7 @@ def test_loops_end(tmp_path: Path, backend: str) -> None:
 @pytest.mark.parametrize("backend", FILES)
 @pytest.mark.parametrize("kind", ["fifo", "nothing", "device", "folder"])
 def test_a_link_to_something_else_is_damage(tmp_path: Path, backend: str, kind: str) -> None:
-    """It ends no command, and no command waits for a writer of the FIFO."""
+    """Such a link ends no command, and no command waits for a writer of the FIFO."""
     root = tmp_path / "store"
     a_store(root, backend)
     (path, *_) = root.glob(FILES[backend])
@@ -156,7 +156,7 @@ def test_a_link_to_something_else_is_damage(tmp_path: Path, backend: str, kind: 
 
 
 def test_a_walk_ends_where_links_lead_around(tmp_path: Path) -> None:
-    """Two links to each other's folder: the second visit is refused."""
+    """With two folders that link to each other, the second visit is refused."""
     for name, other in (("a", "b"), ("b", "a")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x").symlink_to(tmp_path / other)

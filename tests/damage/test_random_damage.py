@@ -1,6 +1,6 @@
-"""Random damage of any golden store, one to three kinds at once, in every way of looking at it; see promise.py.
+"""Random damage of any golden store, one to three kinds at once, checked in every way of reading it; see promise.py.
 
-A case that fails is had again with `run("kafka", SEED, [NUMBER])` of tests/damage/promise.py; the seed is printed.
+A failed case is repeated with `run("kafka", SEED, [NUMBER])` of tests/damage/promise.py; the seed is printed.
 """
 
 from __future__ import annotations

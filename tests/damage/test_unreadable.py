@@ -1,4 +1,4 @@
-"""One bad sector, file or folder never ends a rescue: it is reported, and all else is read. Both formats."""
+"""One bad sector, file or folder never ends a rescue: it is reported, and everything else is read. Both formats."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.golden.salvaging import lost_offsets
 from tests.golden.stores import put
 
 FILE = Path("/w/file")
-DATA = bytes(range(256)) * 40  # two blocks and a half
+DATA = bytes(range(256)) * 40  # two and a half blocks
 
 
 def skipping(*bad: Bad) -> SkippingFileSystem:
-    """One file, of which some bytes cannot be read."""
+    """Return a disk with one file, of which some bytes are unreadable."""
     disk = Ram()
     disk.make_dir(FILE.parent)
     put(disk, FILE, DATA)
@@ -36,7 +36,7 @@ def skipping(*bad: Bad) -> SkippingFileSystem:
 
 
 def read(fs: FileSystem, start: int, stop: int) -> bytes:
-    """A range of the file."""
+    """Read a range of the file."""
     file = fs.open(FILE)
     try:
         return file.pread(stop - start, start)
@@ -138,7 +138,7 @@ def test_what_is_no_regular_file_is_skipped(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_link_to_what_cannot_be_read_is_reported_as_the_link(tmp_path: Path) -> None:
-    """The error of the disk names the target; a write is refused with an error all the same."""
+    """The disk's error names the target of the link; a write is still refused with an error."""
     target, link = tmp_path / "target", tmp_path / "link"
     os.mkfifo(target)
     link.symlink_to(target)
@@ -153,7 +153,7 @@ def test_a_link_to_what_cannot_be_read_is_reported_as_the_link(tmp_path: Path) -
 
 
 class Hit(NamedTuple):
-    """What of a store cannot be read. `lost`: whether records are stored there."""
+    """The unreadable part of a store. `lost`: whether records are stored there."""
 
     backend: str
     store: str
@@ -162,7 +162,7 @@ class Hit(NamedTuple):
 
 
 def hit(backend: str, store: str, path: str, number: int, *where: int, lost: bool = True) -> Hit:
-    """A file or folder below the root, or a range of a file."""
+    """Return a hit on a file or folder below the root, or on a range of a file."""
     return Hit(backend, store, Bad(ROOT / path, number, *where), lost)
 
 
@@ -198,26 +198,26 @@ HITS = [
     params=HITS, ids=lambda one: f"{one.backend}-{one.store}-{one.bad.path.name}-{one.bad.number}"
 )
 def struck(request: pytest.FixtureRequest) -> Hit:
-    """Each in turn."""
+    """Each hit in turn."""
     one: Hit = request.param
     return one
 
 
 def of(struck: Hit) -> tuple[Source, FileSystem]:
-    """The store, and its disk."""
+    """Return the store, and its disk with the hit."""
     store = source(struck.backend, struck.store, clean=True)
     assert store.disk.exists(struck.bad.path)
     return store, Unreadable(store.disk.copy(), [struck.bad])
 
 
 def named(findings: Sequence[Finding], struck: Hit) -> list[Finding]:
-    """The findings about what cannot be read."""
+    """Return the findings about the unreadable part."""
     codes = ("unreadable-file", "unreadable-range")
     return [f for f in findings if f.code in codes and f.path == str(struck.bad.path)]
 
 
 def in_reach(struck: Hit, wanted: Rows) -> Rows:
-    """The records that are stored in another file than the one that was hit, and in another queue."""
+    """Return the records that are stored neither in the hit file nor in the hit queue."""
     files = truth(struck.backend, struck.store, clean=True).files
     at = struck.bad.path
     return {
@@ -296,9 +296,9 @@ def test_a_read_only_start_serves_the_rest(struck: Hit) -> None:
 
 
 def test_inspect_does_not_say_that_all_is_well(struck: Hit) -> None:
-    """Where it looks: names, small files, the ends of logs, and the right to open each log."""
+    """`inspect` reports it if it reads that part: names, small files, the ends of logs, and the access to each log."""
     if struck.bad.number == EIO and struck.bad.path.parent != ROOT:
-        return  # a bad sector inside a file is found by reading all of it: that is verify
+        return  # a bad sector inside a file is found only by `verify`, which reads everything
     store, disk = of(struck)
     inspector = store.inspector(disk)
     try:

@@ -7,7 +7,7 @@ from tests.faults.relay import Relay, RelayFile
 
 
 class CountedReads(Relay):
-    """Counts the bytes that are read through open files."""
+    """A file layer that counts the bytes read through open files."""
 
     def __init__(self, fs: FileSystem) -> None:
         super().__init__(fs)

@@ -1,8 +1,8 @@
-"""One crash: the files it left, and whether a store lives on from there as it must.
+"""One crash: the files it left, and a check that a store runs correctly from there.
 
-Owns the order in which a state is opened, checked, gone on with, stopped and opened again; must not choose states. What
-a start finds follows from the files and from nothing else (the clock stands still, and what is drawn at random is drawn
-alike): so a later start, from files that an earlier state of the workload led to as well, is not made twice.
+Owns the order in which a state is opened, checked, continued, stopped and opened again; must not choose states. The
+result of a start depends only on the files: the clock stands still, and random draws are the same in every start. So
+a later start from files that an earlier state of the workload also led to is skipped.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from tests.unit.rocketmq.workshop import by_hand
 
 
 class Starts:
-    """The later starts of a workload's states: how many, and how many of them were like one before."""
+    """The later starts of a workload's states: their number, and how many of them repeated an earlier start."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -65,7 +65,7 @@ class Starts:
         self._seen: set[Hashable] = set()
 
     def is_new(self, fs: Ram, *facts: Hashable) -> bool:
-        """Whether no start before was from the same files, with the same facts about what must hold."""
+        """Return whether no earlier start had the same files and the same facts about what must hold."""
         found = (fs.digest(), *facts)
         is_new = found not in self._seen
         self._seen.add(found)
@@ -76,20 +76,23 @@ class Starts:
 
 @dataclass
 class Crash:
-    """What a crash left of a store with this history. `killed`: the process died and the disk did not."""
+    """The files that a crash left of a store with this history.
+
+    `killed`: the process died, but the disk did not lose its power.
+    """
 
     backend: Backend
     history: History
     state: Ram
     now_ms: int
     killed: bool = False
-    disk: Disk | None = None  # of a kill: what was not sure before it is not sure behind it
-    starts: Starts = field(default_factory=Starts)  # of all crashes of a workload
+    disk: Disk | None = None  # of a kill: its pending changes are still pending
+    starts: Starts = field(default_factory=Starts)  # shared by all crashes of a workload
 
     def check(self, *, thorough: bool) -> None:
-        """Open it, look, go on, stop, open again. Raises `Broken`. The state stays as it is.
+        """Open the store, check it, continue, stop and open it again. Raises `Broken`. `state` is not changed.
 
-        `thorough`: by every lookup, with a second recovery (as where something was cut) and `verify` as well.
+        `thorough`: also check every lookup, run a second recovery (as after a cut) and run `verify`.
         """
         try:
             self._live(thorough=thorough)
@@ -118,7 +121,7 @@ class Crash:
             self._check_stopped(fs, history, topics, thorough=thorough)
 
     def recover(self) -> tuple[Recorder, History]:
-        """Open it, go on and stop, with every change recorded; and the history at the start of the recording."""
+        """Open the store, continue and stop, all recorded. Return the recording, and the history at its start."""
         recorder = (
             Recorder(self.state.copy()) if self.disk is None else Recorder.after_kill_on(self.disk)
         )
@@ -137,7 +140,7 @@ class Crash:
         check_store(history, store, killed=killed, whole_batches=whole)
 
     def _check_clean(self, store: LogStore) -> None:
-        """I13: the store was stopped, and this is the next start."""
+        """Check I13: the store was stopped cleanly, and this is the next start."""
         report = store.recovery
         require(report.clean_shutdown, "I13", "the mark of a clean stop is missing")
         require(not report.losses, "I13", f"lost {report.losses}")
@@ -145,7 +148,7 @@ class Crash:
         require(report.bytes_scanned <= limit, "I13", f"read {report.bytes_scanned} bytes")
 
     def _after_start(self, store: LogStore) -> History:
-        """The history for what comes after this crash."""
+        """Return the history that holds after this crash."""
         history = self.history.copy()
         if not self.killed:
             history.forget_lost_commits()
@@ -154,7 +157,7 @@ class Crash:
         return history
 
     def _go_on(self, store: LogStore, note: Callable[[Note], None], history: History) -> None:
-        """Producers repeat what they would repeat, more is appended and flushed."""
+        """Repeat the requests that producers would repeat, then append and flush new records."""
         clock = ManualClock(self.now_ms)
         on_own_loop(repeat_all(store, note, history, killed=self.killed, clock=clock))
         numbers = count(max(history.sent, default=0) + 1)
@@ -180,7 +183,7 @@ class Crash:
             note(Committed(commit.number))
 
     def _check_twice(self, fs: Ram, history: History) -> None:
-        """I6: two more starts after a kill find the same, and the second changes nothing."""
+        """Check I6: two more starts after a kill give the same result, and the second start changes no log file."""
         if not self.starts.is_new(fs, "twice", history.facts()):
             return
         once = fs.copy()
@@ -197,7 +200,7 @@ class Crash:
     def _check_stopped(
         self, fs: Ram, history: History, topics: set[str], *, thorough: bool
     ) -> None:
-        """After a clean stop all is there, and nothing is wrong with any file."""
+        """Check that after a clean stop all records exist and `verify` finds no problem in any file."""
         if not self.starts.is_new(fs, thorough, history.facts(), frozenset(topics)):
             return
         if thorough:
@@ -214,7 +217,7 @@ class Crash:
 
 @contextmanager
 def drawn_alike() -> Iterator[None]:
-    """What stores draw at random in here (the ids of a cluster and of messages) is the same in each such block."""
+    """Make the random draws of stores (cluster ids, message ids) the same in every block of this context manager."""
     dice = random.Random(0)
     with (
         patch.object(secrets, "randbits", dice.getrandbits),
@@ -224,21 +227,24 @@ def drawn_alike() -> Iterator[None]:
 
 
 def partitions_of(store: LogStore) -> list[TopicPartition]:
-    """All partitions of a store that clients write to."""
+    """Return all partitions of a store that clients write to."""
     topics = [topic for topic in store.topics().values() if not topic.internal]
     return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
 
 
 def is_log(path: Path) -> bool:
-    """Whether this is a file that holds records."""
+    """Return whether this file holds records."""
     return path.suffix == ".log" or path.parent.name == "commitlog"
 
 
 def repeats(
     history: History, partition: TopicPartition, records: Sequence[StoredRecord]
 ) -> Iterator[Sent]:
-    """What each producer sends again after the crash: the request behind the last that is
-    there, or that one. Where the head was deleted it cannot be told which is the first."""
+    """Yield the request that each producer sends again after the crash.
+
+    This is the request after the last one that the log contains, or else that last request. If the log contains none,
+    it is the first request, unless the log's head was deleted: then the first request is unknown.
+    """
     present = {origin_of(record.value) for record in records}
     requests: dict[int, list[Sent]] = {}
     for sent in history.sent.values():
@@ -255,7 +261,7 @@ def repeats(
 
 
 def _repeat(store: LogStore, sent: Sent, records: Sequence[StoredRecord]) -> None:
-    """I3: a request that is repeated with its sequence is there once afterwards."""
+    """Check I3: a request that is repeated with its sequence number is stored exactly once."""
     offsets = {origin_of(record.value): record.offset for record in records}
     known = [offsets.get((sent.request, index)) for index in range(len(sent.records))]
     result = store.append(sent.partition, sent.records, producer=sent.producer)
@@ -267,5 +273,5 @@ def _repeat(store: LogStore, sent: Sent, records: Sequence[StoredRecord]) -> Non
 
 
 def refused(error: StorageError) -> Broken:
-    """I12: a store does not start, or an opened one cannot be read or written."""
+    """Return the violation of I12: a store does not start, or an open store cannot be read or written."""
     return Broken("I12", f"{error.code}: {error.message} {error.facts()}")

@@ -1,15 +1,15 @@
-"""A disk that may lose its power: what it surely holds, and what it may hold of the rest.
+"""A disk that may lose its power: the changes it surely holds, and the pending changes of which it may hold any part.
 
 Owns the model of what a crash leaves; must not know stores or workloads. It is fed with changes in the order in which
 the programs made them. A change is **sure** once its file (for bytes) or its folder (for names) was synced by a call
-that began after it; until then it is **pending**, and a crash keeps any part of what is pending:
+that began after the change. Until then it is **pending**, and a crash keeps any part of the pending changes:
 
-- of a file any subset of its writes and truncations, and of a write any of its sectors (a length may be kept where the
-  bytes behind it are not: they read as zeros then);
-- of a folder any subset of its names that came, went or changed. A rename within one folder is one step, between two
-  folders it is two. A file whose name is lost is lost, synced or not.
+- of a file any subset of its writes and truncations, and of a write any of its sectors (a length may be kept without
+  the bytes before it: they then read as zeros);
+- of a folder any subset of its added, removed and changed names. A rename within one folder is one step, a rename
+  between two folders is two steps. A file that lost its name is lost, synced or not.
 
-This is the worst that POSIX allows a disk on which every sync is obeyed.
+This is the worst case that POSIX allows for a disk on which every sync is obeyed.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import NamedTuple, TypeAlias
 
 from tests.faults.ram import Bytes, Folder, Ram
 
-ROOT = 0  # the number of the root folder
+ROOT = 0  # the node number of the root folder
 
 
 class NewFile(NamedTuple):
-    """There is a file with this number, empty and without a name."""
+    """The creation of an empty file with this node number and no name yet."""
 
     node: int
 
 
 class NewFolder(NamedTuple):
-    """There is a folder with this number, empty and without a name."""
+    """The creation of an empty folder with this node number and no name yet."""
 
     node: int
 
 
 class Write(NamedTuple):
-    """Bytes of the file `node`."""
+    """A write of bytes to the file `node`."""
 
     node: int
     position: int
@@ -43,14 +43,14 @@ class Write(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The file `node` has this length now."""
+    """A change of the length of the file `node`."""
 
     node: int
     size_bytes: int
 
 
 class Link(NamedTuple):
-    """The folder `node` has this name now, for `child`."""
+    """A new or replaced name in the folder `node`, for the node `child`."""
 
     node: int
     name: str
@@ -58,14 +58,14 @@ class Link(NamedTuple):
 
 
 class Unlink(NamedTuple):
-    """The folder `node` has this name no longer."""
+    """The removal of a name from the folder `node`."""
 
     node: int
     name: str
 
 
 class Rename(NamedTuple):
-    """In the folder `node` what was `source` is `target` now."""
+    """A rename within the folder `node`, from `source` to `target`."""
 
     node: int
     source: str
@@ -73,7 +73,7 @@ class Rename(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """What was done to `node` by changes with a number below `before` is sure."""
+    """A sync of `node`: its changes with a number below `before` are sure."""
 
     node: int
     before: int
@@ -82,11 +82,11 @@ class Sync(NamedTuple):
 Change: TypeAlias = Write | Cut | Link | Unlink | Rename
 Event: TypeAlias = NewFile | NewFolder | Change | Sync
 Choice: TypeAlias = Callable[[Sequence[Change]], Sequence[Change]]
-"""Takes all that is pending, gives what a crash keeps of it (in the same order; of a write, parts)."""
+"""Takes all pending changes and returns the part that a crash keeps (same order; writes may be split)."""
 
 
 class Disk:
-    """Fed with events; `left` makes what a crash leaves. One thread at a time."""
+    """A model of a disk that is fed with events; `left` builds the files after a crash. One thread at a time."""
 
     def __init__(self) -> None:
         self._files: dict[int, bytearray] = {}
@@ -95,16 +95,16 @@ class Disk:
 
     @property
     def pending(self) -> Sequence[Change]:
-        """What is not sure, oldest first."""
+        """The changes that are not sure, oldest first."""
         return [change for _, change in self._pending]
 
     @property
     def last_node(self) -> int:
-        """The largest number of a file or folder, of those too that have lost their name."""
+        """The largest node number of all files and folders, including nodes that have lost their name."""
         return max((*self._files, *self._folders))
 
     def feed(self, number: int, event: Event) -> None:
-        """The next event; its number is above those of all before it."""
+        """Add the next event; its number is larger than the numbers of all events before it."""
         match event:
             case NewFile(node):
                 self._files[node] = bytearray()
@@ -125,7 +125,7 @@ class Disk:
         self._pending = still
 
     def after_kill(self) -> Disk:
-        """The same disk for the next process: what was pending is pending still, and older than all to come."""
+        """Return the disk for the next process: pending changes stay pending, and are older than all later ones."""
         other = Disk()
         other._files = {node: bytearray(data) for node, data in self._files.items()}
         other._folders = {node: dict(names) for node, names in self._folders.items()}
@@ -133,7 +133,7 @@ class Disk:
         return other
 
     def folders(self) -> dict[int, dict[str, int]]:
-        """The names in every folder as programs see them: node by name."""
+        """Return the names in every folder as programs see them: nodes by name, per folder."""
         other = self.after_kill()
         for change in other.pending:
             if isinstance(change, Link | Unlink | Rename):
@@ -141,7 +141,7 @@ class Disk:
         return other._folders
 
     def left(self, choose: Choice) -> Ram:
-        """The files after a crash that keeps of all that is pending what `choose` says."""
+        """Return the files after a crash that keeps the pending changes selected by `choose`."""
         kept = choose(self.pending)
         touched = {change.node for change in kept}
         files = {n: bytearray(data) if n in touched else data for n, data in self._files.items()}

@@ -1,7 +1,7 @@
-"""Explores what crashes leave of a workload: at each of its changes several mixtures, each opened and checked.
+"""An explorer of crash states: at each change of a workload, several mixtures of kept changes are opened and checked.
 
-Owns the choice of crash states, their count, and the order of the checks in each; must not know a format. A state is
-counted once however often it comes up. In a share of the states the power fails again while the store recovers.
+Owns the choice of crash states, their count, and the order of the checks in each; must not know a format. A state
+that occurs several times is counted once. In a share of the states the power fails again while the store recovers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.faults.recorder import Noted, Recorder
 from tests.faults.workload import Backend, Workload
 
 SECTORS = (512, 512, 4096)
-THOROUGH = 0.2  # of the states are checked by every lookup as well
+THOROUGH = 0.2  # share of the states that are also checked by every lookup
 SECOND_AT_ONCE = 4  # crashes during one recovery
 
 
@@ -30,7 +30,7 @@ SECOND_AT_ONCE = 4  # crashes during one recovery
 
 
 def choices(dice: random.Random) -> Iterator[tuple[str, Choice]]:
-    """Ways to lose, each another one at each call."""
+    """Yield the ways to lose changes; each call draws different ones."""
 
     def sectors(keeps: Callable[[int, int], bool]) -> Choice:
         size = dice.choice(SECTORS)
@@ -47,7 +47,10 @@ def choices(dice: random.Random) -> Iterator[tuple[str, Choice]]:
 
 
 def pieces(pending: Sequence[Change], size: int) -> Sequence[Change]:
-    """The changes, with writes cut at the borders of sectors; a last piece without bytes is a write's length alone."""
+    """Split writes at sector boundaries.
+
+    A last piece without bytes stands for the length of the file after the write.
+    """
     found: list[Change] = []
     for change in pending:
         if not isinstance(change, Write):
@@ -64,8 +67,9 @@ def pieces(pending: Sequence[Change], size: int) -> Sequence[Change]:
 def _kept(
     parts: Sequence[Change], keeps: Callable[[int, int], bool], size: int
 ) -> Sequence[Change]:
-    """The parts that `keeps` chooses by number and count, and what was written to their sectors before: a disk gets a
-    sector whole, as it stood at some moment.
+    """Return the parts that `keeps` selects by number and count, plus all earlier writes to the same sectors.
+
+    A disk stores a sector as a whole, as it was at some moment.
     """
     found: list[Change] = []
     sectors: set[tuple[int, int]] = set()
@@ -91,8 +95,10 @@ def _of_some_files(pending: Sequence[Change], dice: random.Random) -> Sequence[C
 
 @dataclass
 class Report:
-    """What was looked at, and what was wrong. `later`: starts after the first one of a state; `alike`: of these, from
-    files that were looked at before (see crash.py).
+    """The counts of checked states, and the broken invariants.
+
+    `later`: starts after the first start of a state. `alike`: the later starts that began from files checked before
+    (see crash.py).
     """
 
     backend: str
@@ -105,7 +111,7 @@ class Report:
     broken: list[str] = field(default_factory=list)
 
     def add(self, other: Report) -> None:
-        """The figures of another worker."""
+        """Add the counts of another worker."""
         self.workloads += other.workloads
         self.states += other.states
         self.second += other.second
@@ -117,10 +123,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to explore: distinct states with one crash, and with a second one during recovery.
+    """The amount to explore: distinct states with one crash, and states with a second crash during recovery.
 
-    `stop_at_first`: end at the first broken invariant instead of going on. `share`: of the moments of a workload are
-    looked at, and all of its stops.
+    `stop_at_first`: stop at the first broken invariant instead of continuing. `share`: the share of a workload's
+    moments that is checked; moments right after a clean stop are always checked.
     """
 
     states: int
@@ -131,7 +137,10 @@ class Plan:
 
 
 class Explorer:
-    """Explores one backend. `told` is called with each state; it may raise to stop."""
+    """An explorer of one backend.
+
+    `told` is called with the report after each state; it may raise an exception to stop.
+    """
 
     def __init__(
         self, backend: Backend, plan: Plan, told: Callable[[Report], None] = lambda report: None
@@ -144,7 +153,7 @@ class Explorer:
         self._starts = Starts()
 
     def run(self) -> Report:
-        """Workload after workload until the plan is met or something is broken."""
+        """Run workloads until the plan is met or an invariant is broken."""
         plan, report, seed = self._plan, self.report, self._plan.seed * 1000
         with rarely_collected():
             while report.states < plan.states or report.second < plan.second:
@@ -206,7 +215,7 @@ class Explorer:
         self._told(report)
 
     def _again(self, crash: Crash, dice: random.Random) -> None:
-        """The power fails while the store recovers from this crash, or right after."""
+        """Let the power fail again while the store recovers from this crash, or right after the recovery."""
         recorder, history = crash.recover()
         chosen = set(
             dice.sample(range(len(recorder.events) + 1), min(SECOND_AT_ONCE, len(recorder.events)))
@@ -228,7 +237,7 @@ class Explorer:
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """Cycles of objects that nobody needs, of which each state leaves thousands, are looked for seldom."""
+    """Let the garbage collector run rarely: each state leaves thousands of unused reference cycles."""
     thresholds = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(50_000, *thresholds[1:])
@@ -240,7 +249,10 @@ def rarely_collected() -> Iterator[None]:
 
 
 def moments(recorder: Recorder, history: History) -> Iterator[Disk]:
-    """The disk at the start and after each change of a recording, which stays as it is; `history` keeps step."""
+    """Yield the disk at the start and after each change of a recording.
+
+    `history` is updated in step. The recording itself is not changed.
+    """
     disk = recorder.disk.after_kill()
     yield disk
     for number, event in enumerate(recorder.events):

@@ -1,4 +1,4 @@
-"""A file system with bad moments: at a chosen change of the disk it fails, fills up or stops dead."""
+"""A file system with injected faults: at a chosen change of the disk it fails, has no space or ends the process."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Fault = Callable[[str, Path], None]
 
 
 class Killed(BaseException):
-    """The process ends here: nothing that comes later has happened."""
+    """The end of the process: later operations do not happen."""
 
 
 def no_fault(operation: str, path: Path) -> None:
-    """All is well."""
+    """Let the operation succeed."""
 
 
 class FaultyFileSystem(Relay):
-    """Hands everything on to `fs`; before each change of the disk `fault` is called, and may raise.
+    """A file layer that passes every call to `fs`; before each change of the disk it calls `fault`, which may raise.
 
-    The operations are those of `Relay` but for open, close and lock. Of a write that is to fail the first half is
-    written, unless `halves` is off. `changes` counts the operations so far, `failed` tells the last one that failed,
-    `open_files` has those that nobody closed yet.
+    It counts the operations of `Relay` except open, close and lock. When a write fails, its first half is written,
+    unless `halves` is off. `changes` counts the operations so far, `failed` is the last operation that failed,
+    `open_files` holds the files that are not closed yet.
     """
 
     def __init__(self, fs: FileSystem) -> None:
@@ -41,7 +41,7 @@ class FaultyFileSystem(Relay):
         self.open_files: set[File] = set()
 
     def step(self, operation: str, path: Path) -> None:
-        """One more change is about to be made."""
+        """Count one more change, then call `fault`."""
         if operation not in CHANGES_NOTHING:
             self.changes += 1
             try:
@@ -78,7 +78,7 @@ class FaultyFile(RelayFile):
 
 
 def fails(number: int, operation: str, *, name: str = "") -> Fault:
-    """Every such operation on a path that ends with `name` fails with this errno."""
+    """Return a fault: every `operation` on a path that ends with `name` fails with errno `number`."""
 
     def fault(done: str, path: Path) -> None:
         if done == operation and str(path).endswith(name):
@@ -88,7 +88,7 @@ def fails(number: int, operation: str, *, name: str = "") -> Fault:
 
 
 def at_change(fs: FaultyFileSystem, count: int, fault: Fault) -> Fault:
-    """`fault`, at the `count`-th change from now only; a kill is for good."""
+    """Return `fault`, limited to the `count`-th change from now; `killed` also applies to every later change."""
     last = fs.changes + count
 
     def once(operation: str, path: Path) -> None:
@@ -99,28 +99,28 @@ def at_change(fs: FaultyFileSystem, count: int, fault: Fault) -> Fault:
 
 
 def disk_full(operation: str, path: Path) -> None:
-    """No space, where the operation takes some."""
+    """Fail with ENOSPC if the operation needs space."""
     if operation in TAKES_SPACE:
         raise io_failure(errno.ENOSPC, path, operation)
 
 
 def no_space(operation: str, path: Path) -> None:
-    """No space, found where the operation takes some, or when it is synced."""
+    """Fail with ENOSPC if the operation needs space or is a sync."""
     if operation in TAKES_SPACE or operation in SYNCS:
         raise io_failure(errno.ENOSPC, path, operation)
 
 
 def short_write(operation: str, path: Path) -> None:
-    """A write does half of what it should, and the rest finds no space."""
+    """Fail with ENOSPC on a write, half of which is written."""
     if operation == "write":
         raise io_failure(errno.ENOSPC, path, operation)
 
 
 def broken(operation: str, path: Path) -> None:
-    """The disk has an error."""
+    """Fail with EIO."""
     raise io_failure(errno.EIO, path, operation)
 
 
 def killed(operation: str, path: Path) -> None:
-    """The process is killed."""
+    """End the process."""
     raise Killed

@@ -1,4 +1,4 @@
-"""Which field of which file a byte of a small store belongs to, and which records it is part of.
+"""A map of a small store: for each byte its file, its field, and the records that contain it.
 
 Owns that map for both backends, drawn from the layouts of the formats; must not open a store.
 """
@@ -23,7 +23,7 @@ from tests.fuzz.tiny import TinyStore
 from tests.unit.rocketmq.workshop import SMALL
 
 Spans: TypeAlias = Sequence[tuple[str, int]]
-"""Fields one behind another: name and bytes."""
+"""Consecutive fields: name and size in bytes."""
 
 BATCH: Spans = (("base offset", 8), ("length", 4), ("leader epoch", 4), ("magic", 1), ("crc", 4))
 RECORD: Spans = (
@@ -53,11 +53,11 @@ CHECKPOINT: Spans = (
 
 
 Address: TypeAlias = tuple[TopicPartition, int]
-"""Of a record: its partition and offset."""
+"""The address of a record: its partition and offset."""
 
 
 class Place(NamedTuple):
-    """One byte: its file below the root, its position, `KIND: FIELD`, and the records whose own bytes it is one of."""
+    """One byte: its file below the root, its position, `KIND: FIELD`, and the records that contain it."""
 
     file: str
     position: int
@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 
 def log_places(store: TinyStore) -> Mapping[Address, tuple[str, int]]:
-    """Where each record begins in its log: the file, whose names sort as the log goes on, and the position."""
+    """Return where each record begins: the log file (file names sort in log order) and the position in it."""
     found: dict[Address, tuple[str, int]] = {}
     for place in places(store):
         if place.field.startswith((".log", "commitlog")):
@@ -76,13 +76,14 @@ def log_places(store: TinyStore) -> Mapping[Address, tuple[str, int]]:
 
 
 def named(spans: Spans) -> Iterator[str]:
-    """The field of every byte."""
+    """Yield the field name of every byte."""
     return chain.from_iterable(repeat(name, size) for name, size in spans)
 
 
 def places(store: TinyStore) -> Iterator[Place]:
-    """Every byte of the store that means something; of zeros that nobody has written, the first and the last of each
-    file.
+    """Yield every byte of the store that has a meaning.
+
+    Of unwritten zeros, yield the first and the last of each file.
     """
     for file, data in store.files().items():
         found = list((_kafka if store.backend == "kafka" else _rocketmq)(file, data))
@@ -93,7 +94,7 @@ def places(store: TinyStore) -> Iterator[Place]:
 def _plain(
     file: str, data: bytes, kind: str, fields: Iterable[str], *, start: int = 0
 ) -> Iterator[Place]:
-    """Every byte from `start` on; those behind the fields are free."""
+    """Yield every byte from `start` on; bytes after the last field are named "free"."""
     names = chain(fields, repeat("free"))
     for position, name in zip(range(start, len(data)), names, strict=False):
         yield Place(file, position, f"{kind}: {name}")
@@ -149,7 +150,7 @@ def _rocketmq(file: str, data: bytes) -> Iterator[Place]:
 
 
 def _entry_count(data: bytes) -> int:
-    """The number of the next entry of an index file."""
+    """Return the number of the next entry of an index file."""
     return max(int.from_bytes(data[36:40]), 1)
 
 

@@ -1,9 +1,9 @@
-"""Which lock guards which field, checked at every write: for tests, on plain Python.
+"""A check, at every write, that a field is written under its lock: for tests, in plain Python.
 
-Owns the mechanism. A test replaces the locks of `threading` by locks that know their owner, opens a store, and
-names the fields of an object that only the holder of a lock may change: setting one, or changing the list or
-dictionary in it, without the lock is noted. So a lock that is dropped shows in any workload that writes the field,
-without a race that has to be won.
+Owns the mechanism. A test replaces the locks of `threading` by locks that know their owner, and opens a store. It then
+names the fields of an object that only the holder of a lock may change. Setting such a field, or changing the list or
+dictionary in it, without the lock is recorded. So a missing lock shows in any workload that writes the field, and no
+race has to occur.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OwnedLock:
         self._depth = 0
 
     def acquire(self, *args: Any, **kwargs: Any) -> bool:
-        """Take the lock."""
+        """Acquire the lock."""
         taken: bool = self._inner.acquire(*args, **kwargs)
         if taken:
             self._owner = threading.get_ident()
@@ -39,18 +39,18 @@ class OwnedLock:
         return taken
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         self._depth -= 1
         if not self._depth:
             self._owner = None
         self._inner.release()
 
     def locked(self) -> bool:
-        """Return whether any thread holds it."""
+        """Return whether any thread holds the lock."""
         return self._depth > 0
 
     def is_mine(self) -> bool:
-        """Return whether the calling thread holds it."""
+        """Return whether the calling thread holds the lock."""
         return self._owner == threading.get_ident()
 
     def __enter__(self) -> bool:
@@ -61,21 +61,21 @@ class OwnedLock:
 
 
 def with_owned_locks(patch: pytest.MonkeyPatch) -> None:
-    """Let `threading` make locks that know their owner."""
+    """Let `threading` create locks that know their owner."""
     plain, reentrant = threading.Lock, threading.RLock
     patch.setattr(threading, "Lock", lambda: OwnedLock(plain()))
     patch.setattr(threading, "RLock", lambda: OwnedLock(reentrant()))
 
 
 class Guards:
-    """The watched objects, and the writes that no lock guarded."""
+    """The watched objects, and their writes that happened without the lock."""
 
     def __init__(self) -> None:
         self.breaches: list[str] = []
         self.writes: dict[str, int] = {}
 
     def watch(self, watched: Any, lock: OwnedLock, *fields: str) -> None:
-        """From now on these fields of the object are written only under the lock."""
+        """Record, from now on, every write to these fields of the object that happens without the lock."""
         kind: Any = type(watched)
         name = kind.__name__
         self.writes |= {f"{name}.{field}": 0 for field in fields}
@@ -100,7 +100,7 @@ class Guards:
 
 
 def _watched(value: object, check: Callable[[], None]) -> object:
-    """A list, dictionary, set or the like that calls `check` before each change; anything else as it is."""
+    """Return a copy of a list, dictionary or set that calls `check` before each change; any other value unchanged."""
     kind = type(value)
     if kind not in (list, dict, set) and not hasattr(value, "move_to_end"):
         return value

@@ -1,7 +1,7 @@
-"""What a workload did and was told: the notes it makes, and what follows from them for whatever comes after a crash.
+"""The operations of a workload and their answers as notes, and the guarantees that follow from them after a crash.
 
 Owns the record of requests, answers, reads, topics and deletions, at one moment of a workload; must not touch a store.
-Every value names its request and its place in it (`value_of`), so that a record found anywhere tells where it is from.
+Every value contains its request and its index in it (`value_of`), so the origin of any record can be identified.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from storage import ProducerSequence, Record, TopicPartition
 
 
 class Sent(NamedTuple):
-    """A request is on its way: its number, where to, what, whose, whether its answer waits for the disk, and by which
-    key it is repeated.
+    """A sent request, with its producer and its idempotency key if it has them.
+
+    `durable`: its answer waits for the disk. `key`: repeats of the request use this key.
     """
 
     request: int
@@ -27,20 +28,20 @@ class Sent(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """Its answer came: the first record's offset."""
+    """The answer to a request: the offset of its first record."""
 
     request: int
     base_offset: int
 
 
 class Flushed(NamedTuple):
-    """Everything that was answered up to these requests is on disk, whatever their acks."""
+    """A flush: everything that was answered up to these requests is on disk, whatever their acks."""
 
     requests: frozenset[int]
 
 
 class Served(NamedTuple):
-    """A reader saw these values, from this offset on."""
+    """A read: a reader received these values, from this offset on."""
 
     partition: TopicPartition
     offset: int
@@ -48,7 +49,7 @@ class Served(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """A start found these values, on disk from then on, from this offset on."""
+    """The records found by a start, from this offset on; they are on disk from then on."""
 
     partition: TopicPartition
     offset: int
@@ -56,32 +57,32 @@ class Recovered(NamedTuple):
 
 
 class TopicMade(NamedTuple):
-    """The call that makes a topic returned."""
+    """The return of the call that creates a topic."""
 
     name: str
     partitions: int
 
 
 class TopicGoing(NamedTuple):
-    """A topic is being deleted."""
+    """The start of the deletion of a topic."""
 
     name: str
 
 
 class TopicGone(NamedTuple):
-    """The call that deletes a topic returned."""
+    """The return of the call that deletes a topic."""
 
     name: str
 
 
 class HeadGoing(NamedTuple):
-    """Records before these offsets may be deleted from here on."""
+    """The permission to delete records before these offsets, from here on."""
 
     starts: dict[TopicPartition, int]
 
 
 class Committing(NamedTuple):
-    """A group is committing an offset (None: is deleting it), and whether the answer waits for the disk."""
+    """The start of an offset commit (None: a deletion) of a group, and whether its answer waits for the disk."""
 
     number: int
     group: str
@@ -91,13 +92,13 @@ class Committing(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The call that commits returned."""
+    """The return of the call that commits an offset."""
 
     number: int
 
 
 class Closed(NamedTuple):
-    """The store was stopped, and the call returned; true until the next change."""
+    """The return of a clean stop of the store; valid until the next change."""
 
 
 Note: TypeAlias = (
@@ -117,19 +118,19 @@ Note: TypeAlias = (
 
 
 def value_of(request: int, index: int, size_bytes: int = 0) -> bytes:
-    """The value of a request's record, filled up to a size."""
+    """Return the value of a request's record, with `size_bytes` of padding."""
     return b"%d.%d " % (request, index) + b"x" * size_bytes
 
 
 def origin_of(value: bytes | None) -> tuple[int, int]:
-    """The request and the place in it that a value names; (-1, -1) when it names none."""
+    """Return the request and the index that a value contains; (-1, -1) if the value contains none."""
     request, dot, index = (value or b"").partition(b" ")[0].partition(b".")
     return (int(request), int(index)) if dot and (request + index).isdigit() else (-1, -1)
 
 
 @dataclass
 class History:
-    """All that was noted up to a moment."""
+    """All notes up to one moment."""
 
     sent: dict[int, Sent] = field(default_factory=dict)
     acked: dict[int, int] = field(default_factory=dict)  # request -> base offset
@@ -140,12 +141,12 @@ class History:
     going: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     starts: dict[TopicPartition, int] = field(default_factory=dict)
-    commits: dict[int, Committing] = field(default_factory=dict)  # in their order
+    commits: dict[int, Committing] = field(default_factory=dict)  # in commit order
     committed: set[int] = field(default_factory=set)
     closed: bool = False
 
     def note(self, note: Note) -> None:
-        """One more thing is true."""
+        """Add one note."""
         match note:
             case Sent(request):
                 self.sent[request] = note
@@ -178,7 +179,7 @@ class History:
                 self.starts.update(starts)
 
     def copy(self) -> History:
-        """The same, to be gone on with apart."""
+        """Return a copy that can be continued separately."""
         return History(
             dict(self.sent),
             dict(self.acked),
@@ -195,7 +196,7 @@ class History:
         )
 
     def facts(self) -> Hashable:
-        """All that a check asks of it, to be compared with another of the same workload."""
+        """Return everything that a check reads from the history, comparable within the same workload."""
         return (
             tuple((sent.request, sent.partition) for sent in self.sent.values()),
             tuple(self.acked.items()),
@@ -212,12 +213,14 @@ class History:
         )
 
     def is_durable(self, request: int) -> bool:
-        """Whether an answer was given that promised the disk, or a flush came after it."""
+        """Return whether the request was answered with a promise of durability, or a flush came after its answer."""
         return request in self.acked and (self.sent[request].durable or request in self.flushed)
 
     def promised(self, partition: TopicPartition, *, killed: bool) -> dict[int, bytes | None]:
-        """The values that must be there, by offset: after a kill all that was answered, after a power loss what was
-        durable. Those before a deleted head are left out.
+        """Return the values that must exist, by offset.
+
+        After a kill these are all answered values, after a power loss the durable ones. Values before a deleted head
+        are left out.
         """
         found: dict[int, bytes | None] = {}
         for request, base in self.acked.items():
@@ -235,8 +238,10 @@ class History:
     def offsets_allowed(
         self, *, killed: bool
     ) -> dict[tuple[str, TopicPartition], list[Committing]]:
-        """By group and partition the commits that may count: the last one that was answered for good, and any begun
-        after it. Without such an answer there may be no offset, too. Those of deleted topics are left out.
+        """Return, by group and partition, the commits that may be in effect.
+
+        These are the last commit with a lasting answer and any commit begun after it. Without such an answer the group
+        may also have no offset. Commits to deleted topics are left out.
         """
         found: dict[tuple[str, TopicPartition], list[Committing]] = {}
         for commit in self.commits.values():
@@ -249,11 +254,11 @@ class History:
         return found
 
     def forget_lost_commits(self) -> None:
-        """After a power loss: answers to commits that did not wait for the disk are no answers any more."""
+        """Drop, after a power loss, the answers to commits that did not wait for the disk."""
         self.committed = {n for n in self.committed if self.commits[n].durable}
 
     def forget_lost(self, partition: TopicPartition, end: int) -> None:
-        """After a power loss: answers without a promise whose records are gone are no answers any more."""
+        """Drop, after a power loss, the answers and reads of records that were lost and not promised as durable."""
         for request, base in list(self.acked.items()):
             sent = self.sent[request]
             if sent.partition == partition and base + len(sent.records) > end:

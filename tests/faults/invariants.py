@@ -1,12 +1,12 @@
-"""The invariants of a store after any crash: one checker for explorer, state machine and process tests.
+"""The invariants of a store after any crash: one checker for the explorer, the state machine and process tests.
 
-Owns what must hold of records and stores, by the numbers of the reliability page; must not make crashes. What it finds
-wrong is a `Broken`, with the number. The functions on plain records serve those who see a store over HTTP as well.
+Owns what must hold of records and stores, by the numbers of the reliability page; must not make crashes. It reports a
+violation as a `Broken` with that number. The functions on plain records also serve tests that see a store over HTTP.
 
-    I1  an acknowledged record is at its offset      I8   what was served never vanishes
+    I1  an acknowledged record is at its offset      I8   a served record never vanishes
     I2  offsets are dense                            I9   no record with a bad CRC is served
-    I3  nothing nobody sent, nothing twice           I10  a committed offset is not behind the end
-    I4  order kept, a batch stays together           I11  checkpoints tell no more than there is
+    I3  only sent records, none of them twice        I10  a committed offset is not after the end
+    I4  order kept, a batch stays together           I11  checkpoints claim no more than exists
     I5  next offset = end of the log                 I12  the store starts
     I6  recovering twice changes nothing             I13  a clean stop needs no scan
     I7  indexes equal a scan                         I14  the real servers read the same (tests/interop)
@@ -27,12 +27,12 @@ NEVER_HALF = {
     "bad-root-file",
     "bad-topics-file",
     "bad-config-file",
-}  # of files that are old or new at every moment
+}  # of files that are rewritten atomically: old or new at every moment
 MISSING = object()
 
 
 class Broken(AssertionError):
-    """An invariant does not hold."""
+    """A violated invariant."""
 
     def __init__(self, invariant: str, problem: str) -> None:
         super().__init__(f"{invariant}: {problem}")
@@ -40,7 +40,7 @@ class Broken(AssertionError):
 
 
 def require(holds: bool, invariant: str, problem: str) -> None:
-    """Raise `Broken` unless it holds. Not for each record: the problem is put into words either way."""
+    """Raise `Broken` unless `holds`. Too slow for each record: `problem` is formatted either way."""
     if not holds:
         raise Broken(invariant, problem)
 
@@ -54,9 +54,10 @@ def check_records(
     killed: bool,
     whole_batches: bool,
 ) -> None:
-    """I1-I5, I8 and I9 of one partition, read from its start to its end.
+    """Check I1-I5, I8 and I9 of one partition, read from its start to its end.
 
-    `killed`: the process died and the disk did not. `whole_batches`: a request's records are there all or none.
+    `killed`: the process died, but the disk did not lose its power. `whole_batches`: of a request all records exist or
+    none.
     """
     at = f"{partition} "
     offsets = [record.offset for record in records]
@@ -78,7 +79,7 @@ def check_records(
 def _check_origins(
     history: History, partition: TopicPartition, records: Sequence[StoredRecord]
 ) -> None:
-    """I3, I9: every record is one that was sent there, as it was sent, and no two are the same one."""
+    """Check I3 and I9: every record was sent to this partition, is unchanged and occurs once."""
     seen = set()
     for record in records:
         request, index = origin = origin_of(record.value)
@@ -96,7 +97,7 @@ def _check_origins(
 def _check_order(
     history: History, records: Sequence[StoredRecord], start: int, *, whole_batches: bool
 ) -> None:
-    """I4: the requests of one producer in its order, each request in one run from its first record on."""
+    """Check I4: each producer's requests are in order; each request is one run from its first record on."""
     newest: dict[int, int] = {}
     previous = (-1, -1)
     for record in records:
@@ -124,7 +125,7 @@ def _check_whole(history: History, last: tuple[int, int]) -> None:
 
 
 def check_store(history: History, store: LogStore, *, killed: bool, whole_batches: bool) -> None:
-    """Topics and committed offsets, and I1-I5, I8, I9 of every partition of an opened store that clients write to."""
+    """Check topics, committed offsets, and I1-I5, I8, I9 of every partition of an open store that clients write to."""
     topics = store.topics()
     for name, count in history.topics.items():
         if name not in history.going:
@@ -147,8 +148,11 @@ def check_store(history: History, store: LogStore, *, killed: bool, whole_batche
 
 
 def check_offsets(history: History, store: LogStore, *, killed: bool) -> None:
-    """I1 and I8 of committed offsets: what was answered is there and does not go back. I3: none that nobody
-    committed. I10: none lies behind its log's end.
+    """Check committed offsets by these invariants.
+
+    - I1 and I8: an answered commit exists and never goes back.
+    - I3: no offset exists that no client committed.
+    - I10: no offset is after the end of its log.
     """
     assert isinstance(store, SupportsGroupOffsets)
     found = {
@@ -168,7 +172,7 @@ def check_offsets(history: History, store: LogStore, *, killed: bool) -> None:
 
 
 def check_lookups(store: LogStore) -> None:
-    """I7: what time and key lookups and ids answer is what a scan of the records says."""
+    """Check I7: lookups by time, by key and by id return the same records as a scan."""
     for name, info in store.topics().items():
         for number in info.partitions:
             partition = TopicPartition(name, number)
@@ -202,14 +206,14 @@ def _time_of(store: LogStore, record: StoredRecord) -> int:
 
 
 def check_recovery(store: LogStore) -> None:
-    """I12: what a crash leaves is no damage: an unfinished end was cut at most, and small files are whole."""
+    """Check I12: recovery reports no damage. At most an unfinished end was cut, and small files are whole."""
     findings = store.recovery.findings
     errors = [f for f in findings if f.severity == "error" or f.code in NEVER_HALF]
     require(not errors, "I12", f"found {errors}")
 
 
 def positions(fs: FileSystem, path: Path, backend: str) -> dict[str, int]:
-    """What a store's checkpoints tell of the log, before a start reads them; nothing where a file is missing."""
+    """Return the log positions in a store's checkpoints before a start reads them; empty if the file is missing."""
     name = {"kafka": "recovery-point-offset-checkpoint", "rocketmq": "checkpoint"}[backend]
     if not fs.exists(path / name):
         return {}
@@ -220,7 +224,7 @@ def positions(fs: FileSystem, path: Path, backend: str) -> dict[str, int]:
 
 
 def check_positions(told: dict[str, int], store: LogStore) -> None:
-    """I11: no checkpoint told of more than the log held (see `positions`)."""
+    """Check I11: no checkpoint claimed more than the log held (see `positions`)."""
     ends = {"log": store.stats().details.get("max_physical_offset", 0)}
     for name, info in store.topics().items():
         for number in info.partitions:

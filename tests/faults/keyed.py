@@ -1,6 +1,7 @@
-"""Requests with a key, in a workload and after its crashes: each is there once, however often it comes.
+"""Requests with an idempotency key, in a workload and after its crashes: each is stored once, however often it is sent.
 
-Owns how they are sent through the server's own group commit, and what a repeat must meet; must not choose what is sent.
+Owns how they are sent through the server's own group commit, and how a repeat must be answered; must not choose the
+requests.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from tests.faults.history import Acked, Flushed, History, Note, Sent, origin_of
 from tests.faults.invariants import require
 
 MAX_KEYS = 6  # fewer than a workload sends, so that generations change
-LAST_KEYS = 4  # of these a repeat is always known
-FORGOTTEN = ""  # in place of a key that a store need not know any more, so that no older one counts as one of the last
+LAST_KEYS = 4  # of these a repeat is always recognised
+FORGOTTEN = ""  # in place of a key that a store may forget: keeps older keys out of the last ones
 
 
 async def at_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """In place of `asyncio.to_thread`, where nobody else is on the loop."""
+    """Call a function directly, in place of `asyncio.to_thread`, where no other task is on the loop."""
     return function(*args, **kwargs)
 
 
@@ -39,13 +40,13 @@ async def keys_of(
     sync: bool,
     run: InThread = asyncio.to_thread,
 ) -> Idempotency:
-    """What the store knows of keys."""
+    """Open the idempotency keys of the store."""
     settings = Settings(flush="sync" if sync else "async", max_idempotency_keys=MAX_KEYS)
     return await open_idempotency(store, settings, submit=writer.submit, run=run, clock=clock)
 
 
 async def send(keyed: Idempotency, sent: Sent, acks: Acks) -> int:
-    """One request; gives the first record's offset."""
+    """Send one request; return the offset of its first record."""
     assert sent.key is not None
     part = Part(sent.partition, sent.records, range(len(sent.records)))
     (run,) = await keyed.append(RequestKey(sent.key, b"digest"), [part], acks)
@@ -54,7 +55,7 @@ async def send(keyed: Idempotency, sent: Sent, acks: Acks) -> int:
 
 
 def on_own_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Do it to its end, in a thread of its own, since the caller may be on a loop."""
+    """Run a coroutine to its end, in a separate thread: the caller may be on a loop."""
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, work).result()
 
@@ -67,7 +68,7 @@ async def repeat_all(
     killed: bool,
     clock: ManualClock,
 ) -> None:
-    """I1, I3: the last requests with a key come again; who is answered is there, and there once."""
+    """Check I1 and I3: repeat the last requests with a key; an answered request is stored, and stored once."""
     last = [sent for sent in history.sent.values() if sent.key is not None][-LAST_KEYS:]
     async with _serving(store, clock) as keyed:
         for sent in last:
@@ -77,7 +78,7 @@ async def repeat_all(
             there = [known.get((sent.request, index)) for index in range(len(sent.records))]
             is_there = there[-1] is not None
             if is_there and not (killed or sent.durable):
-                history.sent[sent.request] = sent._replace(key=FORGOTTEN)  # it may be, for good
+                history.sent[sent.request] = sent._replace(key=FORGOTTEN)  # may be forgotten
                 continue
             end = store.bounds(sent.partition).end
             base = await send(keyed, sent, Acks.ALL)

@@ -1,11 +1,12 @@
 """The life of a store on a disk that fails at one operation, in the server's own group commit and in one thread.
 
-Owns what is done, how often an error lets it be tried again, and what must hold while the store runs; must not choose
-where the disk fails, nor know a backend's files. A life has chapters, each from a start to a stop, so that one with a
-fault can begin at the chapter that has it. What is noted is a `History`, checked as after any crash (crash.py).
+Owns the operations, the number of retries after an error, and what must hold while the store runs; must not choose
+where the disk fails, nor know a backend's files. A life has chapters, each from a start to a stop. So a run with a
+fault can begin at the chapter that contains the fault. The notes form a `History`, checked as after any crash
+(crash.py).
 
-    full disk    -> DiskFull, nothing of the request is there, the same request is stored afterwards
-    anything else -> the store is fenced: every later change is refused, reads go on
+    full disk    -> DiskFull, nothing of the request is stored, the same request succeeds afterwards
+    anything else -> the store is fenced: every later change is refused, reads continue
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ GROUPS = 2
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
 CONFIGS = {"kafka": ("retention.ms", "600000"), "rocketmq": ("topicSysFlag", "1")}
 Act: TypeAlias = Callable[[], object]
-HARMLESS = object()  # what an act gives that a fenced store need not refuse
+HARMLESS = object()  # the result of an act that a fenced store need not refuse
 
 
 @dataclass
 class Chapter:
-    """Where a chapter begins: the disk, what happened before it, what producers send next."""
+    """The start of a chapter: the disk, the history so far, the producers with their next sequence numbers."""
 
     number: int
     disk: Ram
@@ -64,7 +65,7 @@ class Chapter:
     now_ms: int = ManualClock().now_ms
 
     def copy(self) -> Chapter:
-        """The same beginning, to be lived from apart."""
+        """Return a copy of this start that can be continued separately."""
         producers = [Producer(p.producer_id, dict(p.next)) for p in self.producers]
         disk = self.disk.copy()
         return Chapter(self.number, disk, self.history.copy(), producers, self.now_ms)
@@ -88,7 +89,7 @@ class Life:
         self._dice = random.Random(seed * CHAPTERS + chapter.number)
 
     def run(self) -> Chapter:
-        """Start, live, stop; gives the next chapter. Raises `Broken`."""
+        """Start, run all acts and stop; return the next chapter. Raises `Broken`."""
         with by_hand():
             asyncio.run(self._run())
         return Chapter(
@@ -129,7 +130,7 @@ class Life:
     def _is_fenced(self) -> bool:
         return any(not isinstance(error, DiskFull) for error in self.errors)
 
-    # ---- what is done ----
+    # ---- acts ----
 
     def _acts(self, store: LogStore) -> Iterator[Act]:
         extra = f"extra-{self.chapter}"
@@ -158,7 +159,7 @@ class Life:
 
     def _one_group(self, store: LogStore, partitions: Sequence[TopicPartition]) -> Iterator[Act]:
         durable = self._dice.random() < 0.8
-        idle = list(self._producers)  # each has one request on its way at a time
+        idle = list(self._producers)  # each producer has one request in flight at a time
         group = [self._send(partition, durable, idle) for partition in partitions]
         yield lambda: self._commit(store, group)
         yield lambda: self._read(store, partitions[0])
@@ -238,10 +239,13 @@ class Life:
         for _, error in failed:
             raise error
 
-    # ---- what errors do ----
+    # ---- errors ----
 
     def _do(self, store: LogStore, act: Act) -> None:
-        """Do it, a second time where the disk was full. A fenced store refuses all that would change it."""
+        """Run an act, a second time after a full disk.
+
+        Check that a fenced store refuses every act that would change it.
+        """
         fenced = self._is_fenced
         try:
             try:
@@ -259,11 +263,11 @@ class Life:
             require(not fenced or done is HARMLESS, "fence", f"{act} after {self.errors}")
 
     def _check_running(self, store: LogStore) -> None:
-        """What the failure must have done, and what is still served."""
+        """Check the effect of the failure on the running store, and the records that are still served."""
         assert self.fs.failed is not None
         operation, path = self.fs.failed
         if not self.errors and operation == "datasync":
-            return  # of a file that had to make room: it is told when that file is next used
+            return  # of a file closed to make room: reported when that file is used next
         full = operation not in SYNCS and (not self.errors or isinstance(self.errors[0], DiskFull))
         require(
             full is (store.stats().fenced is None), "fence", f"{operation} of {path}: {self.errors}"
@@ -275,19 +279,19 @@ class Life:
             going = error.facts()["topic"] in self.history.going
             require(going, "reads", f"after {operation} of {path}: {error.message}")
         except StoreFenced as error:
-            derived = not {"commitlog", f"{path.stem}.log"} & set(path.parts)  # nothing leads there
+            derived = not {"commitlog", f"{path.stem}.log"} & set(path.parts)  # not a log file
             require(derived, "reads", f"after {operation} of {path}: {error.message}")
         except StorageError as error:
             raise refused(error) from error
 
     def check_left(self) -> None:
-        """The next process finds all that it must: after a kill before the stop, or after the stop."""
+        """Check that the next process finds everything it must: after a kill before the stop, or after the stop."""
         crash = Crash(self.backend, self.history, self.disk, self._clock.now_ms, killed=True)
         crash.check(thorough=False)
 
 
 def chapters(backend: Backend, seed: int) -> Sequence[tuple[Chapter, int]]:
-    """The beginnings of a life's chapters, and how many changes each makes to the disk."""
+    """Return the start of each chapter of a life, and how many changes the chapter makes to the disk."""
     found = []
     chapter = Chapter(0, Ram())
     chapter.disk.make_dir(PATH.parent)

@@ -1,15 +1,15 @@
-"""A file system that can lose its power: what was not synced is gone then.
+"""A file system that can lose its power: unsynced changes are then lost.
 
-The worst case that POSIX allows a disk on which every sync is obeyed:
+The worst case that POSIX allows for a disk on which every sync is obeyed:
 
-- a file has the bytes and the length of its last `datasync`; one that never had any is empty;
-- a directory has the names of its last `sync_dir`: whatever was made, renamed or removed in it since has not happened,
-  and a new file whose directory was not synced is gone, synced or not;
-- of a tree that was removed everything is gone at once but its name, which stays until the sync of its directory;
-- a rename from one directory to another needs both to be synced: with the target's sync only, both names are there.
+- a file has the bytes and the length of its last `datasync`; a file without any `datasync` is empty;
+- a directory has the names of its last `sync_dir`: names created, renamed or removed in it since then are reverted,
+  and a new file whose directory was not synced is lost, synced or not;
+- of a removed tree everything is lost at once except its name, which stays until the sync of its directory;
+- a rename from one directory to another needs a sync of both: with the target's sync only, both names exist.
 
-A real disk may keep any part of what was not synced. `Power.cut` gives the one extreme, the present files (as after a
-kill) the other; a test that looks at both, at every step, sees where the order of writes and syncs matters.
+A real disk may keep any part of the unsynced changes. `Power.cut` returns one extreme, the present files (as after a
+kill) are the other. A test that checks both, at every step, shows where the order of writes and syncs matters.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tests.faults.relay import Relay, RelayFile
 
 
 class _Kept:
-    """A file: what the disk has of it."""
+    """A file: the bytes that the disk holds."""
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = data
 
 
 class _Folder:
-    """A directory: its names now, and those that the disk has."""
+    """A directory: its current names, and the names that the disk holds."""
 
     def __init__(self) -> None:
         self.names: dict[str, _Kept | _Folder] = {}
         self.kept: dict[str, _Kept | _Folder] = {}
 
     def folder(self, parts: tuple[str, ...]) -> _Folder:
-        """The directory with this path below."""
+        """Return the directory at this relative path."""
         found: _Folder = self
         for part in parts:
             child = found.names[part]
@@ -48,14 +48,14 @@ class _Folder:
 
 
 def nothing(operation: str, path: Path) -> None:
-    """No call before a step."""
+    """Do nothing before a step."""
 
 
 class Power(Relay):
-    """Hands everything on to `fs`, and knows what of it would survive. Safe from several threads.
+    """A file layer that passes every call to `fs` and tracks the data that would survive a power loss. Thread-safe.
 
-    All that `fs` holds at the start counts as synced. `before` is called with each step (see `Relay`) just before it
-    is done, and may raise, `cut`, or use the store. Syncs must come through this object; other users of `fs` only read.
+    Everything that `fs` holds at the start counts as synced. `before` is called before each step (see `Relay`), and may
+    raise, call `cut`, or use the store. Syncs must go through this object; other users of `fs` may only read.
     """
 
     def __init__(self, fs: FileSystem | None = None) -> None:
@@ -63,7 +63,7 @@ class Power(Relay):
         self.before: Callable[[str, Path], None] = nothing
         self._lock = (
             threading.RLock()
-        )  # held from an operation to the note of it, never over `before`
+        )  # held from an operation until it is recorded, never while `before` runs
         self._locks: list[FileLock] = []
         self._root = self._load(Path("/"))
 
@@ -78,14 +78,14 @@ class Power(Relay):
         return folder
 
     def cut(self) -> OverlayFileSystem:
-        """What the disk holds when the power fails now: a file system of its own. This one goes on beside it."""
+        """Return the files that survive a power loss now, as a separate file system. This one stays usable."""
         found = OverlayFileSystem()
         with self._lock:
             _write(found, Path("/"), self._root)
         return found
 
     def kill(self) -> None:
-        """The process that used this ends: its locks are free, and the next one finds everything as it is."""
+        """End the process that used this file system: its locks are free, and the next process finds all changes."""
         while self._locks:
             self._locks.pop().release()
 
@@ -156,7 +156,7 @@ class Power(Relay):
     # ---- bytes ----
 
     def sync_file(self, file: File, kept: _Kept) -> None:
-        """The disk has the bytes of now."""
+        """Sync a file: the disk holds its current bytes."""
         with self._lock:
             file.datasync()
             kept.data = file.pread(file.size(), 0)
@@ -176,7 +176,7 @@ class PoweredFile(RelayFile):
 
 
 def moments(power: Power, act: Callable[[], object]) -> list[OverlayFileSystem]:
-    """What a power loss would leave just before each step of `act`, and at its end."""
+    """Return the files that a power loss would leave before each step of `act`, and at its end."""
     cuts: list[OverlayFileSystem] = []
     power.before = lambda operation, path: cuts.append(power.cut())
     act()
@@ -185,7 +185,7 @@ def moments(power: Power, act: Callable[[], object]) -> list[OverlayFileSystem]:
 
 
 def _write(fs: OverlayFileSystem, path: Path, folder: _Folder) -> None:
-    """Make in `fs` what the disk has of a directory."""
+    """Create in `fs` the part of a directory that the disk holds."""
     for name, node in folder.kept.items():
         at = path / name
         if isinstance(node, _Folder):

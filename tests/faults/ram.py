@@ -1,7 +1,7 @@
-"""A small file system in memory that is copied in no time: what a crash left is opened again and again.
+"""A small file system in memory with a very cheap copy: the state after a crash is opened many times.
 
-Owns names and bytes, as the file layer promises them; must not keep times (all are 0) nor know what is synced. Bytes
-are never changed in place, so a copy shares them all, and a write costs as much as its file is long: some KB.
+Owns names and bytes, as the file layer promises them; must not keep times (all are 0) nor know which changes are
+synced. Bytes are never changed in place, so copies share them all. A write costs as much as its file is long: some KB.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from storage.files.failures import io_failure, store_locked
 from storage.files.fs import FileLock
 from storage.files.tree import parts
 
-POSITIONS = 1 << 63  # as many fit a file position
+POSITIONS = 1 << 63  # the number of valid file positions
 
 
 class Bytes:
-    """A file, whatever its name."""
+    """The content of a file, without its name."""
 
     __slots__ = ("data", "locked")
 
@@ -103,30 +103,30 @@ class RamLock:
 
 
 class Ram:
-    """Files by path; at the start those of `root`, which is taken over. Safe from several threads."""
+    """Files by path, starting with the files of `root`, which is not copied. Thread-safe."""
 
     def __init__(self, root: Folder | None = None) -> None:
         self._root: Folder = {} if root is None else root
-        self._lock = threading.Lock()  # over every change of names or bytes
+        self._lock = threading.Lock()  # for every change of names or bytes
 
     def copy(self) -> Ram:
-        """The same files, to be changed apart; no lock is held there."""
+        """Return the same files as a separate file system, without held locks."""
         with self._lock:
             return Ram(_copy(self._root))
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Path and bytes of every file, in the order of their names; an empty folder as `path/` and no bytes."""
+        """Yield path and bytes of every file, in name order; an empty folder as `path/` without bytes."""
         return _files("", self._root)
 
     def digest(self) -> bytes:
-        """Of all names and bytes."""
+        """Return the digest of all names and bytes."""
         found = hashlib.blake2b(digest_size=16)
         for path, data in self.files():
             found.update(f"{path}\0{len(data)}\0".encode())
             found.update(data)
         return found.digest()
 
-    # ---- asking ----
+    # ---- reading ----
 
     def _find(self, path: Path, operation: str, *, strict: bool = True) -> Node | None:
         return self._walk(parts(path, operation), path, operation, strict=strict)
@@ -154,7 +154,7 @@ class Ram:
         raise io_failure(errno.ENOENT if node is None else errno.EISDIR, path, operation)
 
     def _place(self, path: Path, operation: str) -> tuple[Folder, str]:
-        """The folder with the name at the end of a path, and that name."""
+        """Return the folder that contains the last name of a path, and that name."""
         names = parts(path, operation)
         if not names:
             raise io_failure(errno.EBUSY, path, operation)
@@ -255,7 +255,7 @@ def _as_folder(node: Node | None, path: Path, operation: str) -> Folder:
 
 
 def _refusal(node: Node | None, replaced: Node | None) -> int:
-    """The errno of rename(2) when `node` may not take the place of `replaced`; 0 when it may."""
+    """Return the errno of rename(2) if `node` must not replace `replaced`; 0 if it may."""
     if node is None:
         return errno.ENOENT
     if replaced is None:

@@ -1,7 +1,7 @@
-"""A file system that writes down every change that is made through it, in order.
+"""A file system that records every change made through it, in order.
 
 Owns the numbers of files and folders and the translation of calls on paths into changes of nodes; must not decide
-what a crash leaves (disk.py). Facts that a workload notes stand in the same order between the changes.
+what a crash leaves (disk.py). The notes of a workload are recorded in the same sequence, between the changes.
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ class Noted:
 
 
 class Recorder(Relay):
-    """Hands everything on to `fs`, a file system in memory whose contents count as synced.
+    """A file layer that passes every call to `fs`, an in-memory file system whose contents count as synced.
 
-    `disk` is what stood there at the start; `events` is what was done since. Safe from several threads.
+    Thread-safe.
+
+    `disk` is the state at the start; `events` are the changes and notes since then.
     """
 
     def __init__(self, fs: FileSystem | None = None) -> None:
@@ -64,8 +66,9 @@ class Recorder(Relay):
 
     @classmethod
     def after_kill_on(cls, disk: Disk) -> Recorder:
-        """For the next process on a disk whose machine went on: the files are all there, and what of them was not
-        sure is not sure yet.
+        """Return a recorder for the next process on a disk that kept its power.
+
+        All files exist as the last process left them, and their unsynced changes are still pending.
         """
         recorder = cls()
         recorder._fs = disk.left(lambda pending: pending)
@@ -75,12 +78,12 @@ class Recorder(Relay):
         return recorder
 
     def note(self, note: Note) -> None:
-        """Something that is true from here on."""
+        """Record a fact that is true from here on."""
         with self._lock:
             self.events.append(Noted(note))
 
     def now(self, moment: int | None = None) -> Disk:
-        """The disk after all that was done; with `moment` after so many events."""
+        """Return the disk after all recorded events; with `moment`, after that many events."""
         disk = copy.deepcopy(self.disk)
         for number, event in enumerate(self.events[:moment]):
             if not isinstance(event, Noted):
@@ -88,7 +91,7 @@ class Recorder(Relay):
         return disk
 
     def after_kill(self) -> Recorder:
-        """What the next process finds when the present one is killed now; this one goes on beside it."""
+        """Return a recorder for the next process if the present one is killed now; this recorder stays usable."""
         return Recorder.after_kill_on(self.now())
 
     def _load(self, path: Path, folder: _Folder) -> None:
@@ -193,19 +196,19 @@ class Recorder(Relay):
     # ---- bytes ----
 
     def write(self, file: File, node: int, data: bytes, position: int) -> None:
-        """Of a file: bytes."""
+        """Write bytes to a file and record the change."""
         with self._lock:
             file.pwrite(data, position)
             self._add(Write(node, position, bytes(data)))
 
     def cut(self, file: File, node: int, size_bytes: int) -> None:
-        """Of a file: its length."""
+        """Change the length of a file and record the change."""
         with self._lock:
             file.truncate(size_bytes)
             self._add(Cut(node, size_bytes))
 
     def sync(self, file: File, node: int) -> None:
-        """Of a file: what was written before this call is sure when it returns, and not before."""
+        """Sync a file and record it: writes made before this call are sure once it returns, not earlier."""
         begun = len(self.events)
         file.datasync()
         with self._lock:
@@ -231,7 +234,7 @@ class RecordedFile(RelayFile):
 
 
 def _known(folders: dict[int, dict[str, int]], node: int) -> _Folder:
-    """A folder and all below it, of the names in each."""
+    """Return a folder and everything below it, from the names in each folder."""
     names = folders[node].items()
     return _Folder(
         node, {name: _known(folders, child) if child in folders else child for name, child in names}

@@ -1,4 +1,4 @@
-"""A file system that hands everything on to another, and the one place where tests put something in between."""
+"""A file system that passes every call to another file system, and the one place where tests insert behaviour."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from storage.files.fs import File, FileLock, FileSystem
 
 
 class Relay:
-    """Hands everything on to `fs`. `step` is called before each operation on names or bytes, and may raise.
+    """A file layer that passes every call to `fs`.
 
-    The steps are called as the file layer calls them: open, write, truncate, datasync, close, make_dir, rename (with
-    the new name), remove, remove_tree, sync_dir, lock; and create, for an open that makes the file. Only open comes
-    afterwards: between the system call and the caller hearing of it. Reads are no steps, nor is a directory that is
-    there already.
+    `step` is called before each operation on names or bytes; it may raise.
+
+    The steps have the names of the file layer's calls: open, write, truncate, datasync, close, make_dir, rename (with
+    the new name), remove, remove_tree, sync_dir, lock; and create, for an open that creates the file. Only the open
+    step comes after its operation: between the system call and the return to the caller. Reads are no steps, and
+    neither is make_dir of an existing directory.
     """
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
 
     def step(self, operation: str, path: Path) -> None:
-        """What a test wants to happen first."""
+        """Run the test's action before an operation."""
 
     def wrap(self, file: File) -> File:
-        """The file that the caller gets."""
+        """Return the file that the caller receives."""
         return RelayFile(self, file)
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:

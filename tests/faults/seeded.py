@@ -1,9 +1,9 @@
-"""Deliberate faults in our own code: what would break if a line were missing, or stood in the wrong place.
+"""Deliberate faults in our own code: the effect of a missing line, or of a line in the wrong place.
 
-Owns the register of them, the means to plant one, and those that both backends share; must not look for them
-(test_seeded_bugs.py). Each is a small function that patches flush, roll, recovery, retention, checkpoint, writer or
-keys, and says in its first line what it breaks. What only a disk that fails can show is for the error sweep, all else
-for the explorer of crashes.
+Owns the register of the faults, the helpers that plant a fault, and the faults that both backends share; must not
+search for them (test_seeded_bugs.py). Each fault is a small function that patches flush, roll, recovery, retention,
+checkpoint, writer or keys, and its first docstring line says what breaks. Faults that only a failing disk can show
+are for the error sweep, all others for the explorer of crashes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ LAYER: Mapping[str, type] = {"sync_dir": Recorder, "datasync": RecordedFile, "tr
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. `by_sweep`: only a disk that fails shows it; `at_start`: a crash during or after a start does."""
+    """One fault.
+
+    `by_sweep`: only a failing disk shows it. `at_start`: only a crash during or after a start shows it.
+    """
 
     name: str
     breaks: str
@@ -53,7 +56,7 @@ class Fault:
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """The fault is in the code inside this block."""
+        """Plant the fault in the code for the duration of this block."""
         with pytest.MonkeyPatch.context() as patch:
             self.plant(patch)
             yield
@@ -65,7 +68,7 @@ FAULTS: dict[tuple[str, str], Fault] = {}  # by backend and name
 def fault(
     *backends: str, by_sweep: bool = False, at_start: bool = False
 ) -> Callable[[Plant], Plant]:
-    """Puts a function into the register, under its name."""
+    """Register a function as a fault, under its name."""
 
     def register(plant: Plant) -> Plant:
         name = plant.__name__.replace("_", " ")
@@ -77,11 +80,11 @@ def fault(
     return register
 
 
-# ---- means ----
+# ---- helpers ----
 
 
 def everywhere(patch: pytest.MonkeyPatch, original: object, other: object) -> None:
-    """Wherever our modules know `original` by a name of their own they get `other`."""
+    """Replace `original` by `other` under every name that one of our modules has for it."""
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] in ("storage", "logserver"):
             for known, value in list(vars(module).items()):
@@ -92,7 +95,7 @@ def everywhere(patch: pytest.MonkeyPatch, original: object, other: object) -> No
 def wrapped(
     patch: pytest.MonkeyPatch, owner: Patched, function: str, other: Callable[..., Any]
 ) -> None:
-    """`other` is called in place of a function or method, which it gets as its first argument."""
+    """Call `other` in place of a function or method, with the original as its first argument."""
     original = getattr(owner, function)
 
     @wraps(original)
@@ -106,14 +109,14 @@ def wrapped(
 
 
 def left_out(patch: pytest.MonkeyPatch, owner: type, method: str) -> None:
-    """The method does nothing."""
+    """Make the method do nothing."""
     patch.setattr(owner, method, lambda *args, **kwargs: None)
 
 
 def without(
     patch: pytest.MonkeyPatch, owner: Patched, function: str, operation: str, *, of: str = ""
 ) -> None:
-    """While this function runs, an operation of the file layer on paths that end with `of` does nothing."""
+    """Skip an operation of the file layer on paths that end with `of`, while this function runs."""
     inside = threading.local()
 
     def running(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -137,19 +140,19 @@ def without(
 
 @fault(*BOTH)
 def no_folder_sync_after_a_rename(patch: pytest.MonkeyPatch) -> None:
-    """A small file that was written anew may be the old one again."""
+    """Skip the folder sync: a rewritten small file may revert to its old version."""
     without(patch, atomic, "atomic_write", "sync_dir")
 
 
 @fault(*BOTH)
 def renamed_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
-    """A small file may have its new name and none of its bytes."""
+    """Rename before the sync: a small file may have its new name and none of its bytes."""
     without(patch, atomic, "atomic_write", "datasync")
 
 
 @fault(*BOTH)
 def small_files_are_written_in_place(patch: pytest.MonkeyPatch) -> None:
-    """A small file may be half there: it is not written beside and renamed."""
+    """Write small files in place, without a temporary file and a rename: a crash may leave half of one."""
 
     def in_place(original: object, fs: FileSystem, path: Path, data: bytes) -> None:
         write_durably(fs, path, data)
@@ -160,13 +163,13 @@ def small_files_are_written_in_place(patch: pytest.MonkeyPatch) -> None:
 
 @fault(*BOTH)
 def the_log_is_never_synced(patch: pytest.MonkeyPatch) -> None:
-    """A flush returns at once: the cache of open files syncs none."""
+    """Make a flush return at once: the cache of open files syncs none of them."""
     left_out(patch, HandleCache, "datasync")
 
 
 @fault(*BOTH)
 def closed_to_make_room_without_a_sync(patch: pytest.MonkeyPatch) -> None:
-    """What was written to a file that gave way to another is never synced (three may be open)."""
+    """Skip the sync of a file that is closed to make room for another (three files may be open)."""
     wrapped(patch, HandleCache, "__init__", lambda original, cache, fs, _: original(cache, fs, 3))
     without(patch, HandleCache, "_shrink", "datasync")
 
@@ -176,7 +179,7 @@ def closed_to_make_room_without_a_sync(patch: pytest.MonkeyPatch) -> None:
 
 @fault(*BOTH)
 def answered_before_the_flush(patch: pytest.MonkeyPatch) -> None:
-    """A group is answered when it is written; the next one's hop flushes it."""
+    """Answer a group when it is written; the next group's hop flushes it."""
     late: dict[int, Group] = {}
 
     def flush(original: Callable[..., None], lane: Lane, group: Group) -> None:
@@ -190,7 +193,7 @@ def answered_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 
 @fault(*BOTH)
 def seen_before_the_flush(patch: pytest.MonkeyPatch) -> None:
-    """Readers see a durable group as soon as it is written."""
+    """Publish a durable group to readers as soon as it is written."""
 
     def commit(original: Callable[..., None], lane: Lane, group: Group) -> None:
         durable, lane._durable = lane._durable, False
@@ -209,13 +212,13 @@ def seen_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 
 @fault(*BOTH)
 def keys_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    """The journal of keys is written and never synced."""
+    """Write the journal of keys without ever syncing it."""
     left_out(patch, Journal, "_sync")
 
 
 @fault(*BOTH)
 def keys_behind_their_records(patch: pytest.MonkeyPatch) -> None:
-    """A key is noted when its records are written: a crash in between leaves them without it."""
+    """Note a key after its records are written: a crash in between leaves the records without their key."""
 
     def late(original: Callable[..., None], requests: Sequence[Request]) -> None:
         keybook.begin_notes(requests, durable=True)
@@ -227,7 +230,7 @@ def keys_behind_their_records(patch: pytest.MonkeyPatch) -> None:
 
 @fault(*BOTH)
 def keys_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
-    """A start believes offsets of records that a crash took."""
+    """Trust, at a start, the offsets of records that a crash lost."""
     everywhere(patch, keybook._drop_lost, lambda entry, bounds, losses: 0)
 
 
@@ -236,7 +239,7 @@ def keys_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
 
 @fault(*BOTH)
 def clean_mark_before_the_last_sync(patch: pytest.MonkeyPatch) -> None:
-    """The mark of a clean stop comes first, and then what it stands for."""
+    """Write the mark of a clean stop before the syncs that it stands for."""
 
     def stop_kafka(original: Callable[..., None], store: KafkaStore) -> None:
         store._directory.write_marker()
@@ -252,28 +255,28 @@ def clean_mark_before_the_last_sync(patch: pytest.MonkeyPatch) -> None:
 
 @fault(*BOTH)
 def clean_mark_stays_at_a_start(patch: pytest.MonkeyPatch) -> None:
-    """A running store looks like one that was stopped."""
+    """Leave the mark of a clean stop at a start: a running store looks like a stopped one."""
     left_out(patch, LogDirectory, "remove_marker")
     left_out(patch, StoreDirectory, "write_abort")
 
 
 @fault(*BOTH)
 def every_stop_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
-    """A start after a crash looks at no more than one after a stop."""
+    """Make a start after a crash inspect no more than a start after a clean stop."""
     patch.setattr(LogDirectory, "is_clean", lambda directory: True)
     patch.setattr(StoreDirectory, "is_unclean", lambda directory: False)
 
 
 @fault("rocketmq")
 def lost_writes_count_as_damage(patch: pytest.MonkeyPatch) -> None:
-    """A write that the disk did not get, with later ones behind it, keeps a store from starting."""
+    """Refuse to start if the disk lost a write that is followed by later ones."""
     rocketmq = sys.modules["storage.rocketmq.recovery"]
     patch.setattr(rocketmq, "has_zeroed_sector", lambda *args: False)
 
 
 @fault(*BOTH)
 def new_log_files_without_a_folder_sync(patch: pytest.MonkeyPatch) -> None:
-    """A log file that was begun may have no name after a crash."""
+    """Skip the folder sync for a new log file: after a crash it may have no name."""
     without(patch, Partition, "_roll", "sync_dir")
     without(patch, FileRun, "create", "sync_dir")
 
@@ -283,11 +286,11 @@ def new_log_files_without_a_folder_sync(patch: pytest.MonkeyPatch) -> None:
 
 @fault(*BOTH, by_sweep=True)
 def the_fence_never_closes(patch: pytest.MonkeyPatch) -> None:
-    """After a write or sync that failed the store goes on."""
+    """Continue after a failed write or sync."""
     left_out(patch, Guard, "__exit__")
 
 
 @fault(*BOTH, by_sweep=True)
 def a_sync_that_finds_no_space_is_a_full_disk(patch: pytest.MonkeyPatch) -> None:
-    """A sync that lost what was written is taken for a request that did not fit."""
+    """Treat a sync that lost written data as a request that did not fit."""
     patch.setattr(failures_module, "_SYNCS", frozenset())

@@ -20,37 +20,37 @@ from tests.faults.seeded import fault, left_out, without, wrapped
 
 @fault("kafka")
 def old_segment_not_synced_at_a_roll(patch: pytest.MonkeyPatch) -> None:
-    """What was written to a segment since its last flush is not synced when the next one begins."""
+    """Skip the sync of a segment at a roll: data written since its last flush may be lost."""
     without(patch, Partition, "_roll", "datasync", of=".log")
 
 
 @fault("kafka")
 def topic_made_without_a_sync_of_the_root(patch: pytest.MonkeyPatch) -> None:
-    """A new topic's folders may be gone."""
+    """Skip the sync of the root: a new topic's folders may be lost."""
     without(patch, topic_files, "create_partitions", "sync_dir", of="store")
 
 
 @fault("kafka")
 def topic_made_without_a_sync_of_its_folders(patch: pytest.MonkeyPatch) -> None:
-    """A new topic's log files may be gone."""
+    """Skip the sync of a new topic's folders: its log files may be lost."""
     without(patch, topic_files, "create_partitions", "sync_dir", of="-delete")
 
 
 @fault("kafka")
 def topic_deleted_without_a_sync(patch: pytest.MonkeyPatch) -> None:
-    """A deleted topic may be back."""
+    """Skip the sync after a deletion: a deleted topic may reappear."""
     without(patch, topic_files, "set_aside", "sync_dir")
 
 
 @fault("kafka")
 def recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    """The recovery points tell what is written, not what is synced."""
+    """Let recovery points count written offsets, not synced offsets."""
     patch.setattr(Partition, "flushed_offset", property(lambda self: self._next))
 
 
 @fault("kafka")
 def torn_tail_is_not_cut(patch: pytest.MonkeyPatch) -> None:
-    """Half a batch stays behind the end of the log."""
+    """Leave half a batch after the end of the log."""
 
     def applied(original: Callable[..., Segment], fs: Any, files: Any, plan: Any, s: Any) -> Any:
         s.file_bytes = s.size_bytes
@@ -61,7 +61,7 @@ def torn_tail_is_not_cut(patch: pytest.MonkeyPatch) -> None:
 
 @fault("kafka")
 def appends_go_behind_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
-    """The next append is written behind half a batch."""
+    """Write the next append after half a batch."""
 
     def applied(original: Callable[..., Segment], fs: Any, files: Any, plan: Any, s: Any) -> Any:
         s.size_bytes = s.file_bytes
@@ -72,13 +72,13 @@ def appends_go_behind_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
 
 @fault("kafka", at_start=True)
 def accepted_records_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    """A start serves what a second crash may take."""
+    """Serve, at a start, records that a second crash may lose."""
     without(patch, repair, "_apply_segment", "datasync", of=".log")
 
 
 @fault("kafka")
 def indexes_are_believed_after_a_crash(patch: pytest.MonkeyPatch) -> None:
-    """A start leaves the indexes as they lie there."""
+    """Use the indexes at a start as they are on disk."""
 
     def scanned(
         original: Callable[..., None], scan: _Scan, segment: SegmentPlan, index: int
@@ -91,13 +91,13 @@ def indexes_are_believed_after_a_crash(patch: pytest.MonkeyPatch) -> None:
 
 @fault("kafka")
 def indexes_are_not_synced_at_a_stop(patch: pytest.MonkeyPatch) -> None:
-    """The mark of a clean stop stands for indexes that may be gone."""
+    """Skip the sync of the indexes that the mark of a clean stop stands for."""
     without(patch, SparseIndex, "trim", "datasync")
 
 
 @fault("kafka")
 def sequences_start_anew(patch: pytest.MonkeyPatch) -> None:
-    """An opened partition knows no producer."""
+    """Forget all producers when a partition is opened."""
 
     def made(
         original: Callable[..., None],
@@ -115,7 +115,7 @@ def sequences_start_anew(patch: pytest.MonkeyPatch) -> None:
 
 @fault("kafka")
 def sequences_come_from_snapshots_alone(patch: pytest.MonkeyPatch) -> None:
-    """A start takes in no sequences of the batches that it reads."""
+    """Ignore, at a start, the sequence numbers of the batches that it reads."""
 
     def scanned(
         original: Callable[..., None], scan: _Scan, segment: SegmentPlan, index: int
@@ -129,7 +129,7 @@ def sequences_come_from_snapshots_alone(patch: pytest.MonkeyPatch) -> None:
 
 @fault("kafka")
 def snapshot_ahead_of_the_log(patch: pytest.MonkeyPatch) -> None:
-    """The snapshot of a roll is written with the first batch behind it."""
+    """Write the snapshot of a roll together with the first batch after it."""
     late: dict[int, int] = {}
 
     def at_roll(original: object, self: Partition, offset: int) -> None:
@@ -148,7 +148,7 @@ def snapshot_ahead_of_the_log(patch: pytest.MonkeyPatch) -> None:
 
 @fault("kafka")
 def head_is_deleted_from_its_end(patch: pytest.MonkeyPatch) -> None:
-    """Retention takes the newest of its segments first: a crash leaves a hole."""
+    """Delete the newest of the expired segments first: a crash leaves a hole."""
 
     def backwards(original: Callable[..., Sequence[Segment]], *args: Any, **more: Any) -> Any:
         return [*original(*args, **more)][::-1]
@@ -158,7 +158,7 @@ def head_is_deleted_from_its_end(patch: pytest.MonkeyPatch) -> None:
 
 @fault("kafka")
 def offsets_are_answered_before_the_flush(patch: pytest.MonkeyPatch) -> None:
-    """A commit returns when its records are written."""
+    """Return from a commit when its records are written."""
 
     def append(original: Callable[..., None], part: Any, changes: Any, *, durable: bool) -> None:
         original(part, changes, durable=False)
@@ -168,5 +168,5 @@ def offsets_are_answered_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 
 @fault("kafka")
 def offsets_are_synced_before_their_records(patch: pytest.MonkeyPatch) -> None:
-    """An offset may count records that are lost."""
+    """Let an offset count records that may be lost."""
     left_out(patch, GroupOffsets, "_sync_records")

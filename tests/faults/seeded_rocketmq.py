@@ -24,7 +24,7 @@ NOWHERE = 1 << 62
 
 
 def planned(patch: pytest.MonkeyPatch, **changes: Callable[[StorePlan], object]) -> None:
-    """A start decides something else in these fields of its plan."""
+    """Override these fields of the plan of a start."""
 
     def examined(original: Callable[..., StorePlan], *args: Any) -> StorePlan:
         plan = original(*args)
@@ -38,7 +38,7 @@ def planned(patch: pytest.MonkeyPatch, **changes: Callable[[StorePlan], object])
 
 @fault("rocketmq")
 def a_sync_over_two_files_syncs_the_newer(patch: pytest.MonkeyPatch) -> None:
-    """A group that went over the end of a log file is synced in the new one alone."""
+    """Sync a group that crosses the end of a log file in the new file only."""
 
     def synced(original: Callable[..., None], run: FileRun, start: int, end: int) -> None:
         original(run, max(start, run.base_of(end) or 0), end)
@@ -48,43 +48,43 @@ def a_sync_over_two_files_syncs_the_newer(patch: pytest.MonkeyPatch) -> None:
 
 @fault("rocketmq")
 def torn_tail_is_not_zeroed(patch: pytest.MonkeyPatch) -> None:
-    """Records behind the end stay, and come back to life."""
+    """Leave records after the end of the log in place: they may reappear."""
     left_out(patch, FileRun, "zero")
 
 
 @fault("rocketmq")
 def appends_go_behind_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
-    """The next append is written behind half a record."""
+    """Write the next append after half a record."""
     planned(patch, log_end=lambda plan: plan.data_end)
 
 
 @fault("rocketmq", at_start=True)
 def accepted_records_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    """A start serves what a second crash may take."""
+    """Serve, at a start, records that a second crash may lose."""
     without(patch, repair, "apply_log", "datasync")
 
 
 @fault("rocketmq", at_start=True)
 def accepted_files_do_not_count_as_written(patch: pytest.MonkeyPatch) -> None:
-    """A start syncs only what it wrote itself."""
+    """Let a start sync only the files that it wrote itself."""
     left_out(patch, FileRun, "distrust")
 
 
 @fault("rocketmq")
 def properties_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    """A record whose end was lost counts, as the checksum covers its body alone."""
+    """Accept a record with a lost end: the checksum covers only its body."""
     patch.setattr(recovery, "sound_part", lambda stretch: stretch)
 
 
 @fault("rocketmq")
 def walk_begins_where_the_queues_end(patch: pytest.MonkeyPatch) -> None:
-    """A start believes that the log is there up to what the queues tell."""
+    """Trust, at a start, that the log exists up to the end of the queues."""
     patch.setattr(recovery, "_checkpointed", lambda context: NOWHERE)
 
 
 @fault("rocketmq")
 def head_is_deleted_from_its_end(patch: pytest.MonkeyPatch) -> None:
-    """Retention takes the newest of its files first: a crash leaves a hole."""
+    """Delete the newest of the expired files first: a crash leaves a hole."""
 
     def deleted(
         original: Callable[..., None], log: CommitLog, doomed: Sequence[int], *rest: Any
@@ -97,7 +97,7 @@ def head_is_deleted_from_its_end(patch: pytest.MonkeyPatch) -> None:
 
 @fault("rocketmq")
 def head_is_deleted_without_syncs(patch: pytest.MonkeyPatch) -> None:
-    """Of two files that retention took a crash may bring back the older one alone."""
+    """Skip the syncs of deletions: of two deleted files a crash may restore the older one alone."""
     without(patch, store, "delete_head", "sync_dir", of="commitlog")
 
 
@@ -106,13 +106,13 @@ def head_is_deleted_without_syncs(patch: pytest.MonkeyPatch) -> None:
 
 @fault("rocketmq")
 def queues_are_not_synced_at_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    """The checkpoint stands for units that may be gone."""
+    """Skip the sync of the queues at a checkpoint: entries that it stands for may be lost."""
     left_out(patch, ConsumeQueue, "sync")
 
 
 @fault("rocketmq")
 def checkpoint_before_the_syncs(patch: pytest.MonkeyPatch) -> None:
-    """The checkpoint comes first, and then what it stands for."""
+    """Write the checkpoint before the syncs that it stands for."""
 
     def written(original: Callable[..., None], self: Checkpointer) -> None:
         with self._append_lock:
@@ -126,25 +126,25 @@ def checkpoint_before_the_syncs(patch: pytest.MonkeyPatch) -> None:
 
 @fault("rocketmq")
 def units_are_believed_after_a_crash(patch: pytest.MonkeyPatch) -> None:
-    """A start takes the units of the queues as they lie there."""
+    """Use the queue entries at a start as they are on disk."""
     patch.setattr(recovery, "_checked_end", lambda queue, trusted: queue.units.end)
 
 
 @fault("rocketmq")
 def queues_are_not_cut_with_the_log(patch: pytest.MonkeyPatch) -> None:
-    """Units that point behind the end of the log stay."""
+    """Keep queue entries that point after the end of the log."""
     planned(patch, queue_ends=lambda plan: {})
 
 
 @fault("rocketmq")
 def queues_are_not_built_on(patch: pytest.MonkeyPatch) -> None:
-    """Records that have no unit yet get none at a start."""
+    """Create no queue entries, at a start, for records that have none."""
     planned(patch, build_queues_from=lambda plan: None)
 
 
 @fault("rocketmq")
 def index_is_not_built_on(patch: pytest.MonkeyPatch) -> None:
-    """Records that are not in the index yet are not put there at a start."""
+    """Add no index entries, at a start, for records that are not in the index."""
 
     def applied(original: Callable[..., object], *args: Any) -> None:
         original(*args)
@@ -154,19 +154,19 @@ def index_is_not_built_on(patch: pytest.MonkeyPatch) -> None:
 
 @fault("rocketmq")
 def index_is_not_synced_at_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    """The checkpoint stands for entries that may be gone."""
+    """Skip the sync of the index at a checkpoint: entries that it stands for may be lost."""
     without(patch, KeyIndex, "sync", "datasync")
 
 
 @fault("rocketmq")
 def full_index_file_is_not_synced(patch: pytest.MonkeyPatch) -> None:
-    """The next file of the index is begun before the one before is on disk."""
+    """Begin the next index file before the previous one is on disk."""
     without(patch, KeyIndex, "_finish", "datasync")
 
 
 @fault("rocketmq")
 def index_is_believed_after_a_crash(patch: pytest.MonkeyPatch) -> None:
-    """No file of the index is in doubt."""
+    """Treat no index file as doubtful after a crash."""
     planned(patch, doomed_index_files=lambda plan: (), doubtful_index_files=lambda plan: ())
 
 
@@ -175,31 +175,31 @@ def index_is_believed_after_a_crash(patch: pytest.MonkeyPatch) -> None:
 
 @fault("rocketmq")
 def topic_made_without_a_sync_of_the_root(patch: pytest.MonkeyPatch) -> None:
-    """The folder of a new store's first topics may be gone."""
+    """Skip the sync of the root: the folder of a new store's first topics may be lost."""
     without(patch, StoreDirectory, "write_topics", "sync_dir", of="store")
 
 
 @fault("rocketmq")
 def no_note_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
-    """A deleted topic comes back from its records in the log."""
+    """Write no note of a deletion: a deleted topic reappears from its records in the log."""
     left_out(patch, StoreDirectory, "write_deleted_topics")
 
 
 @fault("rocketmq")
 def producers_file_is_not_read(patch: pytest.MonkeyPatch) -> None:
-    """Sequences of records before the last checkpoint are forgotten."""
+    """Forget the sequence numbers of records before the last checkpoint."""
     patch.setattr(opening, "_restore_producers", lambda queues, snapshot: None)
 
 
 @fault("rocketmq")
 def sequences_in_the_log_are_not_read(patch: pytest.MonkeyPatch) -> None:
-    """Sequences of records behind the last checkpoint are forgotten."""
+    """Forget the sequence numbers of records after the last checkpoint."""
     patch.setattr(opening, "_take_in_sequences", lambda plan: None)
 
 
 @fault("rocketmq")
 def half_a_sequenced_append_stays(patch: pytest.MonkeyPatch) -> None:
-    """Of a request that was cut short the first records are served."""
+    """Serve the first records of a request that was cut short."""
 
     def noted(original: Callable[..., None], walk: Any, stretch: Any) -> None:
         original(walk, stretch)
@@ -210,18 +210,18 @@ def half_a_sequenced_append_stays(patch: pytest.MonkeyPatch) -> None:
 
 @fault("rocketmq")
 def offsets_are_written_without_a_sync(patch: pytest.MonkeyPatch) -> None:
-    """A commit returns when its file is written."""
+    """Return from a commit when its file is written, but not synced."""
     without(patch, ConfigFile, "write", "datasync")
 
 
 @fault("rocketmq")
 def offsets_are_renamed_without_a_sync(patch: pytest.MonkeyPatch) -> None:
-    """A commit returns when its file has its name."""
+    """Return from a commit when its file is renamed, but the folder is not synced."""
     without(patch, ConfigFile, "write", "sync_dir")
 
 
 @fault("rocketmq")
 def offsets_are_synced_before_their_records(patch: pytest.MonkeyPatch) -> None:
-    """An offset may count records that are lost."""
+    """Let an offset count records that may be lost."""
 
     left_out(patch, GroupOffsets, "_sync_records")

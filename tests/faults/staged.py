@@ -1,7 +1,7 @@
-"""A staged append and what crashes leave of it: the write that is made, and how its outcome is judged.
+"""A staged append and its state after crashes: the write itself, and the judgement of its outcome.
 
-Owns the rows, their staging, and the check that after any crash, a restart and a repeat each of them is
-there once; must not choose crashes.
+Owns the rows, their staging, and the check that after any crash, a restart and a repeat each row is stored once;
+must not choose crashes.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ UNIT = Unit("query", 0)
 
 @dataclass(frozen=True)
 class Staging:
-    """Writes rows for one backend, with small files, at a time that stands still: no time tells what came later."""
+    """Writes rows for one backend, with small files and a fixed clock: no timestamp reveals which record is later."""
 
     backend: Backend
     clock: ManualClock
 
     def open(self, fs: FileSystem) -> LogStore:
-        """The store."""
+        """Open the store."""
         with by_hand():
             return open_at(fs, self.backend, self.clock)
 
     def prepare(self, fs: FileSystem) -> None:
-        """A store with a topic and a record, stopped."""
+        """Create a store with a topic and a record, and stop it."""
         fs.make_dir(PATH.parent)
         with self.open(fs) as store:
             store.create_topic(OLD.topic, 2)
             store.append(OLD, [Record(None, b"before")])
 
     def stage(self, fs: FileSystem, attempt: str, unit: Unit = UNIT) -> StagedWrite:
-        """What the tasks leave: rows that tell their places, and the attempt."""
+        """Write the files of the tasks: rows with values that contain their address and the attempt."""
         folder = staging_folder(PATH, unit.writer)
         files = [self._task(fs, folder, f"{unit.number}-{n}-{attempt}", n) for n in range(TASKS)]
         return StagedWrite(folder=folder, files=files, topics={"old": 2, "new": 2}, unit=unit)
@@ -66,12 +66,12 @@ class Staging:
         return writer.finish()
 
     def commit(self, fs: FileSystem, write: StagedWrite) -> bool:
-        """Put it in, as a process of its own."""
+        """Append the staged write, as a separate process would."""
         with self.open(fs) as store:
             return append_staged(store, staged_form(self.backend.name, self.clock), write)
 
     def rows(self, fs: FileSystem) -> Sequence[bytes]:
-        """All values in the store, each partition's in order."""
+        """Return all values in the store, each partition's values in order."""
         with self.open(fs) as store:
             return [
                 record.value or b""
@@ -82,13 +82,14 @@ class Staging:
 
 
 def row(name: str, task: int, run: int, place: TopicPartition, at: int) -> Record:
-    """A row of an attempt."""
+    """Return a row of an attempt."""
     return Record(b"k", f"{name.split('-')[2]} {place} {task} {run} {at}".encode())
 
 
 def problem(rows: Sequence[bytes], *, attempts: Sequence[str], whole: bool) -> str | None:
-    """What is wrong with a store's rows: those of one attempt must be there, each once and in order, or of
-    none (unless `whole`).
+    """Return the problem in a store's rows, or None.
+
+    The rows of one attempt must all exist, each once and in order. Without `whole`, no row at all is also right.
     """
     if rows[0] != b"before" and rows[-1] != b"before" and b"before" not in rows:
         return "the record of before is gone"

@@ -1,4 +1,4 @@
-"""The model of a disk that loses its power: what is sure, what is pending, and what may be kept of it."""
+"""Tests of the model of a disk that loses its power: sure changes, pending changes, and the pending parts kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nothing(pending: object) -> list[Change]:
 
 
 def disk_of(recorder: Recorder) -> Disk:
-    """What the disk may hold at the end of a recording."""
+    """Return the disk, with its pending changes, at the end of a recording."""
     disk = deepcopy(recorder.disk)
     for number, event in enumerate(recorder.events):
         assert not isinstance(event, Noted)
@@ -43,7 +43,7 @@ def kept(recorder: Recorder, choice: Choice) -> Ram:
 
 
 def with_folder() -> Recorder:
-    """A recorder with an empty folder that is on disk."""
+    """Return a recorder with an empty folder that is on disk."""
     recorder = Recorder()
     recorder.make_dir(PATH.parent)
     recorder.sync_dir(Path("/"))
@@ -91,7 +91,7 @@ def test_a_sync_covers_what_was_done_before_it_began() -> None:
     file.datasync()
     file.pwrite(b"late", 3)
     sync = recorder.events[events]
-    recorder.events[events:] = [*recorder.events[events + 1 :], sync]  # it ends behind the write
+    recorder.events[events:] = [*recorder.events[events + 1 :], sync]  # ends after the write
     assert kept(recorder, nothing).read_bytes(PATH) == b"one"
 
 
@@ -130,7 +130,7 @@ def test_what_a_file_system_holds_counts_as_synced() -> None:
 
 
 def test_a_sector_is_kept_as_it_stood_at_some_moment() -> None:
-    """Of writes to one sector a later one is never there without those before it."""
+    """Of writes to one sector a later one is never kept without the earlier ones."""
     recorder = with_folder()
     written(recorder, b"a" * 100, sync=True)
     recorder.sync_dir(PATH.parent)
@@ -168,7 +168,7 @@ def test_the_recorder_refuses_what_its_file_system_refuses() -> None:
 
 
 def test_a_new_file_is_none_that_the_process_before_has_removed() -> None:
-    """Its removal may not have come to the disk, and then the old bytes are there."""
+    """The removal of the old file may not have reached the disk, and then its old bytes still exist."""
     recorder = with_folder()
     written(recorder, b"old", sync=True)
     recorder.sync_dir(PATH.parent)

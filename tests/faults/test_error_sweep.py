@@ -1,6 +1,6 @@
 """A disk that fails at one operation: each operation of a life and of a start, each kind of failure, one at a time.
 
-What must hold is said in life.py (while the store runs), torn.py (a start) and invariants.py (whatever comes after).
+The conditions are stated in life.py (while the store runs), torn.py (a start) and invariants.py (after any crash).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TORN = {"kafka": TornKafka, "rocketmq": TornRocketMQ}
 
 
 class Kind(NamedTuple):
-    """A kind of failure; `halves`: of a write that fails half is done."""
+    """A kind of failure; `halves`: half of a failing write is done."""
 
     fault: Fault
     halves: bool
@@ -41,21 +41,21 @@ KINDS: Mapping[str, Kind] = {
 
 
 class Point(NamedTuple):
-    """One operation of a life: the chapter that has it, and its number there."""
+    """One operation of a life: the chapter that contains it, and its number there."""
 
     chapter: Chapter
     at: int
 
 
 class Swept(NamedTuple):
-    """How many failures there were of each kind, and what each broke."""
+    """The number of failures of each kind, and the problems found."""
 
     failures: Counter[str]
     broken: list[str]
 
 
 def points(backend: str, seed: int) -> Sequence[Point]:
-    """Every operation of a life that changes the disk."""
+    """Return every operation of a life that changes the disk."""
     return [
         Point(chapter, at)
         for chapter, changes in chapters(BACKENDS[backend], seed)
@@ -64,7 +64,7 @@ def points(backend: str, seed: int) -> Sequence[Point]:
 
 
 def fail_at(backend: str, point: Point, kind: Kind, seed: int) -> bool:
-    """Live a chapter with one failure; False where this kind does not apply. Raises `Broken`."""
+    """Run a chapter with one failure. Return False if this kind of failure does not apply. Raises `Broken`."""
     life = Life(BACKENDS[backend], point.chapter, seed)
     life.fs.halves = kind.halves
     life.fs.fault = at_change(life.fs, point.at, kind.fault)
@@ -76,7 +76,7 @@ def fail_at(backend: str, point: Point, kind: Kind, seed: int) -> bool:
 
 
 def failures(backend: str, chosen: Sequence[Point], seed: int) -> Iterator[tuple[str, str | None]]:
-    """(kind, what it broke or None) of each failure at these points."""
+    """Yield (kind, problem or None) for each failure at these points."""
     for name, kind in KINDS.items():
         for point in chosen:
             place = f"{name} at change {point.at} of chapter {point.chapter.number}, seed {seed}"
@@ -88,7 +88,7 @@ def failures(backend: str, chosen: Sequence[Point], seed: int) -> Iterator[tuple
 
 
 def sweep(backend: str, seed: int, share: slice = slice(None)) -> Swept:
-    """Failures at a share of the points."""
+    """Run the failures at a share of the points."""
     found = list(failures(backend, points(backend, seed)[share], seed))
     return Swept(Counter(name for name, _ in found), [problem for _, problem in found if problem])
 
@@ -121,7 +121,7 @@ STARTS = [broken, no_space, short_write, killed]
 
 
 def fail_start(backend: str, fault: Fault, *, every: int) -> None:
-    """Start a torn store with one failure, at every so many operations of the start."""
+    """Start a torn store with one failure, at every `every`-th operation of the start."""
     torn = TORN[backend]()
     changes = torn.recover(no_fault, at=0).changes
     for at in range(random.randrange(1, every + 1), changes + 1, every):

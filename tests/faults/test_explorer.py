@@ -1,4 +1,4 @@
-"""What crashes leave of a store: thousands of states of each backend's life, opened and checked one by one."""
+"""The state of a store after crashes: thousands of states of each backend's life, opened and checked one by one."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.faults.workload import BACKENDS
 from tests.workers import worker_processes
 
 WORKERS = 2
-STATES, SECOND = 3_000, 600  # of each backend; other ones for each commit
-PARTS = 2  # tests they are shared out to: each ends in good time on a machine that is busy with more than tests
+STATES, SECOND = 3_000, 600  # of each backend; different states for each commit
+PARTS = 2  # number of tests that share them: each part is short enough for a busy machine
 QUICK = Plan(states=60, second=15, seed=1000, share=0.03)
 IN_CI = Plan(STATES // PARTS // WORKERS, SECOND // PARTS // WORKERS, share=0.03)
 
 
 def explored(backend: str, plan: Plan) -> Report:
-    """One worker's share."""
+    """Explore one worker's share."""
     return Explorer(BACKENDS[backend], plan).run()
 
 
 def summary(report: Report, name: str) -> str:
-    """What was looked at, and whether it was as it must be."""
+    """Return one line with the counts of checked states and the broken invariants."""
     kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(report.kinds.items()))
     return (
         f"{name}: {report.states} with one crash ({kinds}), {report.second} with a second one during recovery, of "
@@ -34,7 +34,7 @@ def summary(report: Report, name: str) -> str:
 
 
 def check(report: Report, *, states: int, second: int) -> None:
-    """Nothing is broken, and as much was looked at as was planned."""
+    """Check that nothing is broken and that the planned number of states was checked."""
     assert report.broken == []
     assert report.states >= states
     assert report.second >= second

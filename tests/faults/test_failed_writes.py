@@ -1,4 +1,4 @@
-"""A write or a sync of the log that fails, on every backend: nothing of it stays, or the store takes no more."""
+"""A failed write or sync of the log, on every backend: nothing of it is stored, or the store refuses all changes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ Workshop: TypeAlias = KafkaWorkshop | RocketMQWorkshop
 
 
 class Backend(NamedTuple):
-    """Where its store is made, its first log file, whether a disk has the mark of a clean stop, and what a start tells
-    of half a write at the end.
+    """One backend: workshop, first log file, check for the mark of a clean stop, findings of a start.
+
+    `after_half_a_write`: the findings that a start reports for half a write at the end.
     """
 
     workshop: type[Workshop]
@@ -62,7 +63,7 @@ def faulty() -> FaultyFileSystem:
 
 @pytest.fixture
 def shop(backend: Backend, faulty: FaultyFileSystem) -> Workshop:
-    """A place for one store on a disk with bad moments."""
+    """A workshop for one store on a disk with injected faults."""
     return backend.workshop(faulty)
 
 

@@ -1,7 +1,7 @@
-"""Every byte of a small store flipped, one at a time: it is told, nothing wrong is served, and nothing else is lost.
+"""Every byte of a small store, flipped one at a time: it is reported, nothing wrong is served, no other record is lost.
 
-The tables say which fields nothing covers: where `verify` may say nothing, and where a reader may see something else.
-The long run, which flips all bytes, holds them to be exactly that.
+The tables list the fields that no checksum covers: where `verify` may report nothing, and where a reader may receive
+another value. The long run, which flips all bytes, requires the tables to be exact.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from tests.faults.ram import Ram
 from tests.fuzz.tiny import BACKENDS, ROOT, Row, TinyStore, overwrite, read_all, tiny
 
 MASKS: Final = {True: 0x01, False: 0x80}
-"""What is flipped in a store that was stopped cleanly, and in one that was killed."""
+"""By state of the store, cleanly stopped or killed: the bits that are flipped in a byte."""
 SAMPLE_STEP: Final = 101  # of the quick run
-VALUE: Final = 3  # in a row
+VALUE: Final = 3  # index of the value in a row
 
 UNSEEN: Final[Mapping[str, frozenset[str]]] = {
     "kafka": frozenset(
         {
-            # Not under the CRC; one below 0 is taken for none.
+            # Not under the CRC; an epoch below 0 counts as none.
             ".log: leader epoch",
-            # Of a killed store: the next start makes them anew.
+            # In a killed store: the next start rebuilds them.
             *(".index: position", ".timeindex: relative offset"),
-            # Another number or name that is as good as the right one.
+            # Another number or name that is as valid as the right one.
             *(".kafka_cleanshutdown: text", "meta.properties: text", "partition.metadata: text"),
             *("recovery-point-offset-checkpoint: text", "replication-offset-checkpoint: text"),
             *(".logserver.store.json: text", ".logserver.topics.json: text"),
-            "leader-epoch-checkpoint: text",  # white space that the broker takes as well
+            "leader-epoch-checkpoint: text",  # white space that the broker accepts as well
         }
     ),
     "rocketmq": frozenset(
         {
-            # The CRC of a record is that of its body. The rest must be plausible, and what says where it belongs is
-            # compared with the queues and the index; of a record of a deleted topic that is not, since it is in none.
+            # The CRC of a record covers its body. The other fields must be plausible, and the fields of its address are
+            # compared with the queues and the index. A record of a deleted topic is in neither, so nothing is compared.
             *("commitlog: queue id", "commitlog: queue offset", "commitlog: sys flag"),
             *("commitlog: flag", "commitlog: reconsume times"),
             *("commitlog: born timestamp", "commitlog: born host", "commitlog: store host"),
@@ -49,7 +49,7 @@ UNSEEN: Final[Mapping[str, frozenset[str]]] = {
             # Never read.
             *("commitlog: padding size", "commitlog: free", "index: entry 0", "index: free"),
             *("checkpoint: free", "checkpoint: master offset", "abort: text"),
-            # Another number that is as good as the right one, for what it is used for.
+            # Another number that is as valid as the right one, for its purpose.
             *("checkpoint: physic timestamp", "checkpoint: logics timestamp"),
             *(
                 "checkpoint: index timestamp",
@@ -58,35 +58,35 @@ UNSEEN: Final[Mapping[str, frozenset[str]]] = {
             ),
             *("index: begin timestamp", "index: end timestamp", "index: begin offset"),
             *("index: end offset", "index: entry count", "index: time difference"),
-            # Another number or name that is as good as the right one.
+            # Another number or name that is as valid as the right one.
             *("config/topics.json: text", "config/topics.json.bak: text"),
             *(".logserver.store.json: text", ".logserver.producers.json: text"),
-            ".logserver.index.json: text",  # what lookups compare with the index when they use it
+            ".logserver.index.json: text",  # lookups compare it with the index when they use it
             ".logserver.deleted.json: text",
         }
     ),
 }
-"""Where `verify` may find nothing: no checksum covers these, and the value may be a likely one."""
+"""Where `verify` may find nothing: no checksum covers these fields, and the new value may be plausible."""
 OTHERWISE: Final[Mapping[str, frozenset[str]]] = {
     "kafka": frozenset(
         {
-            # Not under the CRC; of a log's last batch nothing tells that it is too large.
+            # Not under the CRC; nothing shows that the base offset of a log's last batch is too large.
             ".log: base offset",
         }
     ),
     "rocketmq": frozenset(
         {
-            # Key, headers, tag and ids: not under the CRC, which is that of the body.
+            # Key, headers, tag and ids: not under the CRC, which covers only the body.
             "commitlog: properties",
         }
     ),
 }
-"""What nothing covers and readers are given: the record that is hit may look otherwise."""
+"""Fields that no checksum covers and that readers receive: the affected record may be returned with other values."""
 NOT_OPENED: Final[Mapping[str, frozenset[str]]] = {
     "kafka": frozenset({"meta.properties: text", ".logserver.store.json: text"}),
     "rocketmq": frozenset({".logserver.store.json: text"}),
 }
-"""Files without which it is not known what the store is: no way of opening it gets round them."""
+"""Files without which the identity of the store is unknown: no way of opening it works without them."""
 
 
 class Flip(NamedTuple):
@@ -105,13 +105,16 @@ class Flip(NamedTuple):
         return f"{state} {self.store.backend}: {self.path} at {self.place.position} ({self.place.field})"
 
     def read(self, **how: bool) -> list[Row]:
-        """All that can be read when it is opened so. Raises what opening raises; the disk is not what it was then."""
+        """Return all records that can be read with these open options.
+
+        Raises the errors of opening; the disk may change.
+        """
         with self.store.open(self.disk, **how) as opened:
             return list(read_all(opened))
 
 
 def flips(backend: str, step: int) -> Iterator[Flip]:
-    """Every `step`-th byte of the store in both of its states."""
+    """Yield a flip of every `step`-th byte, for the store in both of its states."""
     for clean, mask in MASKS.items():
         store = tiny(backend, clean=clean)
         files = store.files()
@@ -127,7 +130,7 @@ def address_of(row: Row) -> Address:
 
 
 def is_told(flip: Flip) -> bool:
-    """Whether `verify` says more than of the whole store. Nothing else than an error of ours may come of it."""
+    """Return whether `verify` reports more than for the intact store. Only a `StorageError` may be raised."""
     try:
         found = flip.store.verified(flip.disk)
     except StorageError as error:
@@ -137,13 +140,13 @@ def is_told(flip: Flip) -> bool:
 
 @cache
 def told_of_the_whole(backend: str, *, clean: bool) -> frozenset[Finding]:
-    """What `verify` says where nothing is flipped."""
+    """Return the findings of `verify` for the intact store."""
     store = tiny(backend, clean=clean)
     return frozenset(store.verified(store.disk))
 
 
 def must_name(error: StorageError, flip: Flip) -> None:
-    """A refusal names the file; of damage in a log also where what is damaged begins."""
+    """Check that a refusal names the file; for damage in a log also a position at or before the damage."""
     assert flip.path in str(error), flip
     if isinstance(error, DamagedStore) and flip.place.file != "checkpoint":
         position = error.facts()["position"]
@@ -152,7 +155,7 @@ def must_name(error: StorageError, flip: Flip) -> None:
 
 
 def read_only(flip: Flip) -> list[Row] | None:
-    """What is served read-only: all but the records of which this byte is one. None where it does not open."""
+    """Return the rows served read-only: all but records that contain this byte. None if the store does not open."""
     try:
         rows = flip.read(read_only=True)
     except StorageError as error:
@@ -164,7 +167,10 @@ def read_only(flip: Flip) -> list[Row] | None:
 
 
 def check_start(flip: Flip, readable: list[Row] | None) -> str:
-    """A start serves what can be read, or refuses naming the place; then one at any loss keeps what is before it."""
+    """Check that a start serves all readable records, or refuses and names the place.
+
+    After a refusal, a start that accepts loss must keep everything before that place.
+    """
     try:
         rows = flip.read()
     except StorageError as error:
@@ -178,7 +184,7 @@ def check_start(flip: Flip, readable: list[Row] | None) -> str:
 
 
 def check_loss(flip: Flip, readable: list[Row]) -> None:
-    """Of the log that is hit everything before the place is kept, of the others everything."""
+    """Check that the damaged log keeps everything before the damage, and the other logs everything."""
     kept = flip.read(accept_loss=True)
     assert set(kept) <= set(readable), flip
     where = log_places(flip.store)
@@ -192,7 +198,7 @@ def check_loss(flip: Flip, readable: list[Row]) -> None:
 
 
 def changed(flip: Flip, rows: list[Row] | None) -> bool:
-    """Whether a reader is given something that was not written: never a value, a checksum covers those."""
+    """Return whether a reader receives unwritten data. It is never a value: a checksum covers values."""
     other = set(rows or ()) - set(flip.store.rows)
     assert {row[VALUE] for row in other} <= {row[VALUE] for row in flip.store.rows}, flip
     return bool(other)
@@ -207,12 +213,12 @@ ALWAYS_FOUND: Final = (
     *("size", "magic", "body crc", "physical offset", "body length", "topic length", "topic"),
     "properties length",
 )
-"""Fields of a RocketMQ record of which `verify` finds any other byte."""
+"""The fields of a RocketMQ record in which `verify` finds any other byte."""
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x20, 0x80, 0xFF])
 def test_each_byte_of_a_records_frame_is_found(mask: int) -> None:
-    """And of its properties where the byte becomes a separator, a zero or no UTF-8."""
+    """A changed properties byte is also found if it becomes a separator, a zero or invalid UTF-8."""
     store = tiny("rocketmq", clean=True)
     files = store.files()
     every = [place for place in places(store) if place.field.startswith("commitlog: ")]
@@ -246,7 +252,7 @@ def test_every_byte(backend: str, figures: Callable[[str], None]) -> None:
 
 
 def check(backend: str, step: int) -> Counter[tuple[str, str]]:
-    """Hold every flip to the promises; how often each thing came of each field."""
+    """Check every flip against the guarantees; return how often each outcome occurred for each field."""
     seen: Counter[tuple[str, str]] = Counter()
     for flip in flips(backend, step):
         field = flip.place.field

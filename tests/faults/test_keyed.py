@@ -1,4 +1,4 @@
-"""A key over kills and power losses, step by step: what the explorer finds by chance."""
+"""A key across kills and power losses, step by step: cases that the explorer finds only by chance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
 
 def request(number: int) -> Sent:
-    """A request with a key of its own."""
+    """Return a request with its own key."""
     record = Record(value=value_of(number, 0), key=b"k")
     return Sent(number, PARTITIONS[0], [record], None, durable=False, key=f"key-{number}")
 
@@ -40,7 +40,7 @@ def opened(fs: FileSystem, backend: str) -> LogStore:
 
 @contextmanager
 def new_store(backend: str) -> Iterator[tuple[Recorder, LogStore]]:
-    """A store with a topic, on a disk that forgets what was not synced; nobody works at it unasked."""
+    """Yield a store with a topic, on a disk that loses unsynced changes; no background work runs."""
     with by_hand():
         fs = Recorder()
         fs.make_dir(PATH.parent)
@@ -52,7 +52,7 @@ def new_store(backend: str) -> Iterator[tuple[Recorder, LogStore]]:
 
 
 async def send_all(store: LogStore, *attempts: tuple[Sent, Acks]) -> list[int | type[DiskFull]]:
-    """Requests one after another, to a server that stays as it is afterwards; gives their records' offsets."""
+    """Send requests one after another, to a server whose store stays open afterwards; return their offsets."""
     writer = Writer(store, sync=True, metrics=Metrics(), published=lambda partition: None)
     keys = await keyed.keys_of(store, writer, ManualClock(), sync=True, run=keyed.at_once)
     told: list[int | type[DiskFull]] = []
@@ -70,7 +70,7 @@ def answers(store: LogStore, *attempts: tuple[Sent, Acks]) -> list[int | type[Di
 
 
 def check_after_power_loss(fs: Recorder, backend: str, offset: int) -> None:
-    """The request is there, and known."""
+    """Check that the request is stored and its key known after a power loss."""
     left = fs.now().left(lambda pending: ())
     with opened(left, backend) as last:
         end = last.bounds(SENT.partition).end
@@ -80,7 +80,7 @@ def check_after_power_loss(fs: Recorder, backend: str, offset: int) -> None:
 
 
 def test_a_repeat_that_waited_for_the_disk_is_known_after_a_power_loss(backend: str) -> None:
-    """The first request did not wait, and its process was killed before anything was synced."""
+    """The first request did not wait for the disk, and its process was killed before anything was synced."""
     with new_store(backend) as (first, store):
         (offset,) = answers(store, (SENT, Acks.WRITTEN))
         assert isinstance(offset, int)
@@ -92,7 +92,7 @@ def test_a_repeat_that_waited_for_the_disk_is_known_after_a_power_loss(backend: 
 
 
 def test_a_repeat_that_waited_for_the_disk_was_synced(backend: str) -> None:
-    """The first request did not wait, and the same process serves the repeat."""
+    """The first request did not wait for the disk, and the same process serves the repeat."""
     with new_store(backend) as (fs, store):
         assert answers(store, (SENT, Acks.WRITTEN), (SENT, Acks.ALL)) == [0, 0]
         check_after_power_loss(fs, backend, 0)
@@ -101,8 +101,10 @@ def test_a_repeat_that_waited_for_the_disk_was_synced(backend: str) -> None:
 def test_a_producer_is_not_used_again_behind_attempts_of_two_kinds(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt that did not wait for the disk failed, the next one waited. Were its producer used by others that do
-    not wait, their keys would be lost, and its own record be too far back for the store to know.
+    """An attempt that did not wait for the disk failed, and the next attempt waited.
+
+    If other requests that do not wait used its producer, their keys would be lost. Its own record would then be too far
+    back for the store to know.
     """
     many = 10 * KEPT_BATCHES  # so that no generation ends, which would sync
     monkeypatch.setattr(keyed, "MAX_KEYS", many)

@@ -1,9 +1,9 @@
-"""Names and lengths that a killed process left unsure: a start must not build on them before they are sure.
+"""Names and lengths that a killed process left pending: a start must sync them before it builds on them.
 
-A process is killed after one of its changes, the next one starts there, works and stops, and at each moment of that
-the power may fail and take back a single change of before the kill. The explorer's second crashes meet such states by
-chance; these are all of them, of one life. What a start finds follows from the files, so files that were looked at
-before are not looked at again.
+A process is killed after one of its changes. The next process starts there, works and stops. At each of its moments
+the power may fail and revert a single change from before the kill. The explorer's second crashes meet such states by
+chance; this test covers all of them, for one life. The result of a start depends only on the files, so files that
+were checked before are not checked again.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def append(store: LogStore, partition: TopicPartition, value: bytes) -> None:
 
 
 def first_life(recorder: Recorder, backend: Backend, clock: ManualClock) -> int:
-    """Two topics, one of which is deleted, with a stop and a start between; gives where the kills may begin: in the
-    first start, when the store's directory is there.
+    """Create two topics and delete one of them, with a stop and a start in between.
+
+    Return where the kills may begin: in the first start, once the store's directory exists.
     """
     make_root(recorder, PATH)
     begin = len(recorder.events)
@@ -51,7 +52,7 @@ def first_life(recorder: Recorder, backend: Backend, clock: ManualClock) -> int:
 
 
 def unsure(disk: Disk) -> list[Change]:
-    """Changes of names and lengths that a power loss may take back."""
+    """Return the pending changes of names and lengths, which a power loss may revert."""
     return [change for change in disk.pending if not isinstance(change, Write)]
 
 
@@ -63,7 +64,7 @@ def second_life(recorder: Recorder, backend: Backend, clock: ManualClock) -> Non
 
 
 def left_without(lost: Change, disk: Disk) -> Ram:
-    """What a power loss leaves that takes this one back and no other."""
+    """Return the files after a power loss that reverts this change and no other."""
     return disk.left(lambda pending: [change for change in pending if change != lost])
 
 

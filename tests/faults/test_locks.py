@@ -1,7 +1,7 @@
 """Fields that several threads share are written under their lock: every row of the table, in a life of a store.
 
-A row is a claim of the code ("written under `_lock`"). Each is tried twice: in a workload of everything a store does,
-where no write may come without the lock, and with the lock taken away, where the workload must notice.
+A row is a claim of the code ("written under `_lock`"). Each claim is tested twice: in a workload of everything a store
+does, where no write may happen without the lock, and without the lock, where the workload must report it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Claim(NamedTuple):
-    """The object and its lock, found in an opened store, and the fields that the lock guards."""
+    """The object and its lock, found in an open store, and the fields that the lock guards."""
 
     name: str
     watched: Callable[[Any], Any]
@@ -38,22 +38,22 @@ def claim(
     *fields: str,
     holder: Callable[[Any], Any] | None = None,
 ) -> Claim:
-    """The lock is an attribute of the object itself unless another holder is named."""
+    """Return a claim. The lock is an attribute of the object itself unless another holder is named."""
     return Claim(name, watched, holder or watched, lock, fields)
 
 
 def store_of(store: Any) -> Any:
-    """The store itself."""
+    """Return the store itself."""
     return store
 
 
 def partition(store: Any) -> Any:
-    """One partition."""
+    """Return one partition."""
     return store.partition(T0)
 
 
 def ids(store: Any) -> Any:
-    """What hands out producer ids."""
+    """Return the object that assigns producer ids."""
     return store._producer_ids
 
 
@@ -87,7 +87,7 @@ ROCKETMQ = [
 
 
 def open_kafka() -> LogStore:
-    """Segments of three records, so that the life below rolls and deletes."""
+    """Open a store with segments of three records, so that the life below rolls and deletes segments."""
     settings = {"internal.segment.bytes": "260", "index.interval.bytes": "0"}
     shop = kafka.Workshop()
     with shop.open(settings) as store:
@@ -97,14 +97,14 @@ def open_kafka() -> LogStore:
 
 
 def open_rocketmq() -> LogStore:
-    """Files of some records."""
+    """Open a store with files of some records."""
     store = rocketmq.Workshop().open()
     store.create_topic("t", 2)
     return store
 
 
 def live(store: Any) -> None:
-    """Everything that writes: appends, flushes, ids, topics, groups, checkpoints, retention, lookups, a stop."""
+    """Run everything that writes: appends, flushes, ids, topics, groups, checkpoints, retention, lookups, a stop."""
     ticks = count(1)
     store._clock = lambda: next(ticks)
     for turn in range(12):
@@ -160,6 +160,6 @@ def test_a_lock_that_is_dropped_is_noticed(row: tuple[Any, Claim]) -> None:
     guards = Guards()
     lock = getattr(one.holder(store), one.lock)
     guards.watch(one.watched(store), lock, *one.fields)
-    lock.is_mine = lambda: False  # as if `with lock:` were not there
+    lock.is_mine = lambda: False  # as if `with lock:` were missing
     live(store)
     assert guards.breaches

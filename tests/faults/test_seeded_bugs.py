@@ -1,7 +1,7 @@
 """Deliberate faults in our own code, one at a time: the explorer or the error sweep catches each of them.
 
-A fault is in the code while a life is recorded, while its crashes are recovered from and while what is left is checked.
-Lives with ever other seeds are looked at, until an invariant is broken; that without a fault none is, is what
+A fault is in the code while a life is recorded, while its crashes are recovered from and while the result is checked.
+Lives with new seeds are tried until an invariant is broken. Without a fault no invariant is broken, as
 test_explorer.py and test_error_sweep.py show.
 """
 
@@ -25,7 +25,7 @@ from tests.workers import worker_processes
 WORKERS = 2
 ENOUGH = 20  # faults of each backend
 PARTS = 4
-# Unless it is caught before: most are after tens of states, the rarest after 900.
+# An upper limit: most faults are caught after tens of states, the rarest after 900.
 PLAN = Plan(states=20_000, second=0, share=0.01)
 QUICK = [
     ("kafka", "answered before the flush"),
@@ -37,7 +37,7 @@ QUICK = [
 
 
 class Catch(NamedTuple):
-    """By what a fault was caught, None if by nothing, and after how many states."""
+    """The check that caught a fault (None: not caught), and the number of states until then."""
 
     backend: str
     fault: str
@@ -49,7 +49,7 @@ class Catch(NamedTuple):
 
 
 def hunt(backend: str, name: str) -> Catch:
-    """Look for a fault that is in the code, until something is broken."""
+    """Search for a planted fault until an invariant is broken."""
     fault = FAULTS[backend, name]
     with fault.planted():
         if fault.by_sweep:
@@ -58,7 +58,7 @@ def hunt(backend: str, name: str) -> Catch:
 
 
 def explore(backend: str, name: str, *, again: bool) -> Catch:
-    """By crash states; `again`: with as many second crashes."""
+    """Search by crash states; `again`: with as many second crashes."""
     explorer = Explorer(BACKENDS[backend], replace(PLAN, second=PLAN.states if again else 0))
     report, by = explorer.report, None
     try:
@@ -71,7 +71,7 @@ def explore(backend: str, name: str, *, again: bool) -> Catch:
 
 
 def sweep(backend: str, name: str) -> Catch:
-    """By a disk that fails."""
+    """Search by a disk that fails."""
     every = points(backend, seed=0)
     count = 0
     for point in random.Random(0).sample(every, len(every)):

@@ -1,4 +1,4 @@
-"""scripts/soak: the fault matrix for hours, here for seconds."""
+"""scripts/soak: the fault matrix that runs for hours, here for seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def soak(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
+    """Run the script to its end."""
     command = [sys.executable, "-P", str(root / "scripts" / "soak"), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 

@@ -1,4 +1,4 @@
-"""A staged append, killed or out of power at every change of the disk: all of it is there once, or nothing."""
+"""A staged append, killed or without power at every change of the disk: it is stored once as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ def staging(request: pytest.FixtureRequest) -> Staging:
 def survivors(
     staging: Staging, recorder: Recorder, share: float, *, seed: int, again: float
 ) -> int:
-    """Crash at a share of the moments of a recording, in several ways each, and at a share `again` of those once
-    more while the store goes on; how many states were looked at.
+    """Crash at a share of the moments of a recording, in several ways each; return the number of states checked.
+
+    At a share `again` of the states, crash once more while the store continues.
     """
     dice = random.Random(seed)
     looked = 0
@@ -77,7 +78,7 @@ def crash_again(staging: Staging, state: FileSystem, name: str, dice: random.Ran
 
 
 def go_on(staging: Staging, state: FileSystem, name: str) -> None:
-    """A start, then the unit once more with other files, then a third time."""
+    """Start, then commit the unit again with other files, then a third time."""
     wrong = problem(staging.rows(state), attempts=ALL[:1], whole=False)
     assert wrong is None, f"{name}: after a start: {wrong}"
     staging.commit(state, staging.stage(state, "second"))
@@ -87,7 +88,7 @@ def go_on(staging: Staging, state: FileSystem, name: str) -> None:
 
 
 def recorded(staging: Staging) -> Recorder:
-    """The changes of a start with a staged append, from a store that was stopped."""
+    """Record the changes of a start with a staged append, from a store that was stopped."""
     base = OverlayFileSystem()
     staging.prepare(base)
     recorder = Recorder(base)
@@ -128,7 +129,7 @@ def test_rows_stand_behind_those_that_were_there(staging: Staging) -> None:
 
 @pytest.mark.parametrize("fault", [disk_full, broken])
 def test_a_disk_that_fails_once_loses_nothing(staging: Staging, fault: Fault) -> None:
-    """At whichever change the disk fails: the write is there after a start, or nothing of it is."""
+    """Wherever the disk fails: after a start the write is stored as a whole, or nothing of it is."""
     base = OverlayFileSystem()
     staging.prepare(base)
     counting = FaultyFileSystem(OverlayFileSystem(base))
@@ -161,7 +162,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(staging: Staging) -> None:
 
 
 def test_the_next_write_finishes_one_that_a_full_disk_interrupted(staging: Staging) -> None:
-    """The store stays open, and the second write, of another writer, is decided only behind the first."""
+    """The store stays open, and the second write, by another writer, is decided only after the first."""
     fs = FaultyFileSystem(OverlayFileSystem())
     staging.prepare(fs)
     form = staged_form(staging.backend.name, staging.clock)
@@ -198,7 +199,7 @@ def test_files_that_are_gone(staging: Staging) -> None:
 
 
 def interrupted(staging: Staging) -> tuple[Ram, StagedWrite]:
-    """A store that was killed behind the decision, and the write."""
+    """Return a store that was killed after the decision, and the write."""
     base = OverlayFileSystem()
     staging.prepare(base)
     recorder = Recorder(base)
@@ -212,7 +213,7 @@ def interrupted(staging: Staging) -> tuple[Ram, StagedWrite]:
 
 
 def test_another_writer_in_between(staging: Staging) -> None:
-    """A real server knows nothing of the note: what it appends before the next start stays, and hides nothing."""
+    """A real server ignores the note: its appends before the next start stay, and hide no record."""
     fs, _ = interrupted(staging)
     note = fs.read_bytes(PATH / NOTE)
     fs.remove(PATH / NOTE)
@@ -281,7 +282,7 @@ def test_a_new_store_is_there_at_once_or_not_at_all(staging: Staging) -> None:
 
 
 def list_some(recorder: Recorder, dice: random.Random) -> Iterator[Disk]:
-    """Some moments of a recording, and its end."""
+    """Yield some moments of a recording, and its end."""
     last = len(recorder.events)
     for number, disk in enumerate(moments(recorder, History())):
         if number == last or dice.random() < 0.1:

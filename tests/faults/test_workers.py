@@ -23,7 +23,7 @@ def rest(seconds: float) -> float:
 
 
 def end_busy_workers(ended_by: BaseException) -> None:
-    """Raise `ended_by` while two workers are busy and others wait."""
+    """Raise `ended_by` while two workers are busy and other tasks wait."""
     with worker_processes(2) as pool:
         waiting = [pool.submit(rest, LONG_S) for _ in range(5)]
         assert not waiting[0].done()

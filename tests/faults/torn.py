@@ -1,6 +1,6 @@
-"""A store that was never stopped cleanly, and what its recovery must come to however often it fails on the way.
+"""A store that was never stopped cleanly, and the required result of its recovery, however often recovery fails.
 
-Owns one start on a disk with bad moments; must not know a backend's files.
+Owns one start on a disk with injected faults; must not know a backend's files.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ T0 = TopicPartition("t", 0)
 
 
 class Torn(ABC):
-    """Such a store, as it lies on `disk`."""
+    """Such a store, as stored on `disk`."""
 
     disk: OverlayFileSystem
 
     @abstractmethod
     def open(self, fs: FileSystem) -> LogStore:
-        """Open it on this disk."""
+        """Open the store on this disk."""
 
     @abstractmethod
     def check(self, left: FileSystem) -> None:
-        """A start finds all but the torn record, and the torn bytes are kept once."""
+        """Check that a start finds everything but the torn record, and keeps one copy of the torn bytes."""
 
     def recover(self, fault: Fault, *, at: int) -> FaultyFileSystem:
-        """Start with this fault at one change; the disk as it is then. A start that fails leaves no file open."""
+        """Start with this fault at one change; return the disk as it is then. A failed start leaves no file open."""
         fs = FaultyFileSystem(OverlayFileSystem(self.disk))
         fs.fault = at_change(fs, at, fault)
         try:

@@ -13,14 +13,14 @@ VALUES = [b"value %2d" % n for n in range(12)]
 
 
 def check_names(shop: Workshop, addresses: list[TopicPartition]) -> None:
-    """Nothing lies beside the store but what was cut, and in it no folder but the partitions'."""
+    """Check that only the store and the cut bytes exist in the parent, and only partition folders in the store."""
     assert set(shop.fs.list_dir(ROOT.parent)) == {ROOT.name, *shop.cut_dirs()}
     folders = [name for name in shop.fs.list_dir(ROOT) if shop.fs.is_dir(ROOT / name)]
     assert [parse_partition_dir(name) for name in folders] == addresses
 
 
 class TornKafka(Torn):
-    """Six segments; the last batch is torn, an index lost, a topic half deleted."""
+    """Six segments; the last batch is torn, an index is missing, a topic is half deleted."""
 
     def __init__(self) -> None:
         self.disk = OverlayFileSystem()

@@ -1,4 +1,4 @@
-"""A torn RocketMQ store; see torn.py. What is left is found by every lookup as well."""
+"""A torn RocketMQ store; see torn.py. The remaining records are also found by every lookup."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ U0 = TopicPartition("u", 0)
 
 
 class TornRocketMQ(Torn):
-    """A log of some files: of the last record only the first half is there, a queue's last file and the index are gone,
-    and a topic is half deleted.
+    """A log of some files with three faults.
+
+    - Only the first half of the last record exists.
+    - A queue's last file and the index are missing.
+    - A topic is half deleted.
     """
 
     def __init__(self) -> None:

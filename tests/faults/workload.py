@@ -1,8 +1,8 @@
 """A server's life with files of some KB: producers, readers, rolls, checkpoints, deletions, stops and starts.
 
-Owns what is done to a store, and the notes of it, through the server's own group commit; must not make crashes or
-judge what they leave. Every life of the same backend, mode and seed does the same things; which appends share a
-flush depends on the moment, as in a server.
+Owns the operations on a store, and the notes of them, through the server's own group commit; must not make crashes or
+judge what they leave. Every life of the same backend, mode and seed does the same operations. Which appends share a
+flush depends on the timing, as in a server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend with small files. `whole_batches` as the checker asks."""
+    """A backend with small files. `whole_batches` as in the checker."""
 
     name: str
     settings: Mapping[str, str]
@@ -99,13 +99,13 @@ BACKENDS = {
 
 
 def open_at(fs: FileSystem, backend: Backend, clock: ManualClock) -> LogStore:
-    """The store, made when missing."""
+    """Open the store, and create it if it is missing."""
     options = StoreOptions(settings=backend.settings, open_files=16)
     return open_store(backend.name, PATH, options, fs=fs, clock=clock)
 
 
 def commit_offset(store: LogStore, commit: Committing) -> None:
-    """Do what a commit says."""
+    """Execute a commit."""
     assert isinstance(store, SupportsGroupOffsets)
     if commit.offset is None:
         store.delete_offsets(commit.group, [commit.partition])
@@ -116,20 +116,20 @@ def commit_offset(store: LogStore, commit: Committing) -> None:
 
 @dataclass
 class Producer:
-    """One idempotent producer: its next sequence per partition."""
+    """One idempotent producer: its next sequence number per partition."""
 
     producer_id: int
     next: dict[TopicPartition, int] = field(default_factory=dict)
 
     def mark(self, partition: TopicPartition, count: int) -> ProducerSequence:
-        """The mark of a request of so many records."""
+        """Return the producer sequence for a request of `count` records."""
         sequence = self.next.get(partition, 0)
         self.next[partition] = sequence + count
         return ProducerSequence(self.producer_id, 0, sequence)
 
 
 class Workload:
-    """Lives of one store on a `Recorder`, one after another. `sync`: the flush mode, else by interval."""
+    """The lives of one store on a `Recorder`, one after another. `sync`: flush mode sync, otherwise by interval."""
 
     def __init__(self, backend: Backend, seed: int, *, sync: bool = True) -> None:
         self.backend = backend
@@ -145,7 +145,7 @@ class Workload:
         self.recorder.sync_dir(Path("/"))
 
     def run(self) -> Recorder:
-        """All lives; gives what was recorded."""
+        """Run all lives; return the recording."""
         for life in range(LIVES):
             store = open_at(self.recorder, self.backend, self.clock)
             asyncio.run(self._live(store, life))
@@ -173,7 +173,7 @@ class Workload:
         await keyed.close()
 
     def _watch_flushes(self, store: LogStore) -> None:
-        """A reader looks just before each flush of a group: at what is written and not yet on disk."""
+        """Let a reader read just before each flush of a group: records that are written but not yet on disk."""
         flush = store.flush
 
         def watched(partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -181,7 +181,7 @@ class Workload:
                 self._read(store, partition)
             flush(partitions)
 
-        setattr(store, "flush", watched)  # noqa: B010  (a method of this one object)
+        setattr(store, "flush", watched)  # noqa: B010  (only on this object)
 
     def _make_topic(self, store: LogStore, name: str, partitions: int) -> None:
         store.create_topic(name, partitions)
@@ -212,7 +212,7 @@ class Workload:
         self._answered.add(number)
 
     async def _send_keyed(self, keyed: Idempotency) -> None:
-        """Requests with a key; some come again at once."""
+        """Send requests with a key; repeat some of them at once."""
         for _ in range(KEYED_REQUESTS):
             number = self._requests
             self._requests += 1
@@ -244,7 +244,7 @@ class Workload:
             self._note(Served(partition, page.records[0].offset, values))
 
     def _commit(self, store: LogStore, partition: TopicPartition) -> None:
-        """A consumer, now and then: it has read what is published; or it is forgotten."""
+        """Commit an offset of a consumer, sometimes: of everything published, or delete it."""
         luck = self._dice.random()
         if luck < 0.6:
             return
@@ -258,7 +258,7 @@ class Workload:
         self._note(Committed(commit.number))
 
     async def _keep_up(self, store: LogStore, writer: Writer, life: int) -> None:
-        """What a server does beside appends, spread over a life."""
+        """Run the work of a server other than appends, spread over a life."""
         extra = f"extra-{life}"
         acts: list[Callable[[], None]] = [
             lambda: self._make_topic(store, extra, 1),
@@ -272,7 +272,7 @@ class Workload:
             await asyncio.sleep(0)
             await asyncio.sleep(0.001)
             act()
-            if at in {0, 3}:  # before the checkpoint and behind it
+            if at in {0, 3}:  # before and after the checkpoint
                 await self._request(writer, self._producers[0], TopicPartition(extra, 0), Acks.ALL)
 
     def _flush(self, store: LogStore) -> None:

@@ -1,10 +1,10 @@
-"""Fuzzing targets for a while, each in a process of its own, and telling what came of it.
+"""Fuzzing of targets for a given time, each in its own process, with a report of the result.
 
-Owns the child processes, their limits and reading what they print; by hand this is `scripts/fuzz`:
+Owns the child processes, their limits and the parsing of their output. The command line is `scripts/fuzz`:
 
     fuzz [TARGET...] [--minutes N]
 
-Without a name every target is fuzzed, for N minutes each. Exit status 1 when something was found.
+Without a name every target is fuzzed, for N minutes each. Exit status 1 if a problem was found.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ START_TIMEOUT_S: Final = 120
 RSS_LIMIT_MB: Final = 2000
 MAX_INPUT_BYTES: Final = 8192
 TOLD_EVERY_S: Final = 10
-ANY_SEED: Final = 0  # libFuzzer takes another one each time
+ANY_SEED: Final = 0  # libFuzzer chooses a new seed each time
 KEPT_LINES: Final = 60
 _PROGRESS: Final = re.compile(r"#(\d+)\s+\w+\s+cov: (\d+)")
 MISSING: Final = (
@@ -38,12 +38,12 @@ MISSING: Final = (
 
 
 def is_possible() -> bool:
-    """Whether atheris is installed."""
+    """Return whether atheris is installed."""
     return find_spec("atheris") is not None
 
 
 class Outcome(NamedTuple):
-    """What fuzzing a target came to. `trouble`: the input and all that is known of it, empty where nothing broke."""
+    """The result of fuzzing a target. `trouble`: the input and its details, empty if nothing broke."""
 
     target: str
     seconds: float
@@ -60,7 +60,7 @@ class Outcome(NamedTuple):
 def fuzz(
     target: str, seconds: int, tell: Callable[[str], object] = len, *, seed: int = ANY_SEED
 ) -> Outcome:
-    """Fuzz a target for this time at most; `tell` is given a line now and then."""
+    """Fuzz a target for at most this time; `tell` receives a progress line at intervals."""
     began = told = monotonic()
     executions = coverage = 0
     last: deque[str] = deque(maxlen=KEPT_LINES)
@@ -96,7 +96,7 @@ def fuzz(
 
 
 def _command(target: str, corpus: Path, found: Path, seconds: int, seed: int) -> list[str]:
-    # libFuzzer looks at the largest size there was, and a process begins with that of the one that started it.
+    # libFuzzer checks the peak memory size, and a process starts with the peak of its parent.
     inherited_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return [
         *(sys.executable, "-P", "-m", "tests.fuzz.child", target, str(corpus)),
@@ -111,7 +111,7 @@ def _command(target: str, corpus: Path, found: Path, seconds: int, seed: int) ->
 
 
 def _told(target: str, status: int, found: Path, last: deque[str]) -> str:
-    """The input that broke a target, in two forms, behind what the process said."""
+    """Return the output of the process, then the input that broke the target, in two encodings."""
     inputs = [
         f"{path.name}\n    hex {path.read_bytes().hex()}\n    base64 {b64encode(path.read_bytes()).decode()}"
         for path in sorted(found.iterdir())
@@ -120,7 +120,7 @@ def _told(target: str, status: int, found: Path, last: deque[str]) -> str:
 
 
 def main() -> int:
-    """Fuzz by hand."""
+    """Fuzz from the command line."""
     from tests.fuzz.targets import TARGETS
 
     parser = argparse.ArgumentParser(prog="fuzz", description="coverage-guided fuzzing")

@@ -1,9 +1,9 @@
-"""The process that fuzzes one target under atheris, which looks at the branches that an input takes.
+"""The process that fuzzes one target under atheris, which is guided by the branches that an input reaches.
 
     python -P -m tests.fuzz.child TARGET CORPUS_FOLDER [libFuzzer options]
 
-Owns that our packages are instrumented before anything imports them. It ends with status 0 when its time is over, else
-with a traceback and the input written where `-artifact_prefix` says.
+Owns the instrumentation of our packages before any module imports them. It exits with status 0 when its time is over.
+Otherwise it ends with a traceback, and writes the input to the path given by `-artifact_prefix`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fuzz targets: what both backends decode with, numbers, hashes and bounded decompression."""
+"""Fuzz targets for the decoders of both backends: numbers, hashes and bounded decompression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ZERO_MEGABYTES = 3
 
 
 def check_varints(data: bytes) -> None:
-    """A number that is read is written in no more bytes, and reads the same."""
+    """Check that a decoded number is encoded in no more bytes, and decodes to the same value."""
     signed = tried(varint.decode_varint, data, 0)
     plain = tried(varint.decode_uvarint, data, 0)
     for found, encode in ((signed, varint.encode_varint), (plain, varint.encode_uvarint)):
@@ -32,7 +32,7 @@ def check_varints(data: bytes) -> None:
 
 
 def check_hashes(data: bytes) -> None:
-    """Java's hash is the sum that defines it; both are 32-bit numbers."""
+    """Check that Java's hash equals the sum that defines it; both hashes are 32-bit numbers."""
     text = text_of(data)
     units = text.encode("utf-16-be", "surrogatepass")
     hashed = 0
@@ -44,7 +44,7 @@ def check_hashes(data: bytes) -> None:
 
 
 def check_kafka_codec(codec: int, data: bytes) -> None:
-    """No more comes out than is allowed, and that is compressed and read back."""
+    """Check that the output stays within the limit, and survives a compression and decompression."""
     content = tried(compression.decompress, codec, data, LIMIT_BYTES)
     if content is not None:
         assert len(content) <= LIMIT_BYTES
@@ -53,21 +53,21 @@ def check_kafka_codec(codec: int, data: bytes) -> None:
 
 
 def check_body_codec(data: bytes) -> None:
-    """As above, of the codec that the sys flag tells; none leaves the body as it is."""
+    """Check the same for the codec in the sys flag; without a codec the body must be unchanged."""
     sys_flag = data[0] << 8 | 1 if data else 0
     content = tried(body.decompress, data[1:], sys_flag, LIMIT_BYTES)
     assert content is None or len(content) <= max(LIMIT_BYTES, len(data))
 
 
 def kafka_seeds(codec: int) -> Sequence[bytes]:
-    """Whole streams, one that grows over the limit, two together and one that is cut."""
+    """Return whole streams, a stream that expands over the limit, two joined streams and a truncated stream."""
     whole = [compression.compress(codec, content) for content in CONTENTS]
     bomb = compression.compress(codec, bytes(ZERO_MEGABYTES * LIMIT_BYTES))
     return [*whole, bomb, whole[1] + whole[2], whole[2][:-2]]
 
 
 def body_seeds() -> Sequence[bytes]:
-    """Each codec's streams behind their number."""
+    """Return the streams of each codec after the codec's number."""
     zlibs = [zlib.compress(content) for content in CONTENTS]
     others = [compression.compress(codec, CONTENTS[2]) for codec in (3, 4)]
     numbered = zip((1, 2), others, strict=True)
@@ -75,13 +75,13 @@ def body_seeds() -> Sequence[bytes]:
 
 
 def numbers() -> Sequence[bytes]:
-    """Every length, and blobs."""
+    """Return numbers of every encoded length, and blobs."""
     edges = [1 << bits for bits in range(0, 64, 7)]
     return [varint.encode_uvarint(edge) for edge in edges] + [b"\6abc", b"\1", b"\xff" * 10]
 
 
 def texts() -> Sequence[bytes]:
-    """Of one byte a unit, of more, and long."""
+    """Return texts with one byte per UTF-16 unit, with more, and long ones."""
     return [b"key", "ключ\U0001f680".encode(), b"x" * 700, b"\xff\xfe", bytes(9)]
 
 

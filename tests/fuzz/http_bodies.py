@@ -1,7 +1,7 @@
 """Fuzz target: bodies of the HTTP API, through its router, its decoders, the service and a store, without a socket.
 
-The first byte of an input chooses the request, the rest is the body. Promise: every answer is 2xx or 4xx, and an error
-has the documented shape; what has been stored can be read.
+The first byte of an input chooses the request, the rest is the body. Guarantee: every answer is 2xx or 4xx, an error
+has the documented form, and stored records can be read.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from tests.fuzz.target import LIMIT_BYTES, Check, Target
 BACKENDS: Final = ("memory", "kafka", "rocketmq")
 DATA: Final = Path("/fuzz")
 REQUESTS_A_STORE: Final = 2000
-"""After so many a new store takes the old one's place, which is in memory."""
+"""After this number of requests a new in-memory store replaces the old one."""
 CRC_POSITION: Final = 17
 CRC_START: Final = 21
 
 
 class Request(NamedTuple):
-    """A request whose body is fuzzed."""
+    """A request with a fuzzed body."""
 
     method: str
     path: str
     content_type: str
-    change: Callable[[bytes], bytes] = bytes  # of the body, on its way
+    change: Callable[[bytes], bytes] = bytes  # applied to the body before sending
     encoding: str | None = None
 
 
 def sealed(body: bytes) -> bytes:
-    """A record batch whose CRC is right, which refuses nearly all others."""
+    """Return a record batch with a correct CRC; otherwise the CRC check refuses nearly all inputs."""
     crc = crc32c(body[CRC_START:]).to_bytes(4)
     return body[:CRC_POSITION] + crc + body[CRC_START:] if len(body) > CRC_START else body
 
@@ -93,7 +93,7 @@ class Front:
         self._app = cast("App", None)
 
     def check(self, data: bytes) -> None:
-        """One request, on a store that has the topic t and nothing else."""
+        """Send one request, to a store that contains only the topic t."""
         self._loop.run_until_complete(self._check(data))
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Front:
             assert isinstance(answer["error_code"], int)
             assert isinstance(answer["message"], str)
         for name in service.topics():
-            # Of batches that come whole only the CRC is looked at, and here it may be made right.
+            # Of whole batches only the CRC is checked, and `sealed` makes it correct.
             with suppress(*((DataError,) if request.change is sealed else ())):
                 self._read(service, name)
             await service.delete_topic(name)
@@ -162,14 +162,14 @@ _fronts: dict[str, Front] = {}
 
 
 def check_body(backend: str, data: bytes) -> None:
-    """A request to this backend's front."""
+    """Send a request to this backend's front."""
     if backend not in _fronts:
         _fronts[backend] = Front(backend)
     _fronts[backend].check(data)
 
 
 def close_fronts() -> None:
-    """Let go of the services of this process."""
+    """Stop and drop the services of this process."""
     while _fronts:
         _fronts.popitem()[1].close()
 
@@ -190,7 +190,7 @@ CONFIGS: Final = (
 
 
 def seeds() -> Sequence[bytes]:
-    """A good body of each kind for each request."""
+    """Return valid bodies of each kind for each request."""
     found = []
     for number, request in enumerate(REQUESTS):
         if request.content_type == BATCH:

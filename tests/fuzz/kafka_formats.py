@@ -31,13 +31,13 @@ SEEDS = 12
 
 @cache
 def files(pattern: str) -> Sequence[bytes]:
-    """The starts of real files of one kind, each content once."""
+    """Return the starts of real files of one kind, each content once."""
     found = {path.read_bytes()[:SEED_BYTES]: None for path in sorted(KAFKA.glob(pattern))}
     return [data for data in found if data][:SEEDS]
 
 
 def some_batches() -> Sequence[bytes]:
-    """Short ones, two of them together, and one that is cut."""
+    """Return short batches, two joined batches, and a truncated batch."""
     short = sorted(batches(), key=len)[: 2 * SEEDS]
     return [*short, short[0] + short[1], short[2][:-3]]
 
@@ -46,7 +46,7 @@ def some_batches() -> Sequence[bytes]:
 
 
 def check_headers(data: bytes) -> None:
-    """A walk over batches gives what lies one behind another; it never raises."""
+    """Check that a walk over batches returns consecutive batches and never raises."""
     at = lowest = 0
     for position, base_offset, next_offset, size in batch.scan_headers(data, 0, len(data)):
         assert (position, lowest) <= (at, base_offset) < (at + 1, next_offset)
@@ -64,7 +64,7 @@ def check_headers(data: bytes) -> None:
 
 
 def check_records(data: bytes) -> None:
-    """Records lie within their batch, a producer's are taken where none is missing, and a new batch holds the same."""
+    """Check that records are ordered, accepted from a producer if without gaps, and equal in a new batch."""
     records = tried(batch.decode_records, data, max_bytes=LIMIT_BYTES)
     check_as_a_producers(data, records)
     tried(batch.decode_control, data)
@@ -80,7 +80,7 @@ def check_records(data: bytes) -> None:
 
 
 def check_as_a_producers(data: bytes, records: list[DecodedRecord] | None) -> None:
-    """What a producer may send is what can be read, without gaps; nothing is made of it to find that out."""
+    """Check that exactly the readable batches without gaps are accepted from producers, without decoding them."""
     header = tried(batch.decode_header, data)
     if header is None:
         return
@@ -93,7 +93,7 @@ def check_as_a_producers(data: bytes, records: list[DecodedRecord] | None) -> No
 
 
 def check_restamping(data: bytes) -> None:
-    """A batch that was given an append time has it, and a CRC that is right."""
+    """Check that a batch with a new append time contains that time and a correct CRC."""
     buffer = bytearray(data)
     tried(batch.restamp_append_time, buffer, 0, 1_700_000_000_000)
     if bytes(buffer) != data:
@@ -107,7 +107,7 @@ def check_restamping(data: bytes) -> None:
 
 
 def check_sparse_index(module: Any, data: bytes) -> None:
-    """Entries are what the file begins with; behind them are zeros. `leading_entries` gives no fewer."""
+    """Check that the file begins with entries, and zeros follow. `leading_entries` returns no fewer entries."""
     entries = tried(module.decode_entries, data)
     leading = module.leading_entries(data)
     if entries is not None:
@@ -118,14 +118,17 @@ def check_sparse_index(module: Any, data: bytes) -> None:
 
 
 def check_txn_index(data: bytes) -> None:
-    """The whole file is entries."""
+    """Check that the whole file consists of entries."""
     entries = tried(txn_index.decode_entries, data)
     if entries is not None:
         assert b"".join(map(txn_index.encode_entry, entries)) == data
 
 
 def check_snapshot(data: bytes) -> None:
-    """Producers are read as they were written; also where the CRC, which refuses nearly all, is made right."""
+    """Check that producers survive encoding and decoding, also with a corrected CRC.
+
+    Without the correction the CRC check refuses nearly all inputs.
+    """
     sealed = data[:2] + pack(">I", crc32c(data[6:])) + data[6:]
     for file in (data, sealed):
         entries = tried(producer_snapshot.decode_snapshot, file)
@@ -139,27 +142,27 @@ def check_snapshot(data: bytes) -> None:
 
 
 def check_offset_key(data: bytes) -> None:
-    """A key of an offset is written so that it reads the same."""
+    """Check that a decoded offset key survives encoding and decoding."""
     key = tried(offset_records.decode_key, data)
     if key is not None:
         assert offset_records.decode_key(offset_records.encode_key(key)) == key
 
 
 def check_offset_value(data: bytes) -> None:
-    """So is a value, whatever version it was."""
+    """Check that a decoded offset value of any version survives encoding and decoding."""
     value = tried(offset_records.decode_value, data)
     if value is not None:
         assert offset_records.decode_value(offset_records.encode_value(value)) == value
 
 
 def offset_keys() -> Sequence[bytes]:
-    """A key of an offset, and one of another type."""
+    """Return an offset key, and a key of another type."""
     key = offset_records.OffsetKey("group", "t\u00f6pic", 7)
     return [offset_records.encode_key(key), b"\0\2\0\5group"]
 
 
 def offset_values() -> Sequence[bytes]:
-    """Values of the versions that differ."""
+    """Return values of the versions that differ."""
     value = offset_records.OffsetValue(1 << 40, 3, "m\u00e4h", 1_700_000_000_000, bytes(range(16)))
     old = b"\0\1" + bytes(7) + b"\5\0\1m" + bytes(8) + b"\xff" * 8
     return [offset_records.encode_value(value), old, b"\0\3" + bytes(22)]
@@ -171,14 +174,14 @@ def offset_values() -> Sequence[bytes]:
 def check_text_file(
     decode: Callable[[bytes], Any], encode: Callable[[Any], bytes], data: bytes
 ) -> None:
-    """What is read is written so that it reads the same."""
+    """Check that a decoded value survives encoding and decoding."""
     value = tried(decode, data)
     if value is not None:
         assert decode(encode(value)) == value
 
 
 def check_properties(data: bytes) -> None:
-    """The text, and what the broker asks of it."""
+    """Check that the text survives, and the broker's checks raise no unexpected error."""
     check_text_file(properties.decode_properties, properties.encode_properties, data)
     read = tried(properties.decode_properties, data)
     if read is not None:
@@ -186,7 +189,7 @@ def check_properties(data: bytes) -> None:
 
 
 def check_names(data: bytes) -> None:
-    """A name that is understood is the one that would be given."""
+    """Check that a parsed name is the name that would be generated."""
     text = text_of(data)
     segment = names.parse_segment_name(text)
     assert segment is None or names.segment_name(*segment) == text
@@ -197,7 +200,7 @@ def check_names(data: bytes) -> None:
 
 
 def some_names() -> Sequence[bytes]:
-    """Names of every kind that a log directory has."""
+    """Return names of every kind that a log directory contains."""
     found = {path.name for path in KAFKA.glob("*/data/**/*")}
     left = {"t-0.0123456789abcdef0123456789abcdef-delete", "00000000000000000001.log.swap"}
     return [name.encode() for name in sorted(found | left)[: 2 * SEEDS]]
@@ -209,17 +212,17 @@ def text_file(
     decode: Callable[[bytes], Any],
     encode: Callable[[Any], bytes],
 ) -> Check:
-    """A check of one kind of text file."""
+    """Return a check of one kind of text file."""
     return Check(f"kafka-{name}", seeds, partial(check_text_file, decode, encode))
 
 
 def shutdown_markers() -> Sequence[bytes]:
-    """The marker of a clean stop, as two brokers write it."""
+    """Return markers of a clean stop, as two broker versions write them."""
     return [checkpoints.encode_clean_shutdown(epoch) for epoch in (-1, 1 << 40)]
 
 
 def meta_properties() -> Sequence[bytes]:
-    """The broker's file, and text with all that the syntax knows."""
+    """Return the broker's file, and a text that uses the whole syntax."""
     return [
         b"#\n#Sat Nov 21 10:00:00 UTC 2026\ncluster.id=abc\nversion=1\nnode.id=1\n"
         b"directory.id=AAAAAAAAQACAAAAAAAAAAQ\n",

@@ -1,15 +1,15 @@
-"""Fuzz targets: a whole small store with anything done to its files, opened, read, verified, dumped and mended.
+"""Fuzz targets: a whole small store with arbitrary edits of its files, opened, read, verified, dumped and repaired.
 
-An input is a row of edits, each of them
+An input is a sequence of edits, each encoded as
 
     position  bytes  field     note
-    0         1      file      its number among the store's files, in name order
-    1         2      position  in the file, modulo its length and one more
+    0         1      file      index among the store's files, in name order
+    1         2      position  in the file, modulo its length plus one
     3         1      what      0 write, 1 cut the file here, 2 zeros from here on, 3 remove it
-    4         1      length    of the bytes that are written
+    4         1      length    of the written bytes
     5         n      bytes
 
-Promise: the store opens or raises a StorageError, and so does everything that can then be asked of it.
+Guarantee: the store opens or raises a StorageError, and so does every later call on it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tests.fuzz.tiny import BACKENDS, ROOT, T0, TinyStore, look_up, overwrite, r
 WRITE, CUT, ZEROS, REMOVE = range(4)
 HEAD_BYTES = 5
 MAX_EDITS = 8
-SEED_STEP = 90  # bytes between the places of the seeds
+SEED_STEP = 90  # bytes between the positions of the seeds
 QUICK_TRIES = 20
 
 
 class Edit(NamedTuple):
-    """One thing that is done to one file."""
+    """One edit of one file."""
 
     file: int
     position: int
@@ -42,13 +42,13 @@ class Edit(NamedTuple):
     data: bytes
 
     def encode(self) -> bytes:
-        """As it stands in an input."""
+        """Return the edit as encoded in an input."""
         head = (self.file, *self.position.to_bytes(2), self.what, len(self.data))
         return bytes(head) + self.data
 
 
 def edits_of(data: bytes) -> Iterator[Edit]:
-    """The edits that an input tells."""
+    """Yield the edits in an input."""
     at = 0
     for _ in range(MAX_EDITS):
         if at + HEAD_BYTES > len(data):
@@ -60,7 +60,7 @@ def edits_of(data: bytes) -> Iterator[Edit]:
 
 
 def apply(edit: Edit, fs: OverlayFileSystem, names: Sequence[str]) -> None:
-    """Do it, unless the file is gone."""
+    """Apply an edit, unless the file no longer exists."""
     path = ROOT / names[edit.file % len(names)]
     if not fs.exists(path):
         return
@@ -82,7 +82,7 @@ def _cut(fs: OverlayFileSystem, path: Path, position: int, size_bytes: int) -> N
 
 
 def check_store(backend: str, clean: bool, data: bytes) -> None:
-    """Look at the damaged store in every way, then mend it, write to it and open it once more."""
+    """Read the damaged store in every way, then repair it, write to it and open it again."""
     store = tiny(backend, clean=clean)
     names = list(store.files())
     disk = OverlayFileSystem(store.disk)
@@ -99,7 +99,7 @@ def check_store(backend: str, clean: bool, data: bytes) -> None:
 
 
 def _open(store: TinyStore, fs: FileSystem, **how: bool) -> bool:
-    """Whether it opened; then everything in it was read and, unless read-only, a record was added."""
+    """Return whether the store opened. If so, read everything in it and, unless it is read-only, append a record."""
     try:
         opened = store.open(fs, **how)
     except StorageError:
@@ -123,7 +123,7 @@ def _use(opened: LogStore) -> None:
 
 
 def seeds(backend: str, clean: bool) -> Sequence[bytes]:
-    """Places all over the store, one by one."""
+    """Return edits at positions all over the store, one edit each."""
     files = tiny(backend, clean=clean).files()
     found = [
         Edit(number, position, WRITE, bytes([data[position] ^ 0x11])).encode()

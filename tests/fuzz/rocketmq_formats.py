@@ -33,7 +33,7 @@ ENDS = (walking.SHORT, walking.BLANK, walking.PADDING, walking.BAD)
 
 @cache
 def files(pattern: str) -> Sequence[bytes]:
-    """Pieces of real files of one kind, each content once."""
+    """Return parts of real files of one kind, each content once."""
     found: dict[bytes, None] = {}
     for store in all_stores():
         for path in sorted(store.root.glob(pattern)):
@@ -43,7 +43,7 @@ def files(pattern: str) -> Sequence[bytes]:
 
 
 def some_messages() -> Sequence[bytes]:
-    """Short records, some together, with what may end a file behind them."""
+    """Return short records, some joined, followed by the possible ends of a file."""
     short = sorted(messages(), key=len)[: 2 * SEEDS]
     padding = message.encode_padding(8)
     return [*short, short[0] + short[1] + padding, short[2] + bytes(8), short[3][:-3]]
@@ -53,7 +53,7 @@ def some_messages() -> Sequence[bytes]:
 
 
 def check_message(data: bytes) -> None:
-    """A record that is read is encoded to the same bytes, if its CRC is right and its topic is UTF-8."""
+    """Check that a decoded record is encoded to the same bytes, if its CRC is correct and its topic is UTF-8."""
     tried(message.peek, data, 0)
     loose = tried(message.decode_message, data, check_crc=False)
     strict = tried(message.decode_message, data)
@@ -64,7 +64,10 @@ def check_message(data: bytes) -> None:
 
 
 def encoded(one: message.Message) -> bytes | None:
-    """A record made anew; None for what is not written so: a CRC that nobody checks, an offset that does not count."""
+    """Return the record encoded again; None for a record that we never write so.
+
+    Such a record has a CRC that is not checked, or a queue offset that does not count.
+    """
     if one.body_crc != crc32(one.body) & message.CRC_MASK:
         return None
     if not one.in_queue and one.queue_offset:
@@ -92,7 +95,7 @@ def encoded(one: message.Message) -> bytes | None:
 
 
 def check_walk(data: bytes) -> None:
-    """The walk gives what lies one behind another and can be decoded, and says why it ended; it never raises."""
+    """Check that the walk returns consecutive, decodable records and the reason for its end; it never raises."""
     for check_crc in (True, False):
         found, end, why = walking.walk(data, 0, len(data), 100, check_crc=check_crc)
         at = 0
@@ -108,7 +111,7 @@ def check_walk(data: bytes) -> None:
 
 
 def check_batch_body(data: bytes) -> None:
-    """Members are encoded to the same bytes, but for two fields that nobody looks at."""
+    """Check that batch members are encoded to the same bytes, except two fields that no reader checks."""
     members = tried(batch_body.decode_batch_body, data)
     if members is not None:
         again = batch_body.encode_batch_body(members)
@@ -117,14 +120,14 @@ def check_batch_body(data: bytes) -> None:
 
 
 def batch_bodies() -> Sequence[bytes]:
-    """Members with and without properties."""
+    """Return batch bodies with and without properties."""
     member = batch_body.BatchMember
     given = [member(b"one", b"KEYS\1k\2", 7), member(b"", b""), member(b"x" * 40, b"TAGS\1t\2", -1)]
     return [batch_body.encode_batch_body(given[:count]) for count in (1, 2, 3)]
 
 
 def check_properties(data: bytes) -> None:
-    """Any bytes are properties; those that can be written are read the same."""
+    """Check that any bytes decode to properties; properties that can be encoded decode to the same value."""
     read = properties.decode_properties(data)
     index_file.index_keys("t", read)
     queue_unit.code_of(names.SCHEDULE_TOPIC, read, 1)
@@ -137,16 +140,16 @@ def check_properties(data: bytes) -> None:
 
 
 def some_properties() -> Sequence[bytes]:
-    """Those of real records."""
+    """Return the properties of real records."""
     found = {message.decode_message(data).properties for data in some_messages()[:SEEDS]}
     return [b"\1\2", *sorted(found - {b""})]
 
 
-# ---- what is derived from it -----------------------------------------------------------------------------------------
+# ---- derived files ---------------------------------------------------------------------------------------------------
 
 
 def check_units(data: bytes) -> None:
-    """Units that count as such are encoded to the same bytes."""
+    """Check that valid queue entries are encoded to the same bytes."""
     units = tried(queue_unit.decode_units, data)
     for number, unit in enumerate(units or ()):
         if unit.is_valid:
@@ -155,7 +158,7 @@ def check_units(data: bytes) -> None:
 
 
 def check_index(data: bytes) -> None:
-    """Header and entries are encoded to the same bytes."""
+    """Check that header and entries are encoded to the same bytes."""
     header = tried(index_file.decode_header, data)
     if header is not None:
         assert data.startswith(index_file.encode_header(header))
@@ -166,7 +169,7 @@ def check_index(data: bytes) -> None:
 
 
 def check_checkpoint(data: bytes) -> None:
-    """The numbers are encoded to the same bytes; a file of an older version is filled up."""
+    """Check that the numbers are encoded to the same bytes; a file of an older version is extended."""
     read = tried(checkpoint.decode_checkpoint, data)
     if read is not None:
         again = checkpoint.encode_checkpoint(read)
@@ -179,7 +182,7 @@ def check_checkpoint(data: bytes) -> None:
 
 
 def check_config(data: bytes) -> None:
-    """What is read can be written and reads the same, but for numbers and texts that JSON cannot hold."""
+    """Check that a decoded value survives encoding and decoding, except numbers and texts that JSON cannot hold."""
     value = tried(config_json.decode_config, data)
     again = unless(InvalidArgument, config_json.encode_config, value)
     if value is not None and again is not None:
@@ -187,7 +190,7 @@ def check_config(data: bytes) -> None:
 
 
 def check_topics(data: bytes) -> None:
-    """Every topic of a table can be described, and the table be changed."""
+    """Check that every topic of a table can be described, and the table can be changed."""
     table = tried(TopicTable.decode, data)
     if table is None:
         return
@@ -205,7 +208,7 @@ def check_topics(data: bytes) -> None:
 
 
 def check_ids(data: bytes) -> None:
-    """An id that is understood is the one that would be given."""
+    """Check that a parsed id is the id that would be generated."""
     text = text_of(data)
     found = unless(InvalidArgument, message_id.decode_offset_id, text)
     if found is not None:
@@ -216,7 +219,7 @@ def check_ids(data: bytes) -> None:
 
 
 def check_names(data: bytes) -> None:
-    """A name that is understood is the one that would be given."""
+    """Check that a parsed name is the name that would be generated."""
     text = text_of(data)
     position = names.parse_file_name(text)
     assert position is None or names.file_name(position) == text
@@ -228,7 +231,7 @@ def check_names(data: bytes) -> None:
 
 
 def some_ids() -> Sequence[bytes]:
-    """With both sizes of hosts, and hosts as text."""
+    """Return ids with both sizes of hosts, and hosts as text."""
     hosts = [message_id.encode_host(address, 10911) for address in ("10.1.2.7", "fd00:4::1:ffff")]
     return [
         *hosts,
@@ -238,13 +241,13 @@ def some_ids() -> Sequence[bytes]:
 
 
 def some_names() -> Sequence[bytes]:
-    """Names of every kind that a store has."""
+    """Return names of every kind that a store contains."""
     found = {path.name for store in all_stores()[:4] for path in store.root.rglob("*")}
     return [name.encode() for name in sorted(found)[: 2 * SEEDS]]
 
 
 def from_files(name: str, pattern: str, run: Callable[[bytes], None]) -> Check:
-    """A check that starts from real files."""
+    """Return a check that starts from real files."""
     return Check(f"rocketmq-{name}", partial(files, pattern), run)
 
 

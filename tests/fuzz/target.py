@@ -1,7 +1,7 @@
-"""What a fuzz target is: checks of one kind, each with the real bytes it starts from.
+"""The definition of a fuzz target: checks of one kind, each with the real bytes it starts from.
 
-Owns how an input is handed to a check (its first byte chooses one) and what a decoder may do with bytes that are none
-of its own: give a value or raise a DataError. Must not know a format.
+Owns the choice of a check for an input (by its first byte) and the permitted results of a decoder on foreign bytes: a
+value or a DataError. Must not know a format.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LIMIT_BYTES = 1 << 20
-"""What anything compressed may measure here."""
+"""Upper limit of the size of decompressed data."""
 SEED_BYTES = 4096
-"""Longer pieces of real files are cut to this: short inputs are tried more often."""
+"""Longer parts of real files are cut to this size: short inputs run more often."""
 
 
 class Check(NamedTuple):
-    """`run` takes any bytes and raises AssertionError, or whatever else should not come, where a promise is broken."""
+    """A check.
+
+    `run` accepts any bytes and raises AssertionError, or another unexpected error, if a guarantee is violated.
+    """
 
     name: str
     seeds: Callable[[], Sequence[bytes]]
@@ -31,7 +34,7 @@ class Check(NamedTuple):
     tries: int = 300  # of the quick run
 
     def mutations(self) -> Iterator[bytes]:
-        """The same inputs in every run: seeds as they are, and changed ones."""
+        """Yield the same inputs in every run: unchanged seeds, then changed ones."""
         seeds = self.seeds()
         rng = Random(self.name)
         yield from rng.sample(seeds, min(len(seeds), self.tries))
@@ -40,33 +43,33 @@ class Check(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Checks that one process fuzzes together. `share`: of the time that all targets have."""
+    """Checks that one process fuzzes together. `share`: of the total time of all targets."""
 
     name: str
     checks: Sequence[Check]
     share: int = 1
 
     def run(self, data: bytes) -> None:
-        """One input."""
+        """Run the check that the first byte selects."""
         if data:
             self.checks[data[0] % len(self.checks)].run(data[1:])
 
     def corpus(self) -> Iterator[bytes]:
-        """What fuzzing starts from."""
+        """Yield the inputs that fuzzing starts from."""
         for number, check in enumerate(self.checks):
             for seed in check.seeds():
                 yield bytes([number]) + seed
 
 
 def tried(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T | None:
-    """What a decoder makes of this; None where it raises a DataError."""
+    """Return the result of a decoder; None if it raises a DataError."""
     return unless(DataError, function, *args, **options)
 
 
 def unless(
     refusal: type[StorageError], function: Callable[P, T], *args: P.args, **options: P.kwargs
 ) -> T | None:
-    """What the function makes of this; None where it refuses it in the way it may."""
+    """Return the result of the function; None if it raises the permitted error."""
     try:
         return function(*args, **options)
     except refusal:
@@ -74,5 +77,5 @@ def unless(
 
 
 def text_of(data: bytes) -> str:
-    """Any text, lone surrogates included."""
+    """Return any text, including lone surrogates."""
     return data.decode("utf-8", "surrogateescape")

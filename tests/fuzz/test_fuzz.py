@@ -1,8 +1,8 @@
-"""Any bytes at all, into everything that decodes: the answer is a value or one of our errors, and comes soon.
+"""Arbitrary bytes as input of every decoder: the result is a value or one of our errors, and comes soon.
 
-The quick run takes the seeds and some hundred changed ones, the same each time; the long one goes where branches lead,
-for a third of the targets, which the commit chooses: a process takes longer to begin than it has time to look. The soak
-takes them all.
+The quick run uses the seeds and some hundred changed ones, the same each time. The long run is guided by branches, for
+a third of the targets, which the commit selects: a process takes longer to start than it would have time to fuzz. The
+soak runs all targets.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tests.fuzz.http_bodies import close_fronts
 from tests.fuzz.target import Check
 from tests.fuzz.targets import TARGETS
 
-CI_SECONDS = 45  # for all together
+CI_SECONDS = 45  # for all targets together
 CI_SEED = 1
 THIRDS = 3
 SOAK_SECONDS = len(TARGETS) * 3600 // 2
 AT_A_TIME = 2
-START_S = 5  # what a process takes until it begins
+START_S = 5  # time until a process starts fuzzing
 CHECKS = [
     pytest.param(check, id=check.name) for target in TARGETS.values() for check in target.checks
 ]
@@ -30,7 +30,7 @@ CHECKS = [
 
 @pytest.fixture(autouse=True, scope="module")
 def fronts() -> Iterator[None]:
-    """The services behind the HTTP targets are stopped in the end."""
+    """The services of the HTTP targets, stopped at the end."""
     yield
     close_fronts()
 

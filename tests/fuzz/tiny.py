@@ -1,6 +1,6 @@
-"""Two small stores, one of each backend, with all that a store may hold in a few kilobytes.
+"""Two small stores, one of each backend, with every kind of content in a few kilobytes.
 
-Owns making them, and every way of looking at a copy that something was done to; must not know what was done.
+Owns the creation of the stores, and every way of reading a changed copy; must not know the changes.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ QUESTIONS: Sequence[dict[str, Any]] = (
 )
 
 Row: TypeAlias = tuple[TopicPartition, int, bytes | None, bytes | None, tuple[object, ...]]
-"""Partition, offset, key, value, headers: what a reader cares about."""
+"""Partition, offset, key, value, headers: the fields that matter to a reader."""
 
 
 class TinyStore(NamedTuple):
-    """A store that was stopped cleanly or killed, as it lies on the disk, and what is in it."""
+    """A store on its disk, after a clean stop or a kill, and its records."""
 
     backend: str
     clean: bool
@@ -61,18 +61,18 @@ class TinyStore(NamedTuple):
     rows: Sequence[Row]
 
     def files(self) -> Mapping[str, bytes]:
-        """Every file by its path below the root, the lock left out."""
+        """Return every file by its path below the root, except the lock."""
         found = files_below(self.disk, ROOT, *self.disk.list_dir(ROOT))
         return {name: data for name, data in sorted(found.items()) if name not in {"lock", ".lock"}}
 
     def copy(self) -> Ram:
-        """A disk to do something to."""
+        """Return a disk that may be changed."""
         return self.disk.copy()
 
     def open(
         self, fs: FileSystem, *, read_only: bool = False, accept_loss: bool = False
     ) -> LogStore:
-        """Open what lies on this disk."""
+        """Open the store on this disk."""
         if self.backend == "kafka":
             return kafka.Workshop(fs).open(
                 KAFKA_SETTINGS, read_only=read_only, accept_loss=accept_loss
@@ -80,7 +80,7 @@ class TinyStore(NamedTuple):
         return rocketmq.Workshop(fs).open(read_only=read_only, accept_loss=accept_loss)
 
     def verified(self, fs: FileSystem) -> Sequence[Finding]:
-        """All that `logserver verify` tells of this disk."""
+        """Return all findings of `logserver verify` for this disk."""
         inspector = open_inspector(ROOT, self._options(), fs=fs, clock=ManualClock())
         try:
             return list(inspector.verify())
@@ -88,7 +88,7 @@ class TinyStore(NamedTuple):
             inspector.close()
 
     def dump_all(self, fs: FileSystem) -> None:
-        """Everything that the offline tools show of this disk; what is damaged is passed over."""
+        """Run everything that the offline tools show of this disk; they skip damaged parts."""
         inspector = open_inspector(ROOT, self._options(), fs=fs, clock=ManualClock())
         try:
             inspector.summary()
@@ -105,7 +105,7 @@ class TinyStore(NamedTuple):
 
 @cache
 def tiny(backend: str, *, clean: bool) -> TinyStore:
-    """The store of this backend."""
+    """Return the store of this backend."""
     disk = Ram()
     store = _kafka(disk) if backend == "kafka" else _rocketmq(disk)
     store.flush()
@@ -116,7 +116,7 @@ def tiny(backend: str, *, clean: bool) -> TinyStore:
 
 
 def _kafka(fs: FileSystem) -> LogStore:
-    """Segments, every codec, a producer, an aborted transaction and one that was committed."""
+    """Create segments, every codec, a producer, an aborted and a committed transaction."""
     shop = kafka.Workshop(fs)
     store = shop.open(KAFKA_SETTINGS)
     store.create_topic("t", 1, {"retention.ms": "60000"})
@@ -138,8 +138,9 @@ def _kafka(fs: FileSystem) -> LogStore:
 
 
 def _rocketmq(fs: FileSystem) -> LogStore:
-    """Some files of the log, of the queues and of the index, a producer, and a topic that is gone. Its unique ids are
-    the same in every run, and so is all that depends on their hashes.
+    """Create some log files, queues and index files, a producer, and a deleted topic.
+
+    The unique ids are the same in every run, and so is everything that depends on their hashes.
     """
     shop = rocketmq.Workshop(fs)
     with patch.object(encoding, "process_id", lambda: 1), patch("secrets.randbits", lambda bits: 1):
@@ -160,18 +161,19 @@ def _rocketmq(fs: FileSystem) -> LogStore:
     return store
 
 
-# ---- looking at a store ----------------------------------------------------------------------------------------------
+# ---- reading a store
+# --------------------------------------------------------------------------------------------------
 
 
 def read_all(store: LogStore) -> Iterator[Row]:
-    """All that can be read of every partition, past what cannot."""
+    """Yield all readable records of every partition, skipping unreadable ones."""
     for info in store.topics().values():
         for number in info.partitions:
             yield from read_around(store, TopicPartition(info.name, number))
 
 
 def read_around(store: LogStore, address: TopicPartition) -> Iterator[Row]:
-    """What can be read of one partition."""
+    """Yield the readable records of one partition."""
     bounds = store.bounds(address)
     at: object = bounds.start
     while isinstance(at, int) and at < bounds.end:
@@ -189,7 +191,7 @@ def read_around(store: LogStore, address: TopicPartition) -> Iterator[Row]:
 
 
 def look_up(store: LogStore) -> None:
-    """Every other way of asking; what is damaged may be refused as such."""
+    """Run every other kind of lookup; damaged data may be refused."""
     store.stats()
     for info in store.topics().values():
         for asked in QUESTIONS:
@@ -201,7 +203,7 @@ def look_up(store: LogStore) -> None:
 
 
 def overwrite(fs: FileSystem, path: Path, position: int, data: bytes) -> None:
-    """These bytes at this position."""
+    """Write these bytes at this position."""
     file = fs.open(path, write=True)
     file.pwrite(data, position)
     file.close()

@@ -1,4 +1,4 @@
-"""What must be true of any store of the real RocketMQ with expectations: golden ones, and those made for one run.
+"""Checks that hold for any store of the real RocketMQ with expectations: golden stores, and stores made for one run.
 
 Owns the comparisons; must not choose the stores.
 """
@@ -34,12 +34,12 @@ REBUILT = Path("/store")
 
 
 def dump(golden: GoldenStore, *options: object) -> list[Row]:
-    """What `logserver dump` prints of a store; it must end well and silently."""
+    """Return the rows that `logserver dump` prints for a store; it must succeed without messages."""
     return fine("dump", golden.root, *settings_options(golden.settings), *options).rows
 
 
 def inspect(golden: GoldenStore) -> SupportsInspect:
-    """The store, opened for looking only."""
+    """Open the store for inspection only."""
     return open_inspector(golden.root, StoreOptions(settings=golden.settings))
 
 
@@ -47,7 +47,7 @@ def inspect(golden: GoldenStore) -> SupportsInspect:
 
 
 def check_records(golden: GoldenStore) -> None:
-    """`dump --what records` prints the lines of expected.jsonl, with the bodies whole."""
+    """Check that `dump --what records` prints the lines of expected.jsonl, with complete bodies."""
     longest = golden.longest_body
     rows = [stores.shown(row, longest_body=longest) for row in dump(golden)]
     found = map(stores.by_golden_order, rows)
@@ -55,21 +55,21 @@ def check_records(golden: GoldenStore) -> None:
 
 
 def check_bodies(golden: GoldenStore) -> None:
-    """Bodies are printed whole, however long."""
+    """Check that bodies are printed completely, however long."""
     for row in dump(golden):
         assert "bodySha256" not in row
         assert len(row["body"]) == (row["bodyLength"] + 2) // 3 * 4
 
 
 def check_commit_log(golden: GoldenStore) -> None:
-    """`dump --what commitlog` prints the lines of commitlog.jsonl."""
+    """Check that `dump --what commitlog` prints the lines of commitlog.jsonl."""
     found = dump(golden, "--what", "commitlog")
     expected = golden.lines("commitlog.jsonl")
     assert list(map(stores.in_order, found)) == list(map(stores.in_order, expected))
 
 
 def check_index_files(golden: GoldenStore) -> None:
-    """`dump --what indexfile` prints index-dump.json; what recovery rebuilds has names of its own."""
+    """Check that `dump --what indexfile` prints index-dump.json, except the names of files rebuilt by recovery."""
     found = dump(golden, "--what", "indexfile")
     expected = golden.index_dump
     if not golden.clean:
@@ -82,7 +82,7 @@ def _nameless(row: Row) -> Row:
 
 
 def check_library(golden: GoldenStore, store: LogStore) -> None:
-    """The library reads what the real store read: records with all times, properties, ids; bounds."""
+    """Check that the library reads what the real store read: records with all times, properties and ids; bounds."""
     expected = list(map(stores.library_view, golden.expected()))
     found = [
         stores.library_row(store, address, record)
@@ -96,7 +96,7 @@ def check_library(golden: GoldenStore, store: LogStore) -> None:
 
 
 def check_ids(golden: GoldenStore, store: LogStore) -> None:
-    """Every record is found by its offset id."""
+    """Check that every record is found by its offset id."""
     for row in golden.expected():
         address, record = store.find_by_id(row["msgId"])
         assert stores.library_row(store, address, record) == stores.library_view(row)
@@ -106,7 +106,7 @@ def check_ids(golden: GoldenStore, store: LogStore) -> None:
 
 
 def check_times(golden: GoldenStore, store: LogStore) -> None:
-    """Every lookup by time has the real answer: LOWER is the end when there is none, UPPER the start."""
+    """Check every lookup by time against the real answer: without a result LOWER is the end, UPPER the start."""
     for row in golden.json("times.json"):
         address = TopicPartition(row["topic"], row["queueId"])
         bounds = store.bounds(address)
@@ -121,7 +121,7 @@ def check_times(golden: GoldenStore, store: LogStore) -> None:
 
 
 def check_raw_answers(golden: GoldenStore) -> None:
-    """`find --raw` is `indexOrder`; sorted, and less what is deleted from the log, it is `result`."""
+    """Check that `find --raw` equals `indexOrder`, and equals `result` once sorted and without deleted records."""
     inspector = inspect(golden)
     for query in golden.json("queries.json"):
         wanted = _wanted(query, raw=True, limit=query["maxNum"])
@@ -133,11 +133,11 @@ def check_raw_answers(golden: GoldenStore) -> None:
 
 
 def check_answers(golden: GoldenStore) -> None:
-    """`find` gives the records that have the key itself and a store time in the range.
+    """Check that `find` returns the records that really have the key and a store time in the range.
 
-    The real store keeps times of index entries in whole seconds, so that it misses some at the ends of a range and
-    takes some beyond them; ours are exact. After a crash it indexes a record again, and then gives it twice. Where
-    nothing of that plays in, the answers are the real ones.
+    The real store keeps the times of index entries in whole seconds, so it misses some records at the ends of a range
+    and returns some beyond them; our answers are exact. After a crash it indexes a record again and returns it twice.
+    Where neither effect applies, the answers equal the real ones.
     """
     records = {message.physical_offset: message for message in golden.messages()}
     inspector = inspect(golden)
@@ -154,7 +154,7 @@ def check_answers(golden: GoldenStore) -> None:
 
 
 def check_limited_answers(golden: GoldenStore) -> None:
-    """Of more matches than were asked for, `find` gives the newest, in the order of the log."""
+    """Check that `find` returns the newest records, in log order, if more records match than the limit."""
     messages = list(golden.messages())
     inspector = inspect(golden)
     for query in golden.json("queries.json"):
@@ -190,7 +190,7 @@ def _is_unique_id(query: Row, messages: Iterable[Message]) -> bool:
 
 
 def _has_key(query: Row, message: Message) -> bool:
-    """Whether the key is really that of the record, and not another with its hash."""
+    """Return whether the record really has this key, not another key with the same hash."""
     properties = _properties(message)
     if query.get("indexType") == "T":
         return bool(properties.get("TAGS") == query["key"])
@@ -209,7 +209,7 @@ def _answers(query: Row, message: Message) -> bool:
 
 
 def check_found_by_the_library(golden: GoldenStore, store: LogStore) -> None:
-    """The store's own `find`: the same records, page by page, in both directions."""
+    """Check that the store's own `find` returns the same records, page by page, in both directions."""
     queued = {(row["topic"], row["physicalOffset"]) for row in golden.expected()}
     messages = list(golden.messages())
     for query in golden.json("queries.json"):
@@ -227,7 +227,7 @@ def check_found_by_the_library(golden: GoldenStore, store: LogStore) -> None:
 def found_offsets(
     store: LogStore, query: Row, *, uniq: bool = False, backward: bool = False
 ) -> list[int]:
-    """Physical offsets of all pages of a `find`; the pages are small, so that there are several."""
+    """Return the physical offsets of all pages of a `find`; small pages give several of them."""
     by = "tag" if query.get("indexType") == "T" else "unique_id" if uniq else "key"
     found: list[int] = []
     cursor = None
@@ -251,11 +251,11 @@ def found_offsets(
         assert cursor is not None
 
 
-# ---- writing the same again ------------------------------------------------------------------------------------------
+# ---- rewriting -------------------------------------------------------------------------------------------------------
 
 
 def as_raw(message: Message) -> RawMessage:
-    """A record of the log as it is handed to `append_messages`."""
+    """Return a log record in the form that `append_messages` takes."""
     return RawMessage(
         body=message.body,
         properties=message.properties,
@@ -269,7 +269,7 @@ def as_raw(message: Message) -> RawMessage:
 
 
 def appends(golden: GoldenStore) -> Iterator[list[Message]]:
-    """The records as they were appended: one by one; in `batch` a batch is a run of one queue and time."""
+    """Yield the records as they were appended: one by one; in `batch` a batch is a run of one queue and time."""
     batched = golden.name.startswith(stores.BATCHES)
     for _, run in groupby(enumerate(golden.messages()), key=lambda pair: _run(pair, batched)):
         yield [message for _, message in run]
@@ -283,7 +283,7 @@ def _run(pair: tuple[int, Message], batched: bool) -> tuple[Any, ...]:
 
 
 def rewrite(golden: GoldenStore, fs: FileSystem, root: Path = REBUILT) -> None:
-    """Append the golden records to a new store of ours, with their clock and hosts, and stop it."""
+    """Append the golden records to a new store, with their clock and hosts, and stop it."""
     clock = ManualClock(0)
     queues: dict[str, int] = {}
     for message in golden.messages():
@@ -304,7 +304,7 @@ def rewrite(golden: GoldenStore, fs: FileSystem, root: Path = REBUILT) -> None:
 
 
 def check_rewritten(golden: GoldenStore) -> None:
-    """The same records make the same files: commit log, queues, and index files but for their names."""
+    """Check that the same records make the same commit log, queues and index files (except the index files' names)."""
     fs = OverlayFileSystem()
     rewrite(golden, fs)
     disk = stores.overlay()

@@ -1,7 +1,7 @@
-"""The golden stores of the real RocketMQ, and what it read from them: paths and expectations for the tests.
+"""The golden stores of the real RocketMQ, and the results that it read from them: paths and expectations for the tests.
 
-Owns paths, expectations, the forms of rows and the recipes of damage; must not hold a test. A store that was made
-elsewhere by the same tool (`write-store --golden`) is a `GoldenStore` of another folder.
+Owns paths, expectations, the forms of rows and the recipes of damage; must not hold a test. A store made elsewhere by
+the same tool (`write-store --golden`) is a `GoldenStore` of another folder.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ UNCLEAN = ("unclean", "unclean-late")
 DAMAGED = ("small", "many")
 CLEAN = (*REWRITTEN, "broker", "deleted-head")
 BATCHES = "batch"
-LIGHT = "lmq"  # its records are in several queues each: not among all_stores
+LIGHT = "lmq"  # its records are each in several queues: not in all_stores
 SIZES = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
 WHOLE_BODY_BYTES = 2048
 MADE_AT_MS = 1_795_227_286_000
-"""The wall clock when the stores were made; record times lie before it."""
+"""The wall clock when the stores were made; record times are before it."""
 
 Row = dict[str, Any]
 
@@ -51,7 +51,7 @@ class GoldenStore(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """The sizes of its files, as the engine takes them."""
+        """The store's file sizes, in the engine's form."""
         params = self.json("params.json")
         return {name: str(params[name]) for name in SIZES}
 
@@ -66,13 +66,13 @@ class GoldenStore(NamedTuple):
 
     @property
     def after(self) -> Mapping[str, Any]:
-        """What the real store left of a copy that it opened and closed."""
+        """The state of a copy after the real store opened and closed it."""
         found: Mapping[str, Any] = self.json("store.json")["afterOpenAndClose"]
         return found
 
     @property
     def start(self) -> int:
-        """The physical offset of the first byte that is there."""
+        """The physical offset of the first byte that exists."""
         return int(self.after["minPhyOffset"])
 
     @property
@@ -85,37 +85,37 @@ class GoldenStore(NamedTuple):
 
     @property
     def index_dump(self) -> list[Row]:
-        """The index files, those of a store left by a crash as the real recovery made them."""
+        """The index files; for a store left by a crash, as the real recovery made them."""
         name = "index-dump.json" if self.clean else "index-dump-after-recovery.json"
         found: list[Row] = self.json(name)
         return found
 
     def json(self, name: str) -> Any:
-        """One of the JSON expectations."""
+        """Return one of the JSON expectations."""
         return json.loads((self.folder / name).read_text())
 
     def lines(self, name: str) -> list[Row]:
-        """One of the JSON-lines expectations."""
+        """Return one of the JSON-lines expectations."""
         return [json.loads(line) for line in (self.folder / name).read_bytes().splitlines()]
 
     @property
     def longest_body(self) -> int:
-        """Bodies up to this length stand whole in expected.jsonl."""
+        """The largest length of a body that expected.jsonl contains in full."""
         whole = [row["bodyLength"] for row in self.expected() if "body" in row]
         return max(whole, default=WHOLE_BODY_BYTES)
 
     def expected(self) -> list[Row]:
-        """Every record of every queue, by topic, queue and offset."""
+        """Return every record of every queue, by topic, queue and offset."""
         return _expected(self.folder)
 
     def messages(self) -> Iterator[Message]:
-        """Every record of the commit log that the real store keeps, in physical order."""
+        """Yield every commit log record that the real store keeps, in physical order."""
         for row in self.lines("commitlog.jsonl"):
             if row["kind"] == "log":
                 yield self.message(row["physicalOffset"])
 
     def message(self, physical_offset: int) -> Message:
-        """The record at a physical offset."""
+        """Return the record at a physical offset."""
         base = physical_offset - physical_offset % self.file_bytes
         data = _file_bytes(self.root / "commitlog" / f"{base:020}")
         return decode_message(data, physical_offset - base)
@@ -135,17 +135,17 @@ def _file_bytes(path: Path) -> bytes:
 
 
 def golden(name: str) -> GoldenStore:
-    """The public golden store of this name."""
+    """Return the public golden store of this name."""
     return GoldenStore(ROCKETMQ / name)
 
 
 def all_stores() -> list[GoldenStore]:
-    """Every public golden store."""
+    """Return every public golden store."""
     return [golden(name) for name in (*CLEAN, *UNCLEAN)]
 
 
 def overlay() -> OverlayFileSystem:
-    """The disk, with all changes kept in memory."""
+    """Return the disk with an overlay that keeps all changes in memory."""
     return OverlayFileSystem(RealFileSystem())
 
 
@@ -158,14 +158,14 @@ def open_golden(
     read_only: bool = False,
     accept_loss: bool = False,
 ) -> LogStore:
-    """Open a store of the real RocketMQ: in place if `read_only` or on an overlay, else a copy."""
+    """Open a store of the real RocketMQ: in place if `read_only` or on an overlay, otherwise pass a copy."""
     options = StoreOptions(settings=store.settings, accept_loss=accept_loss)
     root = store.root if path is None else path
     return open_store("rocketmq", root, options, fs=fs, clock=clock, read_only=read_only)
 
 
 def copy_store(store: GoldenStore, target: Path) -> Path:
-    """A writable copy of a store's directory."""
+    """Make a writable copy of a store's directory."""
     shutil.copytree(store.root, target, copy_function=shutil.copyfile)
     return target
 
@@ -174,7 +174,7 @@ def copy_store(store: GoldenStore, target: Path) -> Path:
 
 
 def shown(row: Mapping[str, Any], *, longest_body: int = WHOLE_BODY_BYTES) -> Row:
-    """A row of ours, whose body is whole, in the form of expected.jsonl: a long body is its SHA-256."""
+    """Convert one of our rows, with its complete body, to the form of expected.jsonl: a long body is its SHA-256."""
     found: Row = {}
     for name, value in row.items():
         if name == "body" and row["bodyLength"] > longest_body:
@@ -185,12 +185,12 @@ def shown(row: Mapping[str, Any], *, longest_body: int = WHOLE_BODY_BYTES) -> Ro
 
 
 def in_order(document: Any) -> str:
-    """A JSON value with the order of its fields; that of properties means nothing."""
+    """Return a JSON value as text that keeps the field order; the order of properties has no meaning."""
     return json.dumps(document, ensure_ascii=False)
 
 
 def by_golden_order(row: Mapping[str, Any]) -> Row:
-    """The row with its properties in the order of the golden file: by name."""
+    """Return the row with its properties in the order of the golden file: by name."""
     return {
         name: dict(sorted(value.items(), key=_utf16)) if name == "properties" else value
         for name, value in row.items()
@@ -202,7 +202,7 @@ def _utf16(item: tuple[str, str]) -> bytes:
 
 
 def library_row(store: LogStore, address: TopicPartition, record: StoredRecord) -> Row:
-    """What the library tells of a record, under the golden names."""
+    """Return the fields of a record as the library reports them, under the golden names."""
     assert record.value is not None
     return {
         "topic": address.topic,
@@ -218,14 +218,14 @@ def library_row(store: LogStore, address: TopicPartition, record: StoredRecord) 
 
 
 def library_view(row: Mapping[str, Any]) -> Row:
-    """The part of a row of expected.jsonl that `library_row` has."""
+    """Return the part of a row of expected.jsonl that `library_row` contains."""
     names = ("topic", "queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "tags")
     found = {name: row[name] for name in (*names, "properties", "msgId")}
     return {**found, "plain": plain(row)}
 
 
 def plain(row: Mapping[str, Any]) -> tuple[int, str]:
-    """Length and SHA-256 of a golden row's decompressed body."""
+    """Return the length and SHA-256 of a golden row's decompressed body."""
     if "plainSha256" in row:
         return row["plainLength"], row["plainSha256"]
     if "bodySha256" in row:
@@ -234,12 +234,12 @@ def plain(row: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def physical_offset(store: LogStore, address: TopicPartition, record: StoredRecord) -> int:
-    """Where the record lies in the commit log: the last 8 bytes of its offset id."""
+    """Return the record's position in the commit log: the last 8 bytes of its offset id."""
     return int(store.record_id(address, record.locator)[-16:], 16)
 
 
 def addresses(store: LogStore) -> list[TopicPartition]:
-    """Every queue, in order."""
+    """Return every queue, in order."""
     return [TopicPartition(t.name, n) for t in store.topics().values() for n in t.partitions]
 
 
@@ -247,7 +247,7 @@ def addresses(store: LogStore) -> list[TopicPartition]:
 
 
 def put(fs: FileSystem, path: Path, data: bytes, position: int | None = None) -> None:
-    """Write these bytes at a position; without one they are all of the file."""
+    """Write these bytes at a position; without a position they replace the file."""
     fs.make_dir(path.parent)
     file = fs.open(path, create=True)
     if position is None:
@@ -257,7 +257,7 @@ def put(fs: FileSystem, path: Path, data: bytes, position: int | None = None) ->
 
 
 def put_topics(fs: FileSystem, root: Path, topics: Mapping[str, int]) -> None:
-    """A store without records: an empty commit log, and config/topics.json with so many queues of these topics."""
+    """Create a store without records: an empty commit log, and config/topics.json with these queue counts by topic."""
     table = {
         name: {
             "attributes": {},
@@ -278,7 +278,7 @@ def put_topics(fs: FileSystem, root: Path, topics: Mapping[str, int]) -> None:
 
 
 def files_below(fs: FileSystem, root: Path, *parts: str) -> dict[str, bytes]:
-    """The bytes of every file below root/PART for these parts, by path from `root`."""
+    """Return the bytes of every file below root/PART for these parts, by path from `root`."""
     found: dict[str, bytes] = {}
     waiting = [root / part for part in parts]
     while waiting:
@@ -291,7 +291,7 @@ def files_below(fs: FileSystem, root: Path, *parts: str) -> dict[str, bytes]:
 
 
 def walk(data: Mapping[str, bytes]) -> Iterator[Message]:
-    """The records of commit log files (by name) that begin with a record, up to what is none."""
+    """Yield the records of commit log files (by name) that begin with a record, up to the first non-record."""
     for _, content in sorted(data.items()):
         at = 0
         while at + 8 <= len(content):
@@ -306,7 +306,7 @@ def walk(data: Mapping[str, bytes]) -> Iterator[Message]:
 
 
 class Recipe(NamedTuple):
-    """One case of damage.json: what is done to the store, and what the real one then recovered."""
+    """One case of damage.json: the damage done to the store, and the result of the real store's recovery."""
 
     store: GoldenStore
     case: Mapping[str, Any]
@@ -334,13 +334,13 @@ class Recipe(NamedTuple):
 
     @property
     def readable(self) -> set[int]:
-        """The physical offsets that the real store could still read; bodies it does not check then."""
+        """The physical offsets that the real store could still read; it does not check bodies in that read."""
         missing = set(self.real["missingPhysicalOffsets"])
         return {row["physicalOffset"] for row in self.store.expected()} - missing
 
     @property
     def touched(self) -> set[int]:
-        """The physical offsets of the records whose bytes the recipe changes."""
+        """The physical offsets of the records that contain changed bytes."""
         found: set[int] = set()
         for folder, _, base, begin, size in self._edits():
             if folder == "commitlog":
@@ -359,7 +359,7 @@ class Recipe(NamedTuple):
             yield path.parts[0], path, int(path.name), edit["offset"], size
 
     def apply(self, fs: FileSystem, root: Path | None = None) -> None:
-        """Do it to the store at `root` (the golden one: on an overlay)."""
+        """Apply the damage to the store at `root` (the golden store needs an overlay)."""
         root = self.store.root if root is None else root
         for name in self.case["delete"]:
             path = root / name
@@ -383,18 +383,18 @@ class Recipe(NamedTuple):
 
 @cache
 def recipes() -> Sequence[Recipe]:
-    """Every recipe of damage of every store that has some."""
+    """Return every recipe of damage of every store that has recipes."""
     return [
         Recipe(golden(name), case) for name in DAMAGED for case in golden(name).json("damage.json")
     ]
 
 
 def recipe(store: str, name: str) -> Recipe:
-    """One of them."""
+    """Return one of the recipes."""
     (found,) = [r for r in recipes() if (r.store.name, r.name) == (store, name)]
     return found
 
 
 def by_id(value: object) -> str:
-    """A store or recipe as the id of a test."""
+    """Return a store or recipe as the id of a test."""
     return str(value)

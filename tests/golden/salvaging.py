@@ -1,4 +1,4 @@
-"""Salvaging a store in a test, and what must be true of every report."""
+"""Salvaging a store in a test, and checks that hold for every report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def salvage(
     fs: FileSystem | None = None,
     clock: Clock = lambda: 1_000,
 ) -> LossReport:
-    """The report of a salvage; it is the one that the new store keeps."""
+    """Salvage a store; return the report, which must equal the report kept in the new store."""
     fs = fs or RealFileSystem()
     inspector = open_inspector(path, StoreOptions(settings=settings), fs=fs, clock=clock)
     try:
@@ -36,7 +36,7 @@ def salvage(
 
 
 def check_sums(report: LossReport) -> None:
-    """Every byte of the log is counted once."""
+    """Check that every byte of the log is counted once."""
     places = {(loss.path, loss.position): loss.size_bytes for loss in report.losses}
     assert report.lost_bytes == sum(places.values())
     assert report.log_bytes == report.kept_bytes + report.blank_bytes + report.lost_bytes
@@ -44,7 +44,7 @@ def check_sums(report: LossReport) -> None:
 
 
 def lost_offsets(losses: list[Loss] | tuple[Loss, ...], topic: str, partition: int) -> set[int]:
-    """The offsets of a partition that are told to be gone."""
+    """Return the offsets of a partition that are reported lost."""
     return {
         offset
         for loss in losses
@@ -56,7 +56,7 @@ def lost_offsets(losses: list[Loss] | tuple[Loss, ...], topic: str, partition: i
 def verified(
     path: Path, settings: Mapping[str, str], *, fs: FileSystem | None = None
 ) -> list[Finding]:
-    """What `verify` tells of a store."""
+    """Return the findings of `verify` for a store."""
     options = StoreOptions(settings=settings)
     inspector = open_inspector(path, options, fs=fs or RealFileSystem(), clock=lambda: 2_000)
     try:

@@ -1,4 +1,4 @@
-"""Running parts as many would: each pickled, all of a wave planned before any is done, done in another order."""
+"""Running parts as several processes would: pickled parts, planned a wave at a time, run in random order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Shared:
-    """A `RunParts` that does `wave` parts at a time in a random order."""
+    """A `RunParts` that plans `wave` parts before it runs any of them, in a random order."""
 
     def __init__(self, wave: int, seed: int = 1) -> None:
         self.done = 0

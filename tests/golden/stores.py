@@ -1,4 +1,4 @@
-"""The golden stores of the real Kafka, and what it read from them: paths and expectations for the tests."""
+"""The golden stores of the real Kafka, and the results that it read from them: paths and expectations for the tests."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ HEALTHY = (
 COMPACTED = "compacted"
 COMMITTED = "expected.read_committed.jsonl"
 MADE_AT_MS = (
-    1_795_224_726_956  # the wall clock when the stores were made: record times lie far before it
+    1_795_224_726_956  # the wall clock when the stores were made: record times are far before it
 )
-NOT_TAKEN = frozenset({"cleanup.policy"})  # compaction is not offered; reading compacted logs is
+NOT_TAKEN = frozenset({"cleanup.policy"})  # we do not compact, but read compacted logs
 
 
 class GoldenPartition(NamedTuple):
@@ -70,7 +70,7 @@ class GoldenPartition(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """The topic's settings as the engine takes them."""
+        """The topic's settings, in the engine's form."""
         return {name: value for name, value in self.configs.items() if name not in NOT_TAKEN}
 
     @property
@@ -80,7 +80,7 @@ class GoldenPartition(NamedTuple):
 
     @property
     def epochs(self) -> list[tuple[int, int]]:
-        """(leader epoch, start offset) of leader-epoch-checkpoint."""
+        """(leader epoch, start offset) pairs of leader-epoch-checkpoint."""
         lines = (self.data / "leader-epoch-checkpoint").read_text().split("\n")[2:]
         return [(int(epoch), int(start)) for epoch, start in map(str.split, filter(None, lines))]
 
@@ -90,7 +90,7 @@ class GoldenPartition(NamedTuple):
         return {start for _, start in self.epochs[1:]}
 
     def batches(self) -> Iterator[tuple[bytes, BatchHeader]]:
-        """Every batch of the log with its header, in order."""
+        """Yield every batch of the log with its header, in order."""
         for path in self.log_files:
             data = path.read_bytes()
             at = 0
@@ -100,11 +100,11 @@ class GoldenPartition(NamedTuple):
                 at += header.size_bytes
 
     def json(self, name: str) -> Any:
-        """One of the JSON expectations."""
+        """Return one of the JSON expectations."""
         return json.loads((self.expect / name).read_text())
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """One of the JSON-lines expectations; empty when the file is missing."""
+        """Return one of the JSON-lines expectations; empty if the file is missing."""
         path = self.expect / name
         return (
             [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
@@ -115,18 +115,18 @@ class GoldenPartition(NamedTuple):
 
 
 def healthy_stores() -> list[str]:
-    """Names of the stores that were stopped cleanly and are undamaged."""
+    """Return the names of the stores that were stopped cleanly and are undamaged."""
     return list(HEALTHY)
 
 
 def damaged_variants() -> list[str]:
-    """Names of the damaged copies."""
+    """Return the names of the damaged copies."""
     return sorted(p.name for p in (KAFKA / DAMAGED).iterdir() if p.is_dir())
 
 
 @cache
 def partitions() -> list[GoldenPartition]:
-    """Every partition of every healthy store that has expectations of its records."""
+    """Return every partition of every healthy store that has expectations of its records."""
     return list(_partitions())
 
 
@@ -138,7 +138,7 @@ def _partitions() -> Iterator[GoldenPartition]:
 
 
 def by_id(partition: GoldenPartition) -> str:
-    """A partition as the id of a test."""
+    """Return a partition as the id of a test."""
     return str(partition)
 
 
@@ -151,19 +151,19 @@ def open_golden(
     read_only: bool = False,
     accept_loss: bool = False,
 ) -> LogStore:
-    """Open a store of the real Kafka: in place if `read_only` or on an overlay, else a copy."""
+    """Open a store of the real Kafka: in place if `read_only` or on an overlay, otherwise pass a copy."""
     options = StoreOptions(settings=settings, accept_loss=accept_loss)
     return open_store("kafka", path, options, fs=fs, clock=clock, read_only=read_only)
 
 
 def copy_store(source: Path, target: Path) -> Path:
-    """A writable copy of a store's data directory."""
+    """Make a writable copy of a store's data directory."""
     shutil.copytree(source, target, copy_function=shutil.copyfile)
     return target
 
 
 def as_row(address: TopicPartition, record: StoredRecord) -> dict[str, Any]:
-    """A record in the form of expected.jsonl."""
+    """Convert a record to the form of expected.jsonl."""
     return {
         "topic": address.topic,
         "partition": address.partition,
@@ -181,7 +181,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def put(fs: FileSystem, path: Path, data: bytes) -> None:
-    """Make a file of these bytes."""
+    """Create a file with these bytes."""
     file = fs.open(path, create=True)
     file.truncate(0)
     file.pwrite(data, 0)
@@ -189,7 +189,7 @@ def put(fs: FileSystem, path: Path, data: bytes) -> None:
 
 
 def differences(fs: FileSystem, made: Path, real: Path) -> dict[str, str]:
-    """How the files in `made` differ from the real broker's: name -> missing, extra or differs."""
+    """Return how the files in `made` differ from the real broker's: name -> missing, extra or differs."""
     ours = set(fs.list_dir(made))
     theirs = {path.name for path in real.iterdir()}
     found = dict.fromkeys(theirs - ours, "missing") | dict.fromkeys(ours - theirs, "extra")
@@ -200,7 +200,7 @@ def differences(fs: FileSystem, made: Path, real: Path) -> dict[str, str]:
 
 
 def as_answer(found: TimedOffset | None) -> dict[str, Any] | None:
-    """A lookup by time in the form of times.json, which is that of the peer's answers too."""
+    """Convert a lookup by time to the form of times.json, which the peer's answers also have."""
     if found is None:
         return None
     return {

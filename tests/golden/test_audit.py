@@ -1,4 +1,4 @@
-"""The audit in parts: done side by side it finds what `verify` finds, in stores that are whole or damaged."""
+"""An audit in parts finds the same as `verify`, in intact and in damaged stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAVES = [2, 1000]
 def compared(
     root: Path, given: Mapping[str, str], wave: int, stretch_bytes: int = 0
 ) -> tuple[list[Finding], list[FileCount]]:
-    """The findings of an audit, the same as those of `verify`, and what was counted."""
+    """Return the findings of an audit, which must equal the findings of `verify`, and the file counts."""
     inspector = open_inspector(root, StoreOptions(settings=dict(given)))
     assert isinstance(inspector, SupportsParts)
     counted: list[FileCount] = []
@@ -70,7 +70,7 @@ def test_kafka_stores_after_crashes(name: str) -> None:
 
 
 def test_what_was_open_is_not_what_the_snapshots_say(tmp_path: Path) -> None:
-    """Without snapshots nothing can be guessed: segments are read again with what is known."""
+    """Without snapshots the open transactions cannot be guessed: segments are read again once they are known."""
     root = stores.copy_store(TXN.root, tmp_path / "data")
     for path in (root / TXN.name).glob("*.snapshot"):
         path.unlink()
@@ -89,7 +89,7 @@ def test_what_was_open_is_not_what_the_snapshots_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wave", WAVES)
 @pytest.mark.parametrize("case", ROCKETMQ)
 def test_rocketmq_damage(case: str, wave: int, tmp_path: Path) -> None:
-    """A log of some kilobytes in stretches of a few records."""
+    """A log of some kilobytes is divided into ranges of a few records."""
     damage = ROCKETMQ[case]
     golden = rocketmq_stores.golden(damage.store)
     root = rocketmq_stores.copy_store(golden, tmp_path / "store")
@@ -117,7 +117,7 @@ def test_rocketmq_recipes(recipe: rocketmq_stores.Recipe, tmp_path: Path) -> Non
 
 
 def spoil(root: Path, places: list[tuple[int, int]]) -> None:
-    """Bytes of log, queues and index are flipped: `places` are (which file, where), both wrapped."""
+    """Flip bytes of log, queues and index: `places` are (file number, position), both wrapped."""
     files = sorted(p for p in root.rglob("*") if p.is_file() and p.name.isdecimal())
     for which, where in places:
         path = files[which % len(files)]

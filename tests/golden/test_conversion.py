@@ -1,4 +1,4 @@
-"""The stores of the real servers, converted there and back: the same records, in the same order, at the same times."""
+"""Stores of the real servers, converted there and back, keep the same records, order and times."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SMALL_FILES = {
     "maxHashSlotNum": "100",
     "maxIndexNum": "400",
 }
-PLACE = ("physicalOffset", "msgId")  # of a message in its log: another in another log
-TOO_LONG = 250  # characters of a topic; Kafka takes 249
+PLACE = ("physicalOffset", "msgId")  # of a message in its log: differs in another log
+TOO_LONG = 250  # characters of a topic; Kafka accepts 249
 
 
 def options(settings: Mapping[str, str]) -> StoreOptions:
@@ -41,7 +41,7 @@ def records(report: ConversionReport) -> dict[str, int]:
 
 
 def committed(partition: GoldenPartition) -> list[dict[str, Any]]:
-    """What the real consumer of committed records read."""
+    """Return the records that the real read_committed consumer read."""
     return partition.lines(stores.COMMITTED) or partition.lines("expected.jsonl")
 
 
@@ -107,7 +107,7 @@ def test_in_rocketmq_the_log_is_in_order_of_time(tmp_path: Path) -> None:
 
 
 def test_a_log_that_begins_behind_0_keeps_its_offsets(tmp_path: Path) -> None:
-    """And the log of the new store begins at its second file, since the first may hold no unit's record."""
+    """The log of the new store begins at its second file, since its first file must hold no record of a queue entry."""
     target = options(SMALL_FILES)
     there = tmp_path / "there"
     report = convert_store(
@@ -130,7 +130,7 @@ def test_a_log_that_begins_behind_0_keeps_its_offsets(tmp_path: Path) -> None:
 
 
 def rows_of(root: Path, settings: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Every message of every queue, but for its place in the log."""
+    """Return every message of every queue, without its place in the log."""
     inspector = open_inspector(root, options(settings))
     found = [dict(row) for run in inspector.dump("records") for row in run]
     inspector.close()
@@ -138,7 +138,7 @@ def rows_of(root: Path, settings: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def unpacked(row: dict[str, Any]) -> dict[str, Any]:
-    """A row whose body was packed by another maker's codec: what it holds is the same."""
+    """Return a row without the fields that depend on the codec implementation that compressed its body."""
     packed = ("size", "body", "bodyLength", "bodyCRC") if "plainSha256" in row else ()
     return {name: row[name] for name in row if name not in packed}
 
@@ -154,7 +154,7 @@ def test_rocketmq_there_and_back(golden: GoldenStore, tmp_path: Path) -> None:
     wanted = [row for row in rows_of(golden.root, golden.settings) if row["topic"] not in left]
     found = rows_of(back, golden.settings)
     assert list(map(unpacked, found)) == list(map(unpacked, wanted))
-    if golden.name not in {"bodies", "broker"}:  # where a client packed bodies, by another lz4
+    if golden.name not in {"bodies", "broker"}:  # where a client packed bodies with another lz4
         assert found == wanted
     assert all(len(topic) >= TOO_LONG or not topic.isascii() for topic in left)
 

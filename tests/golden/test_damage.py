@@ -1,7 +1,7 @@
-"""Every damaged copy of a golden log, opened read-only, for writing, and for writing at any loss.
+"""Every damaged copy of a golden log, opened read-only, for writing, and for writing with accepted loss.
 
-The copies, and what the real broker and its log classes made of each, are in `kafka/torn`. All runs over an overlay:
-what a start would write stays in memory, and a stop without a close is an overlay on the overlay.
+The copies, and the results of the real broker and its log classes for each, are in `kafka/torn`. All tests use an
+overlay: a start's writes stay in memory, and a kill is modelled as an overlay on the overlay.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.killed_store import killed
 HEALTHY = GoldenPartition("epochs", "epoch-idem-0")
 ADDRESS = HEALTHY.address
 END = 1203
-NOW_MS = 1_000  # below the records' times: no producer is forgotten
+NOW_MS = 1_000  # before the records' times: no producer expires
 ACTIVE, MIDDLE = "00000000000000001113.log", "00000000000000000597.log"
 MODES = ("read-only", "writable", "accept-loss")
 Ranges = tuple[range, ...]
 
 
 class Outcome(NamedTuple):
-    """What must come of a variant: what is found, and the offsets that are served in each mode (None: refused)."""
+    """The expected result of a variant: the finding, and the offsets served in each mode (None: refused)."""
 
     code: str | None
     file: str = ACTIVE
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     accept_loss: Ranges = (range(END),)
 
     def served(self, mode: str) -> list[int] | None:
-        """The offsets that are readable in a mode."""
+        """Return the offsets that are readable in a mode."""
         ranges: Ranges | None = getattr(self, mode.replace("-", "_"))
         return None if ranges is None else [offset for r in ranges for offset in r]
 
@@ -127,7 +127,7 @@ def open_variant(variant: str, mode: str, fs: OverlayFileSystem) -> LogStore:
 
 
 def read_around(store: LogStore) -> tuple[list[dict[str, Any]], list[Corrupt]]:
-    """All that can be read, as rows, and the errors at the places that cannot."""
+    """Return all readable records as rows, and the errors at unreadable places."""
     bounds = store.bounds(ADDRESS)
     rows: list[dict[str, Any]] = []
     errors: list[Corrupt] = []
@@ -137,7 +137,7 @@ def read_around(store: LogStore) -> tuple[list[dict[str, Any]], list[Corrupt]]:
             page = store.read(ADDRESS, at)
         except Corrupt as error:
             errors.append(error)
-            at = error.facts()["next_good_offset"]  # type: ignore[assignment]  # facts are plain objects
+            at = error.facts()["next_good_offset"]  # type: ignore[assignment]  # facts have the type object
             continue
         rows += [stores.as_row(ADDRESS, record) for record in page.records]
         assert page.next_offset > at
@@ -147,16 +147,16 @@ def read_around(store: LogStore) -> tuple[list[dict[str, Any]], list[Corrupt]]:
 
 @cache
 def written() -> dict[int, dict[str, Any]]:
-    """What was once written, by offset."""
+    """Return the originally written rows, by offset."""
     return {row["offset"]: row for row in HEALTHY.lines("expected.jsonl")}
 
 
-# The log classes hand out a batch of any magic above 1; no consumer takes it, and neither do we.
+# The log classes return a batch of any magic above 1; no consumer accepts it, and neither do we.
 NOT_READ_BY_CONSUMERS = {"flip-magic": {1202}}
 
 
 def kept_by_the_real_ones(variant: str) -> set[int]:
-    """The offsets that the broker or its log classes could still read."""
+    """Return the offsets that the broker or its log classes could still read."""
     result = json.loads((root_of(variant).parent / "result.json").read_text())
     ranges = [r for who in ("broker", "logClasses") for r in result[who]["readable"]]
     kept = {offset for first, last in ranges for offset in range(first, last + 1)}
@@ -315,7 +315,7 @@ def test_a_start_after_the_next_crash_finds_nothing_more(variant: str, mode: str
         fs = OverlayFileSystem(fs)
         with killed(open_variant(variant, "writable", fs)) as store:
             assert not store.recovery.clean_shutdown
-            # A missing segment is reported by each start: nothing can be mended.
+            # A missing segment is reported by each start: it cannot be repaired.
             expected = {"offset-gap"} if variant == "middle-segment-missing-clean" else set()
             assert {f.code for f in store.recovery.findings} == expected
             assert store.recovery.losses == []
@@ -331,7 +331,7 @@ def test_a_start_after_a_clean_stop_finds_nothing_more(variant: str, mode: str) 
         bounds = store.bounds(ADDRESS)
     with open_variant(variant, "writable", fs) as store:
         assert store.recovery.clean_shutdown
-        # A missing segment is reported by each start: nothing can be mended.
+        # A missing segment is reported by each start: it cannot be repaired.
         assert {f.code for f in store.recovery.findings} <= {"offset-gap"}
         assert store.recovery.losses == []
         assert (read_around(store)[0], store.bounds(ADDRESS)) == (rows, bounds)

@@ -1,4 +1,4 @@
-"""Deleted index files of the golden stores with aborted transactions: read_committed answers stay the real Kafka's."""
+"""Index files deleted from golden stores with aborted transactions: read_committed still answers as the real Kafka."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOST: dict[str, Lost] = {
 
 
 def without(partition: GoldenPartition, lost: Lost) -> FileSystem:
-    """The store without these files of the partition."""
+    """Return the store without these files of the partition."""
     fs = OverlayFileSystem(RealFileSystem())
     for path in partition.data.iterdir():
         if path.name != "partition.metadata" and lost(path):
@@ -112,7 +112,7 @@ def test_a_writable_start_leaves_the_brokers_own_transaction_indexes(
 
 @pytest.mark.parametrize("partition", PARTITIONS, ids=stores.by_id)
 def test_a_lost_transaction_index_alone_is_seen_offline(partition: GoldenPartition) -> None:
-    """As the broker, a start does not see it: only the log tells it from one that never was."""
+    """A start does not notice it, as the broker does not: only the log shows that the index ever existed."""
     fs = without(partition, lambda path: path.suffix == ".txnindex")
     assert dumped_offsets(fs, partition) == [row["offset"] for row in wanted(partition)]
     inspector = open_inspector(partition.root, StoreOptions(), fs=fs, clock=lambda: 0)

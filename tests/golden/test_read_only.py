@@ -1,4 +1,4 @@
-"""A store opened read-only stays as it is: no byte, no time, no name changes, whatever is wrong in it."""
+"""A store opened read-only stays unchanged: no byte, time or name changes, whatever damage it has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAMAGED = [f"{stores.DAMAGED}/{name}/data" for name in stores.damaged_variants()
 
 
 def use_all_of_it(store: LogStore) -> int:
-    """Read every record and batch, look up times, search; gives the number of records."""
+    """Read every record and batch, look up times, search; return the number of records."""
     store.stats()
     addresses = [TopicPartition(t.name, n) for t in store.topics().values() for n in t.partitions]
     for topic in store.topics():

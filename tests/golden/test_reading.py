@@ -1,4 +1,4 @@
-"""What the real consumer read from a golden store is what the library reads: records, bounds, times, batches."""
+"""The library reads from a golden store what the real consumer read: records, bounds, times, batches."""
 
 from __future__ import annotations
 
@@ -114,6 +114,6 @@ def test_the_expectations_are_all_there() -> None:
 
 
 def test_every_store_is_named() -> None:
-    """A golden store that no list names would be read by no test."""
+    """A golden store that is missing in every list would be read by no test."""
     folders = sorted(path.name for path in stores.KAFKA.iterdir() if path.is_dir())
     assert folders == sorted((*stores.HEALTHY, stores.DAMAGED))

@@ -1,8 +1,8 @@
-"""What recovery makes anew from the golden logs alone is what the real broker wrote, byte for byte.
+"""Recovery rebuilds, from the golden logs alone, the files that the real broker wrote, byte for byte.
 
-Only the `.log` files, the topic's id and the log start are left of each store, as if all else had been lost: indexes,
-transaction indexes, producer snapshots and leader epochs come from the batches. The clock stands at 0: the producers of
-the golden stores, whose times lie years before the broker's clock, are not forgotten.
+Of each store only the `.log` files, the topic's id and the log start are kept, as if all other files had been lost.
+Indexes, transaction indexes, producer snapshots and leader epochs are rebuilt from the batches. The clock is fixed at
+0: the producers of the golden stores have times years before the broker's clock and must not expire.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _names(suffix: str, *offsets: int) -> set[str]:
     return {segment_name(offset, suffix) for offset in offsets}
 
 
-# Where the real files hold what is not in the log any more: partition, reason, file names.
+# Real files with content that is no longer in the log: partition, reason, file names.
 EXCEPTIONS: list[tuple[str, str, set[str]]] = [
     (
         "epochs:epoch-idem-0",
@@ -90,7 +90,7 @@ EXCEPTIONS: list[tuple[str, str, set[str]]] = [
 
 
 def lay_out(fs: FileSystem, partition: GoldenPartition) -> Path:
-    """The partition with its `.log` files, its topic's id and its start only."""
+    """Create the partition with only its `.log` files, its topic's id and its start."""
     directory = ROOT / partition.name
     fs.make_dir(directory)
     for path in [*partition.log_files, partition.data / "partition.metadata"]:

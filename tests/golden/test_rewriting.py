@@ -1,7 +1,7 @@
-"""Segments, indexes, snapshots and epochs written by us from the real broker's batches are its own, byte for byte.
+"""Segments, indexes, snapshots and epochs that we write from the real broker's batches equal its own, byte for byte.
 
-The batches go in as they are (`keep_offsets`), one append each, with the clock at the data's time; the store is stopped
-and started where the broker was. Compacted logs are left out: the cleaner made their segments, not appends.
+The batches are appended unchanged (`keep_offsets`), one append each, with the clock at the data's time. The store is
+stopped and started where the broker was. Compacted logs are left out: the cleaner made their segments, not appends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXCEPTIONS = {
 
 
 def begin(fs: FileSystem, partition: GoldenPartition) -> Path:
-    """The partition's folder before its first batch: an empty log, the topic's id, the first epoch."""
+    """Create the partition's folder before its first batch: an empty log, the topic's id, the first epoch."""
     directory = ROOT / partition.name
     fs.make_dir(directory)
     base_offset = int(partition.log_files[0].stem)
@@ -46,7 +46,7 @@ def begin(fs: FileSystem, partition: GoldenPartition) -> Path:
 
 
 def rewrite(fs: FileSystem, partition: GoldenPartition) -> Path:
-    """Append the golden batches one by one, with the broker's restarts; gives the partition's folder."""
+    """Append the golden batches one by one, with the broker's restarts; return the partition's folder."""
     directory = begin(fs, partition)
     clock = ManualClock(0)
 

@@ -1,4 +1,4 @@
-"""What a RocketMQ store cannot keep or open: a clear error that names the field or the file, and nothing is lost."""
+"""Input that a RocketMQ store cannot keep or open: a clear error names the field or the file, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS = {
 
 
 class Place:
-    """A store in memory that holds one record."""
+    """A store in memory with one record."""
 
     def __init__(self) -> None:
         self.fs = OverlayFileSystem()
@@ -52,7 +52,7 @@ class Place:
         return files_below(self.fs, ROOT, "commitlog", "consumequeue", "index", "config")
 
     def check_unharmed(self, before: dict[str, bytes]) -> None:
-        """Nothing of the refused request is there, and the store goes on."""
+        """Check that nothing of the refused request is stored, and that the store still works."""
         assert self.content() == before
         assert [r.value for r in self.store.scan(T0)] == [b"first"]
         assert self.store.append(T0, [Record(b"k", b"next")]).base_offset == 1
@@ -105,7 +105,7 @@ def test_names_that_are_fine(place: Place, name: str) -> None:
 
 
 def test_a_topic_of_many_bytes_and_few_characters_is_not_appended_to() -> None:
-    """The length field of a short record is one signed byte: the real store writes what it cannot read."""
+    """The length field of a short record is one signed byte: the real store writes records that it cannot read."""
     fs = OverlayFileSystem()
     name = "主" * 43
     stores.put_topics(fs, ROOT, {name: 1})
@@ -203,7 +203,7 @@ BAD_JSON = [
 
 @pytest.mark.parametrize("data", BAD_JSON)
 def test_config_that_cannot_be_parsed(place: Place, data: bytes) -> None:
-    """As with the real broker the .bak file is taken where there is one; where that is bad too, nothing is guessed."""
+    """As in the real broker, the .bak file is used if it exists; if it is bad too, nothing is guessed."""
     place.store.close()
     for name in ("topics.json", "topics.json.bak"):
         put(place.fs, ROOT / "config" / name, data)
@@ -258,8 +258,9 @@ def test_a_commit_log_file_of_the_wrong_length(tmp_path: Path, file: str, short_
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_an_index_file_of_another_size(*, read_only: bool) -> None:
-    """The real store maps it to the configured length: its slots are then read as entries. Ours rebuilds it at a
-    writable start.
+    """The real store maps an index file to the configured length and so reads its slots as entries; ours rebuilds it.
+
+    The rebuild happens at a writable start.
     """
     golden = stores.golden("small")
     fs = stores.overlay()

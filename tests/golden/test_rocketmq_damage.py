@@ -1,7 +1,7 @@
-"""Every recipe of damage, opened read-only, for writing, and for writing at any loss: no less is there than after the
-real store's own recovery, and what is gone is told.
+"""Every recipe of damage, opened read-only, for writing, and for writing with accepted loss.
 
-All runs over an overlay: the damage too stays in memory, and a stop without a close is an overlay on the overlay.
+At least the records of the real store's own recovery exist, and lost records are reported. All tests use an overlay:
+the damage too stays in memory, and a kill is modelled as an overlay on the overlay.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BEFORE_GOOD_RECORDS = (
     "flip-body-first-in-last-file",
     "flip-magic-last-file",
 )
-"""Damage with good records behind it, where every start looks."""
+"""Damage followed by good records, in a place that every start checks."""
 
 
 def is_before_good_records(recipe: Recipe) -> bool:
@@ -44,7 +44,7 @@ WITHOUT_LOG = [
     for recipe in OPENED_BY_THE_REAL_ONE
     if recipe.name.removesuffix("-abort") in ("no-commitlog", "no-last-log-file")
 ]
-"""Log files are missing that other files still name: no writable start gives their offsets again."""
+"""Log files are missing that other files still name: no writable start assigns their offsets again."""
 CASES = [
     pytest.param(recipe, mode, id=f"{recipe}-{mode}")
     for recipe in OPENED_BY_THE_REAL_ONE
@@ -55,12 +55,12 @@ WRITABLE_CASES = [case for case in CASES if case.values[1] != READ_ONLY]
 
 
 class Outcome(NamedTuple):
-    """What came of a recipe in one mode."""
+    """The result of a recipe in one mode."""
 
     fs: OverlayFileSystem
     rows: dict[int, dict[str, Any]]  # by physical offset
     bounds: dict[TopicPartition, OffsetBounds]
-    found: set[int]  # physical offsets of the records of the sample that were found by unique key
+    found: set[int]  # physical offsets of the sampled records that were found by unique key
     findings: list[Finding]
     losses: list[Loss]
     errors: list[Corrupt]
@@ -73,7 +73,7 @@ class Outcome(NamedTuple):
 
 
 def damaged(recipe: Recipe) -> OverlayFileSystem:
-    """The store after the recipe."""
+    """Return the store after the recipe."""
     fs = stores.overlay()
     recipe.apply(fs)
     return fs
@@ -90,7 +90,7 @@ def open_damaged(recipe: Recipe, mode: str, fs: OverlayFileSystem) -> LogStore:
 
 
 def came_of(recipe: Recipe, mode: str) -> Outcome:
-    """Damage a store and open it. It is left as by a kill, and looked at by several tests."""
+    """Damage a store and open it. The store is left as after a kill; several tests share the result."""
     return _came_of(recipe.store.name, recipe.name, mode)
 
 
@@ -117,7 +117,7 @@ def bounds_of(store: LogStore) -> dict[TopicPartition, OffsetBounds]:
 
 
 def read_around(store: LogStore) -> tuple[dict[int, dict[str, Any]], list[Corrupt]]:
-    """All that can be read, and the errors at the places that cannot."""
+    """Return all readable records, and the errors at unreadable places."""
     rows: dict[int, dict[str, Any]] = {}
     errors: list[Corrupt] = []
     for address in stores.addresses(store):
@@ -141,13 +141,13 @@ def read_around(store: LogStore) -> tuple[dict[int, dict[str, Any]], list[Corrup
 
 
 def sample(recipe: Recipe) -> list[dict[str, Any]]:
-    """Some records, all along the log."""
+    """Return some records, spread over the whole log."""
     rows = sorted(recipe.store.expected(), key=lambda row: int(row["physicalOffset"]))
     return rows[::EVERY_SIXTH]
 
 
 def found_by_unique_id(recipe: Recipe, store: LogStore, errors: list[Corrupt]) -> set[int]:
-    """Which of the sample a lookup by unique key gives; a damaged record is an error there too."""
+    """Return the offsets of the sample that a lookup by unique key finds; a damaged record is an error there too."""
     found = set()
     topics = store.topics()
     for row in sample(recipe):
@@ -166,7 +166,7 @@ def found_by_unique_id(recipe: Recipe, store: LogStore, errors: list[Corrupt]) -
 
 @cache
 def written(store: str) -> dict[int, dict[str, Any]]:
-    """What was once written, by physical offset."""
+    """Return the originally written rows, by physical offset."""
     rows = stores.golden(store).expected()
     return {row["physicalOffset"]: stores.library_view(row) for row in rows}
 
@@ -188,7 +188,7 @@ def test_what_is_served_is_what_was_written(recipe: Recipe, mode: str) -> None:
 
 @pytest.mark.parametrize(("recipe", "mode"), CASES)
 def test_no_less_is_there_than_after_the_real_recovery(recipe: Recipe, mode: str) -> None:
-    """Less records whose own bytes are damaged: the real store serves those, it checks no CRC when it reads."""
+    """Records with damaged bytes are excluded: the real store serves them, since it checks no CRC when it reads."""
     ours = came_of(recipe, mode)
     assert recipe.readable - recipe.touched - set(ours.rows) == set()
     ends = {address: ours.bounds[address].end for address in recipe.queue_ends}
@@ -241,7 +241,7 @@ def test_a_whole_store_has_everything(store: str, name: str, mode: str) -> None:
 @pytest.mark.parametrize("abort", ["", "-abort"])
 @pytest.mark.parametrize("name", BEFORE_GOOD_RECORDS)
 def test_read_only_serves_all_but_the_damaged_record(store: str, name: str, abort: str) -> None:
-    """The real store cuts the log at it."""
+    """The real store cuts the log at that record."""
     recipe = stores.recipe(store, name + abort)
     ours = came_of(recipe, READ_ONLY)
     assert set(written(store)) - set(ours.rows) == recipe.touched
@@ -266,7 +266,7 @@ def test_good_records_behind_damage_are_not_cut_unasked(recipe: Recipe, tmp_path
 
 @pytest.mark.parametrize("recipe", WITHOUT_LOG, ids=by_id)
 def test_queues_without_a_log_are_not_cut_unasked(recipe: Recipe) -> None:
-    """Perhaps the disk of the log is not there."""
+    """The disk of the log may not be mounted."""
     fs = damaged(recipe)
     before = fs.changed()
     with pytest.raises(DamagedStore, match="other files name later records") as refusal:
@@ -289,7 +289,7 @@ def test_a_refused_start_leaves_the_disk_as_it_is(name: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("recipe", REFUSED, ids=by_id)
 def test_what_is_cut_is_kept_and_reported_by_queue(recipe: Recipe) -> None:
-    """As the real store cuts it, but for a copy beside the store and the ranges that are lost."""
+    """The log is cut as in the real store, but the cut bytes are kept next to the store and lost ranges reported."""
     ours = came_of(recipe, ACCEPT_LOSS)
     assert {a: b.end for a, b in ours.bounds.items()} == recipe.queue_ends
     gone = set(written(recipe.store.name)) - set(ours.rows)
@@ -318,7 +318,7 @@ def test_what_is_cut_is_kept_and_reported_by_queue(recipe: Recipe) -> None:
     ("recipe", "mode"), [case for case in CASES if case.values[1] != READ_ONLY]
 )
 def test_the_next_starts_find_nothing_more(recipe: Recipe, mode: str) -> None:
-    """After a crash, after another one, after a clean stop."""
+    """A start finds nothing more after a crash, after a second crash, and after a clean stop."""
     ours = came_of(recipe, mode)
     fs = OverlayFileSystem(ours.fs)
     for _ in range(2):
@@ -341,7 +341,7 @@ def check_same(store: LogStore, ours: Outcome, *, clean: bool) -> None:
 def found_around(
     store: LogStore, topic: str, key: str, *, is_damaged: bool
 ) -> list[tuple[int, StoredRecord]]:
-    """All records of a key; an accepted loss is met by a scan, and passed by the cursor that the error gives."""
+    """Return all records of a key. A scan raises at an accepted loss, and continues at the cursor in the error."""
     found: list[tuple[int, StoredRecord]] = []
     cursor: str | None = None
     while True:
@@ -382,7 +382,7 @@ def test_appending_goes_on(recipe: Recipe, mode: str) -> None:
 @pytest.mark.parametrize("mode", [WRITABLE, ACCEPT_LOSS])
 @pytest.mark.parametrize("store", stores.DAMAGED)
 def test_a_log_file_of_the_wrong_length_is_not_opened_for_writing(store: str, mode: str) -> None:
-    """The real store does not load it."""
+    """The real store does not load such a file."""
     recipe = stores.recipe(store, "short-log-file")
     assert recipe.refused
     fs = damaged(recipe)
@@ -407,7 +407,7 @@ def test_what_is_left_of_a_log_file_of_the_wrong_length_is_shown(store: str) -> 
 def test_a_log_file_that_is_missing_in_the_middle_costs_its_own_records(
     store: str, mode: str
 ) -> None:
-    """As with the real store; each of the others is read, and each of those is an error."""
+    """As in the real store, the other records are read, and each record of the missing file is an error."""
     golden = stores.golden(store)
     hole = range(golden.file_bytes, 2 * golden.file_bytes)
     fs = stores.overlay()

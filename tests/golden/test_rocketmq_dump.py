@@ -1,4 +1,4 @@
-"""`logserver dump` and `find` print of every golden store what the real RocketMQ read, those left by a crash too."""
+"""`logserver dump` and `find` print what the real RocketMQ read from every golden store, also after a crash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.golden.rocketmq_stores import GoldenStore, by_id
 each_store = pytest.mark.parametrize("golden", stores.all_stores(), ids=by_id)
 RECORDS, QUERIES, TIMES = 2622, 1355, 1678
 TELLING = ("basic", "many", "small", "times", "deleted-head", "unclean", "unclean-late")
-"""The stores that have a full index file: slots and entries can be told from it and its length."""
+"""The stores with a full index file: slot and entry counts can be derived from it and its length."""
 
 
 @each_store

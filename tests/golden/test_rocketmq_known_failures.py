@@ -1,7 +1,7 @@
-"""Seven ways in which the real RocketMQ loses records or lookups, each tried on our engine.
+"""Seven ways in which the real RocketMQ loses records or lookups, each tested on our engine.
 
-They are reported of RocketMQ itself: apache/rocketmq 467, 1434, 678, 3868 (and 8007), 4463, 1153 (and 7233), and
-alibaba/rocketmq 331 (with apache/rocketmq 2398). Each test is named after what goes wrong there.
+They are reported for RocketMQ itself: apache/rocketmq 467, 1434, 678, 3868 (and 8007), 4463, 1153 (and 7233), and
+alibaba/rocketmq 331 (with apache/rocketmq 2398). Each test is named after the failure there.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ SETTINGS = {
     "maxIndexNum": "60",
 }
 DERIVED = ("consumequeue", "index")
-"""What is built behind the commit log; with the checkpoint all that an older picture can be taken of."""
+"""The folders derived from the commit log; with the checkpoint, all that may be older than the log after a crash."""
 Numbers = Sequence[int]
 
 
 class Moment(Relay):
-    """Hands everything on to `fs`. While `still` is held nothing is written, by no thread: a kill has a moment."""
+    """A file layer that passes every call to `fs`.
+
+    While `still` is held no thread can write, as at the moment of a kill.
+    """
 
     def __init__(self, fs: FileSystem) -> None:
         super().__init__(fs)
@@ -66,7 +69,7 @@ class MomentFile(RelayFile):
 
 
 class Shop:
-    """One store on a file system, and what was put into it."""
+    """One store on a file system, and the numbers of the records appended to it."""
 
     def __init__(self, fs: FileSystem) -> None:
         self.fs = fs
@@ -78,7 +81,7 @@ class Shop:
         return open_any("rocketmq", ROOT, options, fs=self.fs, clock=self.clock)
 
     def begin(self) -> LogStore:
-        """A new store with its topics."""
+        """Create a new store with its topics."""
         self.fs.make_dir(ROOT.parent)
         store = self.open()
         store.create_topic("orders", 2)
@@ -86,32 +89,32 @@ class Shop:
         return store
 
     def append(self, store: LogStore, numbers: Iterable[int], *, publish: bool = True) -> None:
-        """One record for each number, a second apart, on the queues in turn."""
+        """Append one record for each number, a second apart, to the queues in turn."""
         for number in numbers:
             self.clock.now_ms += 1000
             store.append(queue_of(number), [record(number)], publish=publish)
             self.written.append(number)
 
     def after_kill(self) -> Shop:
-        """What the next start finds when the process is killed now, between two of its writes."""
+        """Return the files that the next start finds if the process is killed now, between two of its writes."""
         copy = OverlayFileSystem()
         with self.fs.still if isinstance(self.fs, Moment) else nullcontext():
             copy_tree(self.fs, ROOT, copy, ROOT)
         return self.on(copy)
 
     def on(self, fs: FileSystem) -> Shop:
-        """The same on another disk."""
+        """Return the same shop on another disk."""
         found = Shop(fs)
         found.clock.now_ms = self.clock.now_ms
         found.written = list(self.written)
         return found
 
     def derived(self) -> dict[str, bytes]:
-        """Queues and index as they lie there now."""
+        """Return the current queue and index files."""
         return files_below(self.fs, ROOT, *DERIVED)
 
     def with_older(self, derived: dict[str, bytes], checkpoint: bytes | None = None) -> Shop:
-        """As after a crash that lost what was written to queues and index since."""
+        """Return the shop as after a crash that lost later writes to queues and index."""
         found = self.after_kill()
         for part in DERIVED:
             found.fs.remove_tree(ROOT / part)
@@ -128,7 +131,7 @@ class Shop:
         return files_below(self.fs, ROOT, "commitlog")
 
     def places(self) -> list[tuple[int, int]]:
-        """(physical offset, size) of every record of the log."""
+        """Return (physical offset, size) of every record of the log."""
         return [(m.physical_offset, m.size) for m in walk(self.log_files())]
 
 
@@ -141,7 +144,7 @@ def record(number: int) -> Record:
 
 
 def check_whole(store: LogStore, written: Numbers) -> None:
-    """Every record is in its queue, dense and in order, and is found by its key."""
+    """Check that every record is in its queue, dense and in order, and is found by its key."""
     assert store.recovery.losses == []
     for queue in QUEUES:
         mine = [number for number in written if queue_of(number) == queue]
@@ -152,7 +155,7 @@ def check_whole(store: LogStore, written: Numbers) -> None:
 
 
 def check_found(store: LogStore, numbers: Numbers) -> None:
-    """These are found by key, through the index."""
+    """Check that these records are found by key, through the index."""
     for number in numbers:
         page = store.find(queue_of(number).topic, key=f"k{number}")
         assert [r.value for _, r in page.records] == [b"value %3d" % number], number
@@ -160,7 +163,7 @@ def check_found(store: LogStore, numbers: Numbers) -> None:
 
 
 def in_file(places: Sequence[tuple[int, int]], file: int) -> list[int]:
-    """The numbers of the records that lie in the file with this number."""
+    """Return the numbers of the records in the file with this number."""
     return [n for n, (position, _) in enumerate(places) if position // FILE_BYTES == file]
 
 
@@ -183,7 +186,7 @@ def power() -> Power:
 
 @pytest.mark.parametrize("kept_bytes", [6, 60, 92])
 def test_damaged_tail_then_message_missed(shop: Shop, kept_bytes: int) -> None:
-    """The queue still held the unit of the record that was cut, so the next one's was skipped as a repeat."""
+    """RocketMQ's queue still had the cut record's entry, so the next record's entry was skipped as a repeat."""
     shop.append(shop.begin(), range(13))
     found = shop.after_kill()
     last, size = found.places()[-1]
@@ -207,7 +210,7 @@ def test_damaged_tail_then_message_missed(shop: Shop, kept_bytes: int) -> None:
 
 @pytest.mark.parametrize("files_back", [1, 2, 3])
 def test_previous_commit_log_file_not_dispatched_again(shop: Shop, files_back: int) -> None:
-    """Recovery began with the last file, while the queues lacked the end of the one before."""
+    """RocketMQ's recovery began with the last file, while the queues lacked the end of the file before it."""
     store = shop.begin()
     shop.append(store, range(40))
     shop.append(store, range(40, 41))
@@ -232,7 +235,7 @@ def test_previous_commit_log_file_not_dispatched_again(shop: Shop, files_back: i
 
 
 def test_checkpoint_ahead_of_the_queue_is_never_written(power: Power) -> None:
-    """It told times and offsets of units that were not on disk; after a power cut they were missed."""
+    """RocketMQ's checkpoint covered times and offsets of entries not yet on disk; a power cut lost these entries."""
     shop = Shop(power)
     cuts: list[OverlayFileSystem] = []
     store = shop.begin()
@@ -259,7 +262,7 @@ def test_checkpoint_ahead_of_the_queue_is_never_written(power: Power) -> None:
 
 
 def last_durable(shop: Shop) -> int:
-    """The physical offset of the last record up to which every record has its unit."""
+    """Return the physical offset of the last record up to which every record has its queue entry."""
     data = files_below(shop.fs, ROOT, "consumequeue")
     pointed = {
         int.from_bytes(content[at : at + 8], "big")
@@ -277,7 +280,7 @@ def last_durable(shop: Shop) -> int:
 
 @pytest.mark.parametrize("missing", [1, 5, 20])
 def test_checkpoint_ahead_of_the_queue_is_seen_through(shop: Shop, missing: int) -> None:
-    """As a RocketMQ before 5.5 leaves it: the queues lack what the checkpoint says they have."""
+    """A RocketMQ before 5.5 leaves such files: the queues lack entries that the checkpoint covers."""
     store = shop.begin()
     shop.append(store, range(40 - missing))
     check_found(store, range(40 - missing))  # all of it is dispatched
@@ -295,7 +298,7 @@ def test_checkpoint_ahead_of_the_queue_is_seen_through(shop: Shop, missing: int)
 
 
 def test_index_destroyed_on_abort(shop: Shop) -> None:
-    """The index file in use was deleted and only rebuilt from where recovery of the log began."""
+    """RocketMQ deleted the index file in use, and rebuilt it only from where recovery of the log began."""
     store = shop.begin()
     shop.append(store, range(35))
     store.flush()
@@ -312,7 +315,7 @@ def test_index_destroyed_on_abort(shop: Shop) -> None:
 
 
 def test_index_unflushed_at_stop(power: Power) -> None:
-    """A clean stop said nothing needs recovery, but the index file in use had never been synced."""
+    """RocketMQ's clean stop reported that nothing needs recovery, but the index file in use had never been synced."""
     shop = Shop(power)
     store = shop.begin()
     shop.append(store, range(25))
@@ -326,7 +329,7 @@ def test_index_unflushed_at_stop(power: Power) -> None:
 
 
 def test_a_power_cut_during_a_stop_is_no_clean_stop(power: Power) -> None:
-    """At each step of a stop: either the marker is there, or everything is."""
+    """At each step of a stop either the marker exists, or all data is on disk."""
     shop = Shop(power)
     store = shop.begin()
     shop.append(store, range(25))
@@ -349,7 +352,10 @@ def test_a_power_cut_during_a_stop_is_no_clean_stop(power: Power) -> None:
 
 @pytest.mark.parametrize("raw", [False, True])
 def test_checkpoint_stuck_at_0(shop: Shop, raw: bool) -> None:
-    """Records that nobody waits for, and those appended as bytes, left the checkpoint at 0: every start read all."""
+    """RocketMQ left the checkpoint at 0 if no client awaited the records, or they were appended as bytes.
+
+    Every start then read the whole log.
+    """
     store = shop.begin()
     if raw:
         append_raw(shop, store, range(60))
@@ -383,11 +389,11 @@ def append_raw(shop: Shop, store: LogStore, numbers: Iterable[int]) -> None:
 
 
 TAKES_SPACE = frozenset({"write", "create", "make_dir"})
-"""Cutting a file, or making it longer without a byte in it, takes none."""
+"""Truncating a file, or extending it without writing a byte, needs no space."""
 
 
 def full(*parts: str) -> Fault:
-    """No space for anything below these folders."""
+    """Return a fault: no space for anything below these folders."""
 
     def fault(operation: str, path: Path) -> None:
         if operation in TAKES_SPACE and any(part in str(path) for part in parts):
@@ -401,7 +407,7 @@ def full(*parts: str) -> Fault:
 )
 @pytest.mark.parametrize("closing", [False, True])
 def test_not_writable_again_after_disk_full(parts: tuple[str, ...], closing: bool) -> None:
-    """A queue that could not be written marked the store as broken for good, however much space there was."""
+    """RocketMQ marked the store as broken for good if a queue could not be written, even once there was space again."""
     fs = FaultyFileSystem(OverlayFileSystem())
     shop = Shop(fs)
     store = shop.begin()

@@ -1,4 +1,4 @@
-"""A limited `find` gives the newest records, as the real store's `result` does; they are shown in the log's order."""
+"""A limited `find` returns the newest records, as the real store's `result` does, in log order."""
 
 from __future__ import annotations
 

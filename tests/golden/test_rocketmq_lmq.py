@@ -27,7 +27,7 @@ def test_nothing_is_wrong_and_a_rebuild_gives_the_same() -> None:
 
 
 def test_a_crash_that_took_the_queues_units_is_made_good(tmp_path: Path) -> None:
-    """The same bytes come back, as long as the queues' folders are there."""
+    """The same bytes are rebuilt, as long as the queues' folders exist."""
     root = stores.copy_store(LMQ, tmp_path / "store")
     files = sorted((root / "consumequeue").glob("*/*/*"))
     wanted = {path: path.read_bytes() for path in files}

@@ -1,4 +1,4 @@
-"""A RocketMQ store opened read-only stays as it is: no byte, no time, no name changes, whatever is wrong in it."""
+"""A RocketMQ store opened read-only stays unchanged: no byte, time or name changes, whatever damage it has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVED = ("basic", "unclean", "unclean-late", "broker", "deleted-head")
 
 
 def use_all_of_it(store: LogStore) -> int:
-    """Read every record, look up times, ids and keys; gives the number of records."""
+    """Read every record, look up times, ids and keys; return the number of records."""
     store.stats()
     for topic in store.topics():
         with suppress(Corrupt):
@@ -49,7 +49,7 @@ def _use_queue(store: LogStore, address: TopicPartition) -> int:
 
 
 def everything_about(path: Path, golden: GoldenStore) -> None:
-    """Every command that looks."""
+    """Run every reading command."""
     options = settings_options(golden.settings)
     run("inspect", path, *options)
     for kind in KINDS:

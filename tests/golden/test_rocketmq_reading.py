@@ -1,4 +1,4 @@
-"""What the real RocketMQ read from a golden store is what the library reads: records, bounds, ids, times, keys."""
+"""The library reads from a golden store what the real RocketMQ read: records, bounds, ids, times, keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of docs/formats/rocketmq-recovery.md: what it says of the real store and of us is what the recipes show."""
+"""The table of docs/formats/rocketmq-recovery.md agrees with the recipes, both for the real store and for ours."""
 
 from __future__ import annotations
 

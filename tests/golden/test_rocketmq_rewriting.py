@@ -1,6 +1,6 @@
 """The golden records appended by us, with their clock and hosts, make the real store's own files, byte for byte.
 
-Left out are `broker`, `deleted-head` and the unclean stores: not appends alone made their files.
+`broker`, `deleted-head` and the unclean stores are left out: their files were not made by appends alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def test_the_same_records_make_the_same_files(golden: GoldenStore) -> None:
 
 @pytest.mark.parametrize("golden", REWRITTEN, ids=by_id)
 def test_the_checkpoint_is_the_real_one_but_for_the_index(golden: GoldenStore) -> None:
-    """The real store does not sync the index file in use when it stops, so it tells the one before."""
+    """The real store does not sync the index file in use when it stops, so its checkpoint names the file before it."""
     fs = OverlayFileSystem()
     checks.rewrite(golden, fs)
     real = decode_checkpoint((golden.root / "checkpoint").read_bytes())

@@ -1,7 +1,7 @@
-"""Every recipe of damage, salvaged: at least what the real store recovers and what is good behind the damage is in the
-new store, and the rest is told exactly.
+"""Every recipe of damage, salvaged: the good records are kept, and the lost records are reported exactly.
 
-All runs over an overlay: the damage and the new store stay in memory.
+The new store has at least the records that the real store recovers and the good records after the damage.
+All tests use an overlay: the damage and the new store stay in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOO_FAR = "queue-entry-too-far"
 
 
 class Salvaged(NamedTuple):
-    """A salvaged store, read."""
+    """A salvaged store and the records read from it."""
 
     fs: OverlayFileSystem
     target: Path
@@ -46,7 +46,7 @@ def opened(golden: GoldenStore, target: Path, fs: OverlayFileSystem) -> LogStore
 
 
 def comparable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row without its id, which tells a physical offset."""
+    """Return the row without its id, which contains a physical offset."""
     return {name: value for name, value in row.items() if name != "msgId"}
 
 
@@ -75,7 +75,7 @@ def came_of(store: str, name: str) -> Salvaged:
 
 @cache
 def written(store: str) -> dict[int, dict[str, Any]]:
-    """What was once written, by physical offset."""
+    """Return the originally written rows, by physical offset."""
     rows = stores.golden(store).expected()
     return {row["physicalOffset"]: comparable(stores.library_view(row)) for row in rows}
 
@@ -95,7 +95,7 @@ def test_what_is_good_is_kept_and_the_rest_is_told(recipe: Recipe) -> None:
         lost = lost_offsets(list(got.report.losses), *address)
         rows = [written(name)[at] for at in gone]
         of_queue = {r["queueOffset"] for r in rows if (r["topic"], r["queueId"]) == address}
-        if recipe.name.startswith(TOO_FAR):  # it tells of a record that may have been there
+        if recipe.name.startswith(TOO_FAR):  # it names a record that may have existed
             assert of_queue <= lost
         else:
             assert lost == of_queue or not _has_units(recipe, address), address
@@ -103,7 +103,7 @@ def test_what_is_good_is_kept_and_the_rest_is_told(recipe: Recipe) -> None:
 
 
 def _has_units(recipe: Recipe, address: TopicPartition) -> bool:
-    """Whether the queue's units are there, which alone tell what followed the last good record."""
+    """Return whether the queue's entries exist; only they show which records followed the last good one."""
     fs = damaged(recipe)
     return fs.exists(recipe.store.root / "consumequeue" / address.topic / str(address.partition))
 
@@ -207,7 +207,7 @@ def test_one_commit_log_file(store: str) -> None:
 
 
 def test_a_record_of_a_topic_that_cannot_be_is_left_behind() -> None:
-    """The CRC covers the body only; a queue's folder could not bear this name."""
+    """The CRC covers only the body; a queue's folder cannot have this name."""
     golden = stores.golden("small")
     fs = stores.overlay()
     row = max(golden.expected(), key=lambda row: int(row["physicalOffset"]))
@@ -225,7 +225,7 @@ def test_a_record_of_a_topic_that_cannot_be_is_left_behind() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_damage(seed: int) -> None:
-    """Whatever is wrong with a log, the new store opens, and each of its records can be read."""
+    """Whatever damage a log has, the new store opens, and each of its records is readable."""
     golden = stores.golden(("small", "many", "system")[seed % 3])
     rng, fs = random.Random(seed), stores.overlay()
     for _ in range(rng.randrange(1, 4)):

@@ -1,4 +1,4 @@
-"""A golden store that is read in splits has the records that the real RocketMQ read from it, in all columns."""
+"""A golden store read in splits has the records that the real RocketMQ read from it, in all columns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def expected_rows(golden: GoldenStore) -> dict[TopicPartition, list[Row]]:
 
 
 def expected_row(row: Row) -> Row:
-    """A row of expected.jsonl under the names of the columns."""
+    """Convert a row of expected.jsonl to the names of the columns."""
     properties: dict[str, str] = row["properties"]
     return {
         "offset": row["queueOffset"],
@@ -66,7 +66,7 @@ def expected_row(row: Row) -> Row:
 
 
 def found_row(row: Row) -> Row:
-    """A row that was read, in the form of an expected one."""
+    """Convert a row that was read to the form of an expected row."""
     found: Row = {name: _text(value) for name, value in row.items() if name != "value"}
     for name in ("headers", "properties"):
         found[name] = {_text(key): _text(value) for key, value in row[name]}
@@ -132,7 +132,7 @@ def test_nothing_new_is_found_where_nothing_was_written(
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", stores.recipes(), ids=by_id)
 def test_of_a_damaged_store_the_rest_is_read(recipe: Recipe, tmp_path: Path) -> None:
-    """The rows are those of `dump`, which reads record by record; each that is missing has a finding."""
+    """The rows equal the rows of `dump`, which reads record by record; each missing record has a finding."""
     root = stores.copy_store(recipe.store, tmp_path / "store")
     recipe.apply(RealFileSystem(), root)
     options = StoreOptions(settings=recipe.store.settings)

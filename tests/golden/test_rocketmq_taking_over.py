@@ -1,4 +1,4 @@
-"""A start for writing and a stop change what they change in the real store, and nothing else."""
+"""A start for writing and a stop change the same files as in the real store, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANGED_BY_BOTH = {"lock", "checkpoint"}
 
 
 def sizes(fs: FileSystem, folder: Path) -> dict[str, int]:
-    """The length of every file below."""
+    """Return the length of every file below a folder."""
     found: dict[str, int] = {}
     for name in fs.list_dir(folder):
         if fs.is_dir(folder / name):
@@ -29,7 +29,7 @@ def sizes(fs: FileSystem, folder: Path) -> dict[str, int]:
 
 
 def nameless(files: dict[str, int]) -> list[tuple[str, int]]:
-    """Files and lengths; an index file is named by the clock, and the marker's copy holds a process id."""
+    """Return files and lengths; an index file's name depends on the clock, and the marker's copy holds a process id."""
     return sorted(
         (path.partition("/")[0] if path.startswith(INDEX) else path, size)
         for path, size in files.items()

@@ -1,4 +1,4 @@
-"""`verify` tells every recipe of damage by its code, file and place; `rebuild` makes lost files again, all of them."""
+"""`verify` reports every recipe of damage by its code, file and position; `rebuild` recreates all lost files."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_damage_is_told(recipe: Recipe, tmp_path: Path) -> None:
 def test_what_is_lost_is_built_again_from_the_log_alone(
     golden: GoldenStore, what: str, tmp_path: Path
 ) -> None:
-    """All of it, which the real store does not promise, and as it was."""
+    """All files are rebuilt unchanged; the real store does not promise that."""
     root = stores.copy_store(golden, tmp_path / "store")
     shutil.rmtree(root / BUILT[what])
     before = picture(root)

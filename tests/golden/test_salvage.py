@@ -1,4 +1,4 @@
-"""Every damaged copy of a golden log, salvaged: all that is good is in the new store, and the rest is told exactly."""
+"""Every damaged copy of a golden log, salvaged: the new store has all good records, and exact reports of lost ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_is_good_is_kept_and_the_rest_is_told(variant: str, tmp_path: Path)
     report = salvage(root, target, HEALTHY.settings)
     assert picture(root.parent) == before
     logs = sum(path.stat().st_size for path in (root / HEALTHY.name).glob("*.log"))
-    leftover = variant == "leftover-swap"  # the set that is swapped in stands for others
+    leftover = variant == "leftover-swap"  # the swapped-in files replace others
     assert report.log_bytes == logs or leftover
     with opened(target) as store:
         assert store.recovery.clean_shutdown
@@ -79,7 +79,7 @@ def test_the_place_of_each_loss_is_that_of_the_damage(variant: str, tmp_path: Pa
 
 
 def test_a_batch_whose_leader_epoch_has_rotted_gets_its_own(tmp_path: Path) -> None:
-    """It lies outside of the CRC; all else of the log is as it was."""
+    """The epoch is not covered by the CRC; the rest of the log is unchanged."""
     salvage(root_of(BY_EPOCH), tmp_path / "new", HEALTHY.settings)
     for path in HEALTHY.log_files:
         assert (tmp_path / "new" / HEALTHY.name / path.name).read_bytes() == path.read_bytes()
@@ -161,7 +161,7 @@ def test_a_salvaged_store_can_be_salvaged_and_appended_to(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_damage(seed: int, tmp_path: Path) -> None:
-    """Whatever is wrong with a log, the new store is whole, and kept and lost make up all that was."""
+    """Whatever damage a log has, the new store is intact, and kept and lost records add up to all records."""
     root = stores.copy_store(HEALTHY.root, tmp_path / "source")
     rng = random.Random(seed)
     for _ in range(rng.randrange(1, 4)):
@@ -182,7 +182,7 @@ def test_random_damage(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_store_of_ours_stays_ours(tmp_path: Path) -> None:
-    """Its leader epochs rise on; those of a broker's directory do not."""
+    """The leader epochs of our own store continue to rise; the epochs of a broker's directory do not."""
     source, target = tmp_path / "old", tmp_path / "new"
     address = TopicPartition("t", 0)
     for turn in range(3):
@@ -197,7 +197,7 @@ def test_a_store_of_ours_stays_ours(tmp_path: Path) -> None:
 
 
 def test_committed_offsets_come_along(tmp_path: Path) -> None:
-    """Groups go on where they stood: `__consumer_offsets` is salvaged as any topic, and the topics keep their ids."""
+    """Groups continue at their offsets: `__consumer_offsets` is salvaged like any topic, and topics keep their ids."""
     source, target = stores.KAFKA / "offsets" / "data", tmp_path / "new"
     salvage(source, target, {})
     with stores.open_golden(source, {}, read_only=True) as before, opened(target) as after:

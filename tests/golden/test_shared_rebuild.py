@@ -1,4 +1,4 @@
-"""Rebuilding in parts: byte for byte what the real servers wrote and what one alone makes; killed and done again."""
+"""A rebuild in parts equals the real servers' files and a rebuild in one part, byte for byte, also after a kill."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rebuilt(
     run: RunParts | None = None,
     stretch_bytes: int = 3000,
 ) -> RebuildReport:
-    """The report of a rebuild: in parts with `run`."""
+    """Rebuild a store and return the report; with `run` the work is done in parts."""
     inspector = open_inspector(root, StoreOptions(settings=dict(given)))
     assert isinstance(inspector, SupportsParts)
     try:
@@ -54,7 +54,7 @@ def rebuilt(
 
 
 def stripped(golden: GoldenStore, root: Path) -> Path:
-    """A copy with nothing but the log."""
+    """Return a copy that contains only the log."""
     rocketmq.copy_store(golden, root)
     for folder in ("consumequeue", "index"):
         shutil.rmtree(root / folder)
@@ -113,7 +113,7 @@ def test_cut_anywhere(
 
 
 class Killed:
-    """A `RunParts` whose process ends after so many parts, as if it were killed."""
+    """A `RunParts` that ends its process after a number of parts, as if it were killed."""
 
     def __init__(self, parts: int) -> None:
         self._left = parts
@@ -165,13 +165,13 @@ PARTITIONS = [GoldenPartition("txn", "txn-mixed-0"), GoldenPartition("segments",
 
 
 def indexes(folder: Path) -> dict[str, bytes]:
-    """The index files of a partition."""
+    """Return the index files of a partition."""
     return {path.name: path.read_bytes() for path in folder.glob("*index")}
 
 
 @pytest.mark.parametrize("where", PARTITIONS, ids=stores.by_id)
 def test_kafka_byte_for_byte(where: GoldenPartition, tmp_path: Path) -> None:
-    """Also where no snapshot tells what is open: then segments are done again."""
+    """Without a snapshot the open transactions are unknown at first: then segments are processed again."""
     root = stores.copy_store(where.root, tmp_path / "data")
     folder = root / where.name
     for path in [*folder.glob("*index"), *folder.glob("*.snapshot")]:

@@ -1,4 +1,4 @@
-"""What the real consumer read from a golden store is what its splits hold, however it is cut."""
+"""The splits of a golden store hold what the real consumer read from it, however the store is split."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def whole_range(splitter: Splitter, golden: GoldenPartition) -> OffsetRange:
 
 
 def as_line(row: Row) -> dict[str, Any]:
-    """A row in the form of expected.jsonl."""
+    """Convert a row to the form of expected.jsonl."""
     return {
         "topic": row.partition.topic,
         "partition": row.partition.partition,
@@ -47,7 +47,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def lines_of(splits: list[Split]) -> list[dict[str, Any]]:
-    """All rows of splits that went through pickle, as a split goes to the process that reads it."""
+    """Return all rows of splits that were pickled, as a split is sent to the process that reads it."""
     sent = pickle.loads(pickle.dumps(splits))
     return [as_line(row) for split in sent for row in rows_of(read_split(split, COMMON_COLUMNS))]
 

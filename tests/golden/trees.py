@@ -1,4 +1,4 @@
-"""What a directory looks like from outside: every name, byte and time, to be compared before and after."""
+"""The outside view of a directory: every name, byte and time, for a comparison before and after."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One name: its kind and permissions, when its bytes or names changed, its length and its bytes' SHA-256."""
+    """One name: kind and permissions, time of the last change of its bytes or names, length, SHA-256 of its bytes."""
 
     mode: str
     mtime_ns: int
@@ -18,7 +18,7 @@ class Entry(NamedTuple):
 
 
 def picture(root: Path) -> dict[str, Entry]:
-    """Everything below `root`, `root` itself included, by relative path; access times are no part of it."""
+    """Return everything below `root`, including `root`, by relative path; access times are left out."""
     return {str(path.relative_to(root)): _entry(path) for path in [root, *root.rglob("*")]}
 
 

@@ -1,6 +1,6 @@
-"""A real Kafka broker that a test or a benchmark keeps running: where it listens, and on which directory.
+"""A real Kafka broker that a test or a benchmark keeps running, with its address and its directory.
 
-Owns the start on a directory that somebody else wrote; the calls themselves are in peers.py.
+Owns the start on a directory that another program wrote; must not contain the calls themselves (peers.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from logserver.bench.targets.kafka import BESIDE
 from logserver.bench.targets.tools import free_ports
 from tests.interop import peers
 
-UNTOUCHED: Final = (  # what an adopted directory needs to be served as it is
+UNTOUCHED: Final = (  # serves an adopted directory unchanged
     "log.cleaner.enable=false",
     "log.retention.check.interval.ms=86400000",
 )
@@ -23,7 +23,7 @@ STARTS: Final = "log-start-offset-checkpoint"
 
 
 class Broker:
-    """A real broker on `log`; whoever made it ends it."""
+    """A real broker on `log`. The code that creates it must end it."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
@@ -36,14 +36,14 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The process id, while it runs."""
+        """The process id, while the broker runs."""
         return int((self.work / "pid").read_text())
 
     def start(self, properties: Sequence[str] = ()) -> None:
         peers.start_broker(self.work, port=self.port, log_dir=self.log, properties=properties)
 
     def adopt(self) -> None:
-        """Before the first start: the topics whose partition folders stand in `log` are the broker's."""
+        """Register, before the first start, the topics of the partition folders in `log` with the broker."""
         peers.adopt(self.work, port=self.port, log_dir=self.log)
 
     def end(self, *, kill: bool) -> None:
@@ -52,7 +52,7 @@ class Broker:
 
 @contextmanager
 def serving(work: Path, stores: Iterable[Path]) -> Iterator[Broker]:
-    """A broker that serves copies of these log directories, all in one; their topics must differ."""
+    """Run a broker that serves copies of these log directories merged into one; their topics must differ."""
     broker = Broker(work)
     broker.log.mkdir(parents=True)
     starts: list[str] = []

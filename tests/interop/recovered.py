@@ -1,7 +1,7 @@
-"""Stores that lost their power, as our own start and a clean stop left them: for the real servers to open.
+"""Stores that lost their power, then were started and cleanly stopped by us: input for the real servers.
 
-Owns the sample of crashes and its way onto a real disk; must not know the peers. The crashes are those of the
-explorer: any moment of a workload, any part of what was not synced.
+Owns the sample of crashes and its copies on a real disk; must not know the peers. The crashes are the same as the
+explorer's: any moment of a workload, any part of the unsynced changes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ SEED = 5
 
 @dataclass(frozen=True)
 class Recovered:
-    """A store on the real disk at `path`, stopped; and what our start found in it, by partition. `deleted`: topics
-    whose deletion had begun.
+    """A stopped store on the real disk at `path`, and the records that our start found, by partition.
+
+    `deleted`: topics with a deletion in progress.
     """
 
     path: Path
@@ -40,7 +41,7 @@ class Recovered:
 
 
 def recovered(backend: Backend, wanted: int, folder: Path) -> Iterator[Recovered]:
-    """So many different stores with records in them, each made below `folder` under its number."""
+    """Yield `wanted` different stores that contain records, each in a numbered folder below `folder`."""
     seen: set[bytes] = set()
     for history, state, now_ms in crashes(backend):
         digest = state.digest()
@@ -62,7 +63,7 @@ def recovered(backend: Backend, wanted: int, folder: Path) -> Iterator[Recovered
 
 
 def crashes(backend: Backend) -> Iterator[tuple[History, Ram, int]]:
-    """Power losses without end: what was noted up to each, what the disk kept, and the time of the next start."""
+    """Yield power losses without end: the history up to each, the files on the disk, and the time of the next start."""
     dice = random.Random(SEED)
     for seed in count(SEED * 1000):
         workload = Workload(backend, seed, sync=seed % 4 != 3)
@@ -71,6 +72,6 @@ def crashes(backend: Backend) -> Iterator[tuple[History, Ram, int]]:
         history = History()
         for number, disk in enumerate(moments(recorder, history)):
             if number in chosen:
-                _, *ways = choices(dice)  # but for the first: the kill
+                _, *ways = choices(dice)  # all but the first way, a kill
                 _, choice = dice.choice(ways)
                 yield history, disk.left(choice), workload.clock.now_ms

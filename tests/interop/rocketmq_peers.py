@@ -1,8 +1,8 @@
-"""The real RocketMQ as the judge: runs the scripts of tests/interop/peers/rocketmq and gives their answers as values.
+"""The real RocketMQ as a reference: runs scripts of tests/interop/peers/rocketmq and returns their answers as values.
 
-Owns the calls and their errors; knows no byte of ours. What is opened is a copy, so the directory stays as it is; only
-a broker works on the directory it is given. The first call of a machine fetches and compiles the peer, which takes a
-minute; starting a JVM takes about two seconds, so ask much at once.
+Owns the calls and their errors; must not know the bytes of our stores. Scripts open a copy, so the directory stays
+unchanged; only a broker works on the given directory itself. The first call on a machine fetches and compiles the
+peer, which takes a minute. A JVM starts in about two seconds, so one call should ask for much.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import Any
 
 ROCKETMQ = Path(__file__).resolve().parent / "peers" / "rocketmq"
 ENVIRONMENT = {"PEER_JOPTS": "-XX:TieredStopAtLevel=1"}
-"""Of virtual machines that live for seconds: the second compiler would take more than it gives."""
+"""For JVMs that live for seconds: the second compiler would cost more than it gains."""
 TIMEOUT_S = 600.0
-"""Fetching the jars included; a broker takes 5 to 10 s. Only a hang takes so long."""
+"""Includes the download of the jars; a broker takes 5 to 10 s. Only a hang takes this long."""
 
 Row = dict[str, Any]
 
 
 class PeerError(AssertionError):
-    """The real RocketMQ refused, or could not be run. The message holds the command, its status and its last words."""
+    """The real RocketMQ refused, or could not be run. The message holds the command, its status and its last output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocketAnswer:
-    """What the real RocketMQ read, each kind in its order; queues and messages by (topic, queue id)."""
+    """The answers of the real RocketMQ, each kind in its order; queues and messages by (topic, queue id)."""
 
     store: Row = field(default_factory=dict)
     queues: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
@@ -52,9 +52,9 @@ class RocketAnswer:
 def run_rocketmq_opens(
     directory: Path, sizes: Mapping[str, str], *options: str | Path
 ) -> RocketAnswer:
-    """Let the real store open a copy of a store directory; `options` are those of rocketmq-opens.
+    """Let the real store open a copy of a store directory; `options` are the options of rocketmq-opens.
 
-    `sizes` are the lengths of its files under RocketMQ's names. Raises PeerError when it is refused.
+    `sizes` are the lengths of its files under RocketMQ's names. Raises PeerError if the store is refused.
     """
     return _sorted(_lines("rocketmq-opens", directory, *_options(sizes), *options))
 
@@ -62,9 +62,9 @@ def run_rocketmq_opens(
 def run_rocketmq_opens_each(
     parent: Path, sizes: Mapping[str, str], *options: str | Path
 ) -> dict[str, RocketAnswer]:
-    """Let the real store open a copy of every folder in `parent`, in one JVM; what it read, by the folder's name.
+    """Let the real store open a copy of every folder in `parent`, in one JVM; return the answers by folder name.
 
-    `options`: those for sizes and settings. A store that it refuses is told by a row in `odd`.
+    `options`: options for sizes and settings. A refused store is reported by a row in `odd`.
     """
     rows: dict[str, list[Row]] = {}
     name = ""
@@ -83,7 +83,7 @@ def run_config_reads(parent: Path) -> Sequence[Row]:
 
 
 def _options(sizes: Mapping[str, str]) -> Sequence[str]:
-    """The options of rocketmq-opens for the lengths of files; other settings are not its concern."""
+    """Return the options of rocketmq-opens for the lengths of files; other settings are ignored."""
     names = {
         "mappedFileSizeCommitLog": "--commitlog",
         "mappedFileSizeConsumeQueue": "--consumequeue",
@@ -96,7 +96,7 @@ def _options(sizes: Mapping[str, str]) -> Sequence[str]:
 
 
 def _lines(script: str, *arguments: str | Path) -> Sequence[Row]:
-    """What a script tells; raises PeerError when it fails."""
+    """Return the output rows of a script; raise PeerError if it fails."""
     return [json.loads(line) for line in _checked(script, *arguments).stdout.splitlines()]
 
 
@@ -127,34 +127,34 @@ def _sorted(lines: Sequence[Row]) -> RocketAnswer:
 
 
 def write_golden(folder: Path, *, profile: str, seed: int) -> None:
-    """Let the real store write `folder`/store from a profile and a seed, with the files of expectations beside it."""
+    """Let the real store write `folder`/store from a profile and a seed, and the expectation files next to it."""
     _checked("write-store", "--golden", folder, "--profile", profile, "--seed", str(seed))
 
 
 def record_golden(folder: Path, params: Path) -> None:
-    """Let the real store write the files of expectations beside `folder`/store, which came from elsewhere."""
+    """Let the real store write the expectation files next to `folder`/store, which was written elsewhere."""
     _checked("write-store", "--record", folder, params)
 
 
 def start_broker(work: Path, *, port: int, properties: Mapping[str, str]) -> None:
-    """Start a name server on `port` and a real broker on `work`/store itself; end them by stop_broker.
+    """Start a name server on `port` and a real broker on `work`/store itself; end them with stop_broker.
 
-    It takes `port`, `port` + 8 and `port` + 10.
+    The broker uses `port`, `port` + 8 and `port` + 10.
     """
     settings = [f"{name}={value}" for name, value in properties.items()]
     _checked("broker", "start", work, str(port), *settings)
 
 
 def stop_broker(work: Path) -> None:
-    """End the broker and the name server that were started in `work`; no error when they have ended before.
+    """End the broker and the name server that were started in `work`; no error if they have already ended.
 
-    The broker takes 18 s for it. The script waits until it is gone: its lock is free then.
+    The broker needs 18 s to stop. The script waits for the end of the process: its lock is then free.
     """
     _checked("broker", "stop", work)
 
 
 def kill_broker(work: Path) -> None:
-    """End both at once, as the machine's OOM killer does; no error when they have ended before."""
+    """End both processes at once, as the machine's OOM killer does; no error if they have already ended."""
     for name in ("broker", "namesrv"):
         file = work / f"{name}.pid"
         if file.exists():
@@ -163,7 +163,7 @@ def kill_broker(work: Path) -> None:
 
 
 def _kill(pid: int) -> None:
-    """SIGKILL, and wait for the end: its locks are free then, though nobody may have asked for its status."""
+    """Send SIGKILL and wait for the end: the process's locks are then free, even if no parent has read its status."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     _wait_for_the_end(pid, seconds=30)
@@ -177,14 +177,14 @@ def _wait_for_the_end(pid: int, *, seconds: int) -> None:
             threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
             if (
                 state in "ZX" and threads <= 1
-            ):  # the first thread may end before those that hold files
+            ):  # the first thread may end before threads that hold files
                 return
             time.sleep(0.05)
 
 
 @contextmanager
 def hold(directory: Path, params: Path) -> Iterator[int]:
-    """The real store on `directory` itself for a while; gives its process id. Raises PeerError when it refuses."""
+    """Run the real store on `directory` itself for a while; yield its process id. Raises PeerError if it refuses."""
     command = [str(ROCKETMQ / "hold"), str(directory), str(params)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -198,9 +198,11 @@ def hold(directory: Path, params: Path) -> Iterator[int]:
 
 
 def talk(port: int, *actions: Sequence[str]) -> RocketAnswer:
-    """Let the real client do these things in turn: ("pull", TOPIC...), ("query", TOPIC, KEY, BEGIN, END),
-    ("send", TOPIC, COUNT), ("timed", TOPIC, COUNT, DELAY_MS), ("committed", TOPIC, GROUP...), ("delete", TOPIC...).
-    It waits until the broker that has just started is known to the name server: 10 s.
+    """Let the real client run these actions in turn, and return its answers.
+
+    Actions: ("pull", TOPIC...), ("query", TOPIC, KEY, BEGIN, END), ("send", TOPIC, COUNT), ("timed", TOPIC, COUNT,
+    DELAY_MS), ("committed", TOPIC, GROUP...), ("delete", TOPIC...). The client waits until the name server knows a
+    newly started broker: 10 s.
     """
     arguments = [word for action in actions for word in ("--", *action)][1:]
     return _sorted(_lines("talk", f"127.0.0.1:{port}", *arguments))
@@ -229,7 +231,7 @@ def _run(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str
         except subprocess.TimeoutExpired as error:
             raise PeerError(f"{' '.join(command)}: no end after {TIMEOUT_S:.0f} s") from error
         finally:
-            if process.returncode is None:  # pytest's own limit may have been the first
+            if process.returncode is None:  # pytest's own timeout may have come first
                 os.killpg(process.pid, signal.SIGKILL)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 

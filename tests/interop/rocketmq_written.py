@@ -1,7 +1,7 @@
-"""A RocketMQ store that shows all we can write, and what is in it as the peers print records.
+"""A RocketMQ store with everything that we can write, and its records in the form that the peers print.
 
 Owns the content; must not know the peers. Three runs with two restarts between them: every shape of record, several
-queues and files, appends of many records at once, messages handed in as bytes (codecs, hosts, transactions).
+queues and files, appends of many records at once, messages appended as bytes (codecs, hosts, transactions).
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ HOSTS = (encode_host("10.9.8.7", 40001), encode_host("2001:db8::17", 50002))
 
 
 def options() -> StoreOptions:
-    """The sizes of the files, and a host that is told apart from the default."""
+    """Return the options: the file sizes, and a host that differs from the default."""
     return StoreOptions(settings={**SIZES, "storeHost": "192.168.7.9:10911"})
 
 
 def write(root: Path, given: StoreOptions | None = None) -> None:
-    """Make the store at `root`, or write on in one that is there, in three runs."""
+    """Create the store at `root`, or continue an existing store, in three runs."""
     for run in range(3):
         clock = ManualClock(BEGIN_MS + 3_600_000 * run)
         with open_any("rocketmq", root, given or options(), clock=clock) as store:
@@ -102,7 +102,7 @@ def _write_shapes(store: LogStore, clock: ManualClock) -> None:
 
 
 def _write_many_at_once(store: LogStore, clock: ManualClock, run: int) -> None:
-    """Runs that do not fit what is left of a file, and some that are larger than a file."""
+    """Append batches that do not fit the rest of a file, and some that are larger than a file."""
     for size in (3, 70, 200):
         clock.now_ms += 1000
         records = [
@@ -149,7 +149,7 @@ def _write_raw(store: LogStore, clock: ManualClock, run: int) -> None:
 def rows(
     root: Path, sizes: Mapping[str, str] = SIZES
 ) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """Every record of every queue as the peers print it."""
+    """Return every record of every queue in the form that the peers print."""
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in fine("dump", root, *settings_options(sizes)).rows:
         assert "suspect" not in row, row

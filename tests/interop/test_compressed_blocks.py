@@ -1,4 +1,4 @@
-"""Compressed blocks as other producers frame them: the real Kafka and we read the same of each."""
+"""Compressed blocks in the framing of other producers: the real Kafka and we read the same from each block."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ def test_the_same_blocks_are_read(tmp_path: Path) -> None:
 
 
 def batch(codec: str, block: bytes) -> bytes:
-    """The batch with this in place of its records."""
+    """Return the batch with `block` in place of its records."""
     header = decode_header(PLAIN)._replace(attributes=CODECS.index(codec))
     return seal(header, block) + block
 
 
 def read(store: storage.LogStore, partition: TopicPartition) -> int:
-    """How many records are read; 0 where the block is refused."""
+    """Return the number of records read; 0 if the block is refused."""
     try:
         return len(store.read(partition, 0).records)
     except Corrupt:

@@ -1,4 +1,4 @@
-"""Converted stores, as the real servers of the other format open them: every record in its place, with its times."""
+"""Converted stores, opened by the real servers of the other format: every record keeps its offset and its times."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_real_kafka_broker_boots_on_one_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_real_rocketmq_reads_kafka_s_stores(tmp_path: Path) -> None:
-    """All golden stores, in one JVM; queues that begin behind 0 among them."""
+    """All golden stores are read in one JVM, including queues that begin after offset 0."""
     options = StoreOptions(settings=SIZES)
     for name in stores.healthy_stores():
         convert_store(
@@ -78,9 +78,9 @@ def test_the_real_rocketmq_reads_kafka_s_stores(tmp_path: Path) -> None:
 
 
 def test_the_real_rocketmq_reads_a_log_that_was_written_in_parts(tmp_path: Path) -> None:
-    """Files that end in long paddings, the last record of each by another part than the next one's first."""
+    """The files end in long paddings; another part writes each file's last record than the next file's first."""
     sizes = {**SIZES, "mappedFileSizeCommitLog": str(128 << 10)}
-    for name in ("parts", "segments", "deleted"):  # of which the last begins behind 0
+    for name in ("parts", "segments", "deleted"):  # the last store begins after offset 0
         convert_store(
             stores.KAFKA / name / "data",
             tmp_path / name,

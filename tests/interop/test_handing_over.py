@@ -1,4 +1,4 @@
-"""One directory, two programs in turn: the real broker boots on what we left, we open what it left, twice over."""
+"""One directory, two programs in turn: the real broker boots on our store, we open the broker's store, twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rows = Mapping[tuple[str, int], list[dict[str, Any]]]
 
 
 def hand_to_kafka(root: Path, keep: Path) -> tuple[KafkaAnswer, Path]:
-    """A real broker boots on all of `root`, appends, reads everything, stops; what it read, and what it left."""
+    """Let a real broker boot on all of `root`, append, read everything and stop; return answers and its directory."""
     answer = peers.run_kafka_opens(
         root, "--whole", "yes", "--append", f"orders:0:{APPENDED}", "--keep", str(keep)
     )
@@ -33,7 +33,7 @@ def hand_to_kafka(root: Path, keep: Path) -> tuple[KafkaAnswer, Path]:
 
 
 def check_gained(answer: KafkaAnswer, before: Rows) -> list[dict[str, Any]]:
-    """All that was there before is there, unchanged, and the broker's own records behind it; gives those."""
+    """Check that all earlier records are unchanged and the broker's own records follow; return the broker's records."""
     orders = answer.records["orders", 0]
     for partition, expected in before.items():
         assert answer.records[partition][: len(expected)] == expected, partition
@@ -51,7 +51,7 @@ def offsets(root: Path, name: str) -> dict[TopicPartition, int]:
 
 
 def check_epochs(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> None:
-    """All entries stay, and one more rises above them."""
+    """Check that all entries stay, and that one entry with a higher epoch and offset follows."""
     assert after[:-1] == before
     assert after[-1] > before[-1]
     assert after[-1][1] > before[-1][1]
@@ -91,7 +91,7 @@ def test_a_library_store_goes_to_and_fro(tmp_path: Path) -> None:
 
 
 def _append(store: LogStore, *, first_sequence: int) -> None:
-    """Five records of a producer that both programs know: two, then three; a gap is refused."""
+    """Append five records of a producer that both programs know, two and then three; check that a gap is refused."""
     for sequence, count in ((first_sequence, 2), (first_sequence + 2, 3)):
         store.append(
             ORDERS,
@@ -108,7 +108,7 @@ def _append(store: LogStore, *, first_sequence: int) -> None:
 
 
 def test_a_broker_s_consumers_read_on_behind_us(tmp_path: Path) -> None:
-    """However often we have started in its directory: it leads by its own metadata, which counts its starts only."""
+    """This holds after any number of our starts: the broker's own metadata counts only its own starts."""
     broker = Broker(tmp_path / "kafka")
     try:
         broker.start()
@@ -130,14 +130,14 @@ def test_a_broker_s_consumers_read_on_behind_us(tmp_path: Path) -> None:
 
 
 def _consumed(broker: Broker, count: int) -> int:
-    """How many records of so many Kafka's own consumer gets, in a group that goes on from its offset."""
+    """Return how many of `count` records Kafka's own consumer receives, in a group that continues at its offset."""
     asked = ("--topic", "orders", "--group", "readers", "--num-records", str(count))
     told = peers.broker_tool("consume", broker.address, *asked, "--timeout", "20000")
     return int(told.splitlines()[-1].split(",")[4])
 
 
 def _produce(broker: Broker, count: int) -> None:
-    """Records of Kafka's own producer."""
+    """Produce records with Kafka's own producer."""
     peers.broker_tool(
         "produce",
         broker.address,
@@ -156,7 +156,7 @@ def b64(data: bytes | None) -> str | None:
 
 
 def produce_shapes(client: Client, topic: str, codec: str) -> None:
-    """Every shape of record, over HTTP."""
+    """Produce every shape of record over HTTP."""
     records = [
         {
             "key": b64(shape.key),
@@ -173,7 +173,7 @@ def produce_shapes(client: Client, topic: str, codec: str) -> None:
 
 
 def served(client: Client, topic: str, partition: int) -> list[dict[str, Any]]:
-    """What a fetch gives, in the form of the peers' rows as far as it tells."""
+    """Return the records of a fetch in the form of the peers' rows, with the fields that a fetch has."""
     return [
         {
             **{
@@ -225,7 +225,7 @@ def test_a_store_written_over_http_goes_to_and_fro(tmp_path: Path) -> None:
 
 
 def _check_served(client: Client, answer: KafkaAnswer) -> None:
-    """What the real broker read is what we serve."""
+    """Check that we serve what the real broker read."""
     for (topic, partition), rows in answer.records.items():
         expected = [{k: v for k, v in row.items() if k != "timestampType"} for row in rows]
         assert served(client, topic, partition) == expected, (topic, partition)

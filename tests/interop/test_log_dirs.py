@@ -1,4 +1,4 @@
-"""A real broker with several log directories: our commands with `log.dirs` give what its consumer reads."""
+"""A real broker with several log directories: our commands with `log.dirs` return what its consumer reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 class Answers(NamedTuple):
-    """What the broker's clients were told."""
+    """The answers that the broker's clients received."""
 
     records: dict[TopicPartition, list[Row]]
     bounds: dict[TopicPartition, tuple[int, int]]
@@ -46,7 +46,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 async def fill(address: str) -> None:
-    """Topics with records of all partitions, of one of them the first 5 deleted, and a group that has read some."""
+    """Create topics with records, delete the first 5 records of one partition, and commit offsets of a group."""
     admin = AIOKafkaAdminClient(bootstrap_servers=address)
     await admin.start()
     try:
@@ -82,7 +82,7 @@ async def fill(address: str) -> None:
 
 
 async def read(address: str) -> Answers:
-    """Everything that a consumer gets."""
+    """Return everything that a consumer receives."""
     consumer = AIOKafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
     await consumer.start()
     try:
@@ -120,7 +120,7 @@ def as_row(record: Any) -> Row:
 
 
 def check(paths: list[Path], roots: list[Path], theirs: Answers) -> None:
-    """Every read command of ours gives the broker's answers, whichever of the directories is its PATH."""
+    """Check that each of our read commands returns the broker's answers, whichever of the directories is its PATH."""
     for root in paths:
         options = ["--set", "log.dirs=" + ",".join(map(str, roots))]
         for one in ADDRESSES:
@@ -155,7 +155,7 @@ def our_row(row: Row) -> Row:
 
 
 def wait_for_start(roots: list[Path]) -> None:
-    """Until the broker has written down the start of the partition with deleted records."""
+    """Wait until the broker has written the log start of the partition with deleted records."""
     line = "{} {} 5".format(*ADDRESSES[1])
     ends = time.monotonic() + WAIT_S
     while not any(line in lines_of(root / "log-start-offset-checkpoint") for root in roots):
@@ -170,7 +170,7 @@ def lines_of(path: Path) -> list[str]:
 def test_two_log_directories_of_a_broker_are_read_as_its_consumer_reads_them(
     broker: Broker,
 ) -> None:
-    """Beside the running broker, and after its clean stop, which writes the checkpoints of both directories."""
+    """This holds while the broker runs, and after its clean stop, which writes the checkpoints of both directories."""
     roots = [broker.log, broker.work / "other"]
     broker.start(["log.dirs=" + ",".join(map(str, roots)), f"{STARTS_EVERY}=500"])
     asyncio.run(fill(broker.address))

@@ -1,4 +1,4 @@
-"""Stores that others left with something odd in them: what the real Kafka reads of them."""
+"""Stores that other programs left with irregular content: the real Kafka reads them as stated here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DENSE = StoreOptions(settings={"index.interval.bytes": "0"})
 
 
 def made(root: Path, count: int = 20) -> Path:
-    """A store of one partition, cleanly stopped; gives the partition's folder."""
+    """Create a store of one partition, stop it cleanly, and return the partition's folder."""
     with open_store("kafka", root, DENSE) as store:
         store.create_topic("t", 1)
         append(store, count)

@@ -1,4 +1,4 @@
-"""Kafka's own classes are asked about the table of its messages: every message, in every version, both directions."""
+"""Kafka's own classes check our table of its messages: every message, in every version, in both directions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ID = bytes(range(16))
 
 
 def test_every_message_is_what_kafka_reads_and_writes(tmp_path: Path) -> None:
-    """Random values: Kafka reads the same fields of our bytes, and writes the same bytes."""
+    """With random values Kafka reads the same fields from our bytes, and writes the same bytes."""
     seed = random.Random(SEED)
     sent = [
         (message.name, version, encode(message.name, version, fields))
@@ -51,7 +51,7 @@ def test_every_message_is_what_kafka_reads_and_writes(tmp_path: Path) -> None:
 
 
 def _as_json(value: Any) -> Any:
-    """Bytes as Kafka writes them into JSON."""
+    """Convert bytes to the form in which Kafka writes them into JSON."""
     if isinstance(value, dict):
         return {name: _as_json(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -60,7 +60,7 @@ def _as_json(value: Any) -> Any:
 
 
 def record(kind: str, name: str, version: int, fields: dict[str, Any]) -> bytes:
-    """A value as an internal topic has it: with a version, or in a frame with type and version."""
+    """Return a value as stored in an internal topic: with a version, or in a frame with type and version."""
     body = encode(name, version, fields)
     if kind == "remote-log":
         key = messages()[name].key or 0
@@ -123,7 +123,7 @@ def test_a_record_of_remote_log_metadata_is_what_kafka_reads(tmp_path: Path) -> 
 
 
 def test_the_table_is_what_the_jars_say() -> None:
-    """The jars are those that the peers were fetched with."""
+    """The jars are the ones fetched for the peers."""
     cache = os.environ.get("PEERS_CACHE", str(Path.home() / ".cache" / "peers" / "kafka"))
     command = [sys.executable, "-P", "scripts/kafka_schemas", str(Path(cache) / "libs"), "--check"]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -1,4 +1,4 @@
-"""What a log holds that is odd but whole, and indexes that were deleted: the answers of the real Kafka are ours."""
+"""Irregular but intact content of a log, and deleted indexes: we answer as the real Kafka does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INDEXES = (".index", ".timeindex", ".txnindex")
 
 
 def store_of(root: Path, logs: dict[str, bytes], *, clean: bool) -> Path:
-    """A log directory with a topic for each log, without any index."""
+    """Create a log directory with a topic for each log, without any index."""
     with open_store("kafka", root) as store:
         for topic in logs:
             store.create_topic(topic, 1)
@@ -47,7 +47,7 @@ def offsets_of(root: Path, topic: str, *, committed: bool = False) -> list[objec
 
 
 def test_the_consumer_reads_odd_batches_as_we_do(tmp_path: Path) -> None:
-    """Where a batch cannot be decoded the consumer stops; up to there its answers are ours."""
+    """At a batch that cannot be decoded the consumer stops; up to there its answers equal ours."""
     logs = {f"odd{index}": odd.log for index, odd in enumerate(ODD.values())}
     root = store_of(tmp_path / "s", logs, clean=False)
     answer = peers.run_kafka_opens(root, "--clean", "no", check=False)
@@ -64,7 +64,7 @@ def test_the_consumer_reads_odd_batches_as_we_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_an_overflowed_segment_is_split_alike(tmp_path: Path, clean: bool) -> None:
-    """After a clean stop the real broker leaves the whole segment beside its parts where its base is no batch's."""
+    """After a clean stop the real broker keeps the whole segment next to its parts if its base is no batch's offset."""
     logs = {f"log{index}": log for index, (log, _, _) in enumerate(LOGS.values())}
     root = store_of(tmp_path / "s", logs, clean=clean)
     kept = tmp_path / "kept"
@@ -87,7 +87,7 @@ def test_an_overflowed_segment_is_split_alike(tmp_path: Path, clean: bool) -> No
 
 
 def transactions() -> bytes:
-    """Two transactions, one of them aborted, and records of no transaction between them."""
+    """Return two transactions, one of them aborted, with records outside of a transaction between them."""
     return b"".join(
         (
             data_batch(0, count=2),
@@ -117,7 +117,7 @@ def test_read_committed_after_deleted_indexes(tmp_path: Path, lost: tuple[str, .
 
 
 def test_a_batch_written_twice_is_refused_where_the_log_end_would_fall(tmp_path: Path) -> None:
-    """The real broker starts, and hands out offsets 2 to 4 once more."""
+    """The real broker starts, and assigns offsets 2 to 4 again."""
     log = data_batch(0, count=5) + data_batch(0, count=2)
     root = store_of(tmp_path / "s", {"t": log}, clean=False)
     answer = peers.run_kafka_opens(root, "--direct", "--clean", "no")
@@ -143,8 +143,9 @@ def test_overlapping_segments_are_read_as_the_consumer_reads_them(tmp_path: Path
 
 @pytest.mark.parametrize("clean", ["yes", "no"])
 def test_renamed_segments(tmp_path: Path, clean: str) -> None:
-    """The real broker reads all where the names are too low and in order (a warning of ours), else it refuses the
-    partition or reads a part. After a start of ours it reads all.
+    """The real broker reads all records if the names are too low and in order (our warning).
+
+    Otherwise it refuses the partition or reads a part of it. After our own start it reads all records.
     """
     root = store_of(tmp_path / "s", {f"log{at}": b"" for at in range(len(CASES))}, clean=True)
     for at, case in enumerate(CASES.values()):

@@ -1,4 +1,4 @@
-"""What the Spark sink writes, as the real Kafka and the real RocketMQ read it."""
+"""The real Kafka and the real RocketMQ read what the Spark sink writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = rocketmq_written.SIZES
 
 
 def write(path: Path, backend: str, **options: Any) -> None:
-    """Two jobs and a stream's micro-batch that comes twice: a new store, and records behind those there."""
+    """Run two jobs, and a stream's micro-batch twice: a new store, then records after the existing ones."""
     settings = {
         f"set.{name}": value for name, value in (SIZES if backend == "rocketmq" else {}).items()
     }

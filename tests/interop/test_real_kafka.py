@@ -1,4 +1,4 @@
-"""What the library writes, as the real Kafka reads it: records, offsets, times, indexes, both isolations."""
+"""The real Kafka reads what the library writes: records, offsets, times, indexes, both isolation levels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMES_MS = [
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store that shows all we can write."""
+    """The store with everything that we can write."""
     path = tmp_path_factory.mktemp("ours") / "store"
     written.write(path)
     return path
@@ -41,13 +41,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ours(root: Path) -> Iterator[LogStore]:
-    """The same, opened."""
+    """The same store, opened."""
     with open_store("kafka", root, read_only=True) as store:
         yield store
 
 
 def check_records(answer: KafkaAnswer, store: LogStore, isolation: Isolation) -> None:
-    """Partition by partition, so that a difference is shown small."""
+    """Compare partition by partition, so that a difference is shown in a small output."""
     mine = written.rows(store, isolation)
     assert sorted(answer.records) == sorted(mine)
     for partition, expected in mine.items():

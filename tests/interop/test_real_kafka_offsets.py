@@ -1,4 +1,4 @@
-"""Committed offsets that we wrote into `__consumer_offsets`, as a real Kafka broker tells them."""
+"""A real Kafka broker returns the committed offsets that we wrote into `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def commit(store: SupportsGroupOffsets, groups: Offsets) -> None:
 
 
 def written(path: Path, settings: Mapping[str, str]) -> list[tuple[object, ...]]:
-    """Make a store whose groups committed, committed again over a restart, and were deleted; what we tell of it."""
+    """Create a store with groups that committed, committed again after a restart, and were deleted.
+
+    Return our answers about the groups.
+    """
     with open_store("kafka", path, StoreOptions(settings=settings)) as store:
         store.create_topic("orders", 3)
         store.create_topic("removed", 1)
@@ -76,7 +79,7 @@ def written(path: Path, settings: Mapping[str, str]) -> list[tuple[object, ...]]
 def test_the_real_broker_tells_what_we_committed(
     tmp_path: Path, settings: Mapping[str, str], clean: str
 ) -> None:
-    """For every group it answers what we do, after a clean stop and after a crash."""
+    """The broker's answer for every group equals ours, after a clean stop and after a crash."""
     ours = written(tmp_path / "store", settings)
     assert len(ours) == 46
     answer = peers.run_kafka_opens(

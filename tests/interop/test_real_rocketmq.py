@@ -1,4 +1,4 @@
-"""What the library writes, as the real RocketMQ reads it and goes on with it; and how we go on with what it leaves."""
+"""The real RocketMQ reads and continues what the library writes, and the library continues what RocketMQ leaves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TIMES = (0, 1, 59_000, 3_600_000, 3_600_001, 3_700_000, 7_200_000, 7_300_000, 99
 
 
 def questions(root: Path, folder: Path) -> tuple[Path, Path]:
-    """Files with queries and times to be asked of a store."""
+    """Write files with the queries and times to ask a store for."""
     begin = written.BEGIN_MS
     asked = (
         ((0, END_OF_TIME), 64),
@@ -70,7 +70,7 @@ def _query(topic: str, key: str, span: tuple[int, int], limit: int) -> dict[str,
 
 
 def ask(root: Path, folder: Path, *more: str) -> RocketAnswer:
-    """All that the real store can tell of a copy."""
+    """Return all answers of the real store about a copy."""
     queries, times = questions(root, folder)
     options = ("--scan", "--min-max", "--index-dump", *more)
     return peers.run_rocketmq_opens(
@@ -79,7 +79,7 @@ def ask(root: Path, folder: Path, *more: str) -> RocketAnswer:
 
 
 def check_same(root: Path, answer: RocketAnswer, *, index: bool = True) -> None:
-    """What the real store read is what we read; the index only where nothing was put into it again."""
+    """Check that the real store read what we read; check the index only if no record was indexed again."""
     assert answer.odd == []
     mine = written.rows(root)
     assert sorted(answer.messages) == sorted(mine)
@@ -139,7 +139,7 @@ def check_queries(root: Path, answer: RocketAnswer) -> None:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store that shows all we can write."""
+    """The store with everything that we can write."""
     path = tmp_path_factory.mktemp("ours") / "store"
     written.write(path)
     return path
@@ -169,7 +169,7 @@ def test_there_is_something_of_everything(root: Path) -> None:
 
 
 def test_a_store_goes_to_and_fro(root: Path, tmp_path: Path) -> None:
-    """The real store appends to ours and stops; ours opens that, appends and stops; twice over."""
+    """The real store appends to ours and stops, then ours opens the result, appends and stops; all of it twice."""
     here = tmp_path / "ours"
     shutil.copytree(root, here)
     for turn in (1, 2):
@@ -187,7 +187,7 @@ def test_a_store_goes_to_and_fro(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_log_whose_records_end_in_a_crc_goes_on_so(tmp_path: Path) -> None:
-    """To a broker that wants a CRC in every record, the log ends before the first without."""
+    """A broker that requires a CRC in every record ends the log before the first record without one."""
     peers.write_golden(tmp_path / "theirs", profile="propcrc", seed=1014)
     theirs = GoldenStore(tmp_path / "theirs")
     ours, killed = tmp_path / "each" / "ours", tmp_path / "each" / "killed"
@@ -237,7 +237,7 @@ def test_what_verify_calls_an_error_keeps_the_real_store_from_loading(
 
 
 def _append(root: Path, turn: int, end: int) -> None:
-    """Two appends of ours, and a look whether all is well."""
+    """Append two of our records, and check that the store is intact."""
     checkpoint = (root / "checkpoint").read_bytes()
     with open_any("rocketmq", root, written.options()) as store:
         assert store.recovery.clean_shutdown

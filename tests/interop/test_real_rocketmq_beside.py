@@ -1,6 +1,6 @@
-"""The real store started by mistake on a directory that we serve: it is refused, but only after it has recovered it.
+"""The real store, started by mistake on a directory that we serve, is refused, but only after it has run recovery.
 
-It removes the spare file of the log, and index files newer than the checkpoint, under our feet.
+It removes the spare file of the log, and index files newer than the checkpoint, while we run.
 """
 
 from __future__ import annotations

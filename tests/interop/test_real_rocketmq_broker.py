@@ -1,4 +1,4 @@
-"""One directory, a real broker with a real client and our server in turn; each keeps the other out while it runs."""
+"""One directory, with a real broker and client and our server in turn; each locks the other out while it runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The process id, while it runs."""
+        """The process id, while the broker runs."""
         return int((self.work / "broker.pid").read_text())
 
     def start(self, **more: str) -> None:
@@ -64,7 +64,7 @@ class Broker:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    """One broker with a directory of its own, not started yet."""
+    """One broker with its own directory, not started yet."""
     work = tmp_path / "broker"
     work.mkdir()
     found = Broker(work)
@@ -81,7 +81,7 @@ def config(root: Path, name: str) -> Any:
 
 
 def served(client: Client, topic: str, number: int) -> list[tuple[int, bytes]]:
-    """(offset, value) as our server gives them."""
+    """Return (offset, value) pairs as our server returns them."""
     rows = client.records(topic, number, kind=BINARY)
     return [(row["offset"], base64.b64decode(row["value"])) for row in rows]
 
@@ -94,7 +94,7 @@ def test_a_store_goes_from_us_to_the_broker_and_back_twice(broker: Broker) -> No
 
 
 def the_broker_serves_our_store(broker: Broker) -> None:
-    """The real client reads it all, finds by key, and sends; meanwhile we are kept out, but may look."""
+    """Let the real client read all, find by key, and send; meanwhile we are locked out, but can open read-only."""
     ends = {place: len(rows) for place, rows in written.rows(broker.store).items()}
     broker.start()
     with pytest.raises(StoreLocked) as refusal:
@@ -121,7 +121,7 @@ def the_broker_serves_our_store(broker: Broker) -> None:
 
 
 def we_serve_the_store_of_the_broker(broker: Broker) -> None:
-    """All is served, topics are made beside the broker's, and where its groups stand is left alone."""
+    """Check that we serve everything, create topics alongside the broker's, and leave its groups' offsets unchanged."""
     topics, offsets = config(broker.store, "topics.json"), consumer_offsets(broker.store)
     assert b"peer-talk" in offsets
     real = peers.run_rocketmq_opens(broker.store, written.SIZES)
@@ -140,7 +140,7 @@ def we_serve_the_store_of_the_broker(broker: Broker) -> None:
 
 
 def the_broker_goes_on_and_is_killed(broker: Broker) -> None:
-    """The real client gets what we appended; what a kill of the broker leaves is ours again."""
+    """Check that the real client receives our records, and that we open what a kill of the broker leaves."""
     broker.start()
     answer = peers.talk(broker.port, ("pull", "made-by-us"), ("send", "made-by-us", str(SENT)))
     bodies = [base64.b64decode(row["body"]) for rows in answer.messages.values() for row in rows]
@@ -158,9 +158,9 @@ def the_broker_goes_on_and_is_killed(broker: Broker) -> None:
 
 @pytest.mark.parametrize("setting", [{}, {"enableLmq": "true"}], ids=["plain", "light-queues"])
 def test_groups_go_on_where_they_stood(broker: Broker, setting: dict[str, str]) -> None:
-    """The real broker tells a client the offsets that we committed; we tell those that the client committed there.
+    """The real broker reports the offsets that we committed; we report the offsets that its client committed.
 
-    With light queues it has another file for them, which we then find.
+    With light message queues the broker has another file for these offsets, which we then find.
     """
     written.write(broker.store)
     places = [TopicPartition("orders", number) for number in range(3)]
@@ -186,7 +186,7 @@ def test_groups_go_on_where_they_stood(broker: Broker, setting: dict[str, str]) 
 
 
 def test_a_topic_with_batch_queues_gets_none_of_ours(broker: Broker) -> None:
-    """With a folder below consumequeue for such a topic no broker starts."""
+    """If such a topic has a folder below consumequeue, no broker starts."""
     written.write(broker.store)
     topics = broker.store / "config/topics.json"
     entries = decode_config(topics.read_bytes())
@@ -203,7 +203,10 @@ def test_a_topic_with_batch_queues_gets_none_of_ours(broker: Broker) -> None:
 
 
 def send_once_known(broker: Broker) -> None:
-    """A broker that moves its topics into a database may tell the name server of them with its next report only."""
+    """Send records, and retry until the route is known.
+
+    A broker that moves its topics into a database may report them to the name server only with its next registration.
+    """
     deadline_s = time.monotonic() + 120
     while True:
         try:
@@ -216,7 +219,7 @@ def send_once_known(broker: Broker) -> None:
 
 
 def test_a_broker_with_rocksdb_keeps_its_store_to_itself(broker: Broker) -> None:
-    """It leaves the files of queues as they were, and goes on in databases; the log tells the records."""
+    """The broker leaves the queue files unchanged and continues in databases; the records are found in the log."""
     written.write(broker.store)
     broker.start(storeType="defaultRocksDB")
     send_once_known(broker)
@@ -234,9 +237,9 @@ def test_a_broker_with_rocksdb_keeps_its_store_to_itself(broker: Broker) -> None
 
 
 def test_topics_that_the_broker_deleted_stay_away(broker: Broker) -> None:
-    """It leaves their records in the log, and no note; one of them was made again."""
+    """The broker leaves the records in the log, and no note; one of the topics was created again."""
     written.write(broker.store)
-    broker.start(timerWheelEnable="true")  # without it the deletion ends in an error there
+    broker.start(timerWheelEnable="true")  # without it the deletion ends in an error in the broker
     peers.talk(broker.port, ("delete", "shapes", "orders"), ("send", "orders", str(SENT)))
     peers.stop_broker(broker.work)
     for read_only in (True, False):
@@ -257,7 +260,7 @@ def offsets_of(store: LogStore) -> SupportsGroupOffsets:
 
 
 def commit(store: LogStore, groups: dict[str, dict[TopicPartition, int]]) -> None:
-    """Commit what each group says."""
+    """Commit the given offsets of each group."""
     offsets_of(store).commit_offsets(
         [
             GroupCommit(group, {p: CommittedOffset(offset) for p, offset in offsets.items()})
@@ -267,7 +270,7 @@ def commit(store: LogStore, groups: dict[str, dict[TopicPartition, int]]) -> Non
 
 
 def committed(store: LogStore) -> dict[str, dict[TopicPartition, int]]:
-    """Where each of the store's groups stands, the broker's own left out."""
+    """Return the committed offsets of the store's groups, except the broker's own groups."""
     offsets = offsets_of(store)
     return {
         group: {partition: at.offset for partition, at in offsets.committed(group).items()}
@@ -281,12 +284,12 @@ def set_options() -> list[str]:
 
 
 def consumer_offsets(root: Path) -> bytes:
-    """Where the broker's groups stand, byte for byte."""
+    """Return the offsets of the broker's groups, byte for byte."""
     return (root / "config" / "consumerOffset.json").read_bytes()
 
 
 def check_topics_kept(before: Any, after: Any) -> None:
-    """All topics of the broker with all that we know nothing of, and ours."""
+    """Check that all topics of the broker are kept with every unknown field, and that our topic exists."""
     table = dict(after["topicConfigTable"])
     assert table.pop("made-by-us")["writeQueueNums"] == 2
     assert table == before["topicConfigTable"]
@@ -295,7 +298,7 @@ def check_topics_kept(before: Any, after: Any) -> None:
 
 
 def check_client_saw(answer: RocketAnswer, root: Path, ends: dict[tuple[str, int], int]) -> None:
-    """What the real client got is what stands there still."""
+    """Check that the records that the real client received are still stored."""
     with open_ours(root, read_only=True) as store:
         for (topic, number), rows in answer.messages.items():
             address = TopicPartition(topic, number)

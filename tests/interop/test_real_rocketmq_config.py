@@ -1,4 +1,4 @@
-"""The real broker's managers read the config files of the recorded answers as they were recorded, and as we do."""
+"""The real broker's managers read the config files of the recorded answers as recorded, and as we do."""
 
 from __future__ import annotations
 

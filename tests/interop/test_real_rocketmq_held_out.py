@@ -1,4 +1,4 @@
-"""The golden checks on stores that the real RocketMQ writes only now, from other seeds: nothing fits one store only."""
+"""The golden checks on new stores of the real RocketMQ, from other seeds: no code fits only the golden stores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEEDS = {
 
 
 WRITERS = 4
-"""At a time: each of them sleeps most of its time, since the real store takes three seconds to stop."""
+"""Number of parallel writers: each sleeps most of its time, since the real store takes three seconds to stop."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def written(
 def golden(
     request: pytest.FixtureRequest, written: Mapping[str, Future[GoldenStore]]
 ) -> Iterator[GoldenStore]:
-    """One of them; nothing of it may change."""
+    """One of the new stores; no file of it may change."""
     found = written[request.param].result()
     before = picture(found.folder)
     yield found

@@ -1,4 +1,4 @@
-"""Us and the real store at one directory: each keeps the other out, and takes over what a kill of it leaves."""
+"""Our store and the real store on one directory: each locks the other out, and recovers after a kill of the other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNT = 200
 
 @pytest.fixture
 def params(tmp_path: Path) -> Path:
-    """The sizes of the files, as the real store is told them."""
+    """The file sizes, in the form that the real store reads."""
     path = tmp_path / "params.json"
     path.write_text(json.dumps({name: int(size) for name, size in written.SIZES.items()}))
     return path
@@ -85,7 +85,7 @@ sys.stdin.read()
 def test_we_keep_the_real_store_out_and_leave_it_a_store_when_killed(
     tmp_path: Path, params: Path
 ) -> None:
-    """It looks at the lock only after it has recovered the directory: it removes the spare file of the log."""
+    """It checks the lock only after it has recovered the directory: it removes the spare file of the log."""
     root = tmp_path / "store"
     command = [sys.executable, "-P", "-c", OURS, str(root)]
     with subprocess.Popen(

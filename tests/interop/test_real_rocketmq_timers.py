@@ -19,18 +19,18 @@ from tests.interop.test_real_rocketmq_broker import Broker
 pytestmark = pytest.mark.java
 
 EARLY, LATE = 3, 5
-"""How many messages are due while the first broker runs, and after it."""
+"""Number of messages that are due while the first broker runs, and after it."""
 DELAY_MS = 60_000
 PATIENCE_S = 120
 PRECISION_MS = 1000
-"""The broker's timer wheel has seconds (timerPrecisionMs)."""
+"""The broker's timer wheel has a resolution of one second (timerPrecisionMs)."""
 
 Due = dict[bytes, int]
 
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[list[Broker]]:
-    """One broker for the source, and two for what is salvaged from it."""
+    """One broker for the source, and two for the stores salvaged from it."""
     made = []
     for name in ("source", "sector", "queues"):
         (tmp_path / name).mkdir()
@@ -41,7 +41,7 @@ def brokers(tmp_path: Path) -> Iterator[list[Broker]]:
 
 
 def delivered(broker: Broker) -> dict[bytes, list[int]]:
-    """The times at which each timed message was stored in its topic."""
+    """Return the times at which each timed message was stored in its topic."""
     found: dict[bytes, list[int]] = {}
     for rows in peers.talk(broker.port, ("pull", "later")).messages.values():
         for row in rows:
@@ -50,7 +50,7 @@ def delivered(broker: Broker) -> dict[bytes, list[int]]:
 
 
 def send_and_stop(broker: Broker) -> Due:
-    """Let some timed messages be delivered before the broker stops; give all of them with the time they are due."""
+    """Let some timed messages be delivered before the broker stops; return all of them with their due times."""
     with open_store("rocketmq", broker.store, written.options()) as store:
         for topic in ("orders", "later"):
             store.create_topic(topic, 1)
@@ -82,7 +82,7 @@ def wait_for(broker: Broker, count: int) -> dict[bytes, list[int]]:
 
 
 def without_a_sector(root: Path, target: Path) -> LossReport:
-    """Records of another topic are damaged, so the log is moved by a file."""
+    """Salvage with damaged records of another topic, so that the log is moved by a file."""
     with (root / "commitlog" / f"{0:020}").open("r+b") as file:
         file.seek(512)
         file.write(b"\xff" * 512)

@@ -1,4 +1,4 @@
-"""Queues of which records are missing, built by us: the real store reads every record that is left, in one pull."""
+"""Queues with missing records, built by us: the real store reads every remaining record in one pull."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OFFSETS = {
 
 
 def a_log(root: Path, offsets: Sequence[int]) -> None:
-    """A log alone, that begins with its first file."""
+    """Create only a log, which begins with its first file."""
     fs = RealFileSystem()
     root.mkdir()
     writer = LogWriter(fs, root, int(SIZES["mappedFileSizeCommitLog"]), position=0)
@@ -46,14 +46,14 @@ def a_log(root: Path, offsets: Sequence[int]) -> None:
 
 
 def rebuilt(root: Path) -> None:
-    """Queues made by the tool."""
+    """Build the queues with the rebuild command."""
     (root / "consumequeue").mkdir()
     ended = run("rebuild", root, "--what", "consumequeue", "--write", *settings_options(SIZES))
-    assert ended.code == 1  # the report names the first record that moved
+    assert ended.code == 1  # the report names the first record with another offset
 
 
 def started(root: Path) -> None:
-    """Queues made by a writable start."""
+    """Build the queues with a writable start."""
     with open_store("rocketmq", root, StoreOptions(settings=SIZES)) as store:
         found = {finding.code for finding in store.recovery.findings}
         assert "unit-offset-differs" in found

@@ -1,6 +1,6 @@
-"""What our start makes of a disk that lost its power, as the real servers read it: the same records, at their offsets.
+"""The real servers read a store that our start recovered after a power loss: the same records, at their offsets.
 
-RECOVERED_STORES says how many stores of each backend they are given (20).
+The environment variable RECOVERED_STORES sets the number of stores of each backend (default 20).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.java
 WANTED = int(os.environ.get("RECOVERED_STORES", "20"))
 TIMES_MS = [START_MS + life * HOUR_MS + after for life in range(3) for after in (0, 1, 45, 200)]
 CHECKPOINTS = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
-AT_ONCE = 20  # stores in one JVM: each has a dozen threads that never rest
+AT_ONCE = 20  # stores in one JVM: each has a dozen busy threads
 Figures = Callable[[str], None]
 
 
@@ -55,14 +55,14 @@ def tell(figures: Figures, backend: str, how: str, stores: Sequence[Recovered]) 
 
 
 def renamed(store: Recovered, partition: TopicPartition) -> TopicPartition:
-    """A partition's name in a directory that it shares with those of other stores."""
+    """Return a partition's name in a directory that it shares with partitions of other stores."""
     return TopicPartition(f"{store.path.name}-{partition.topic}", partition.partition)
 
 
 def merge(stores: Sequence[Recovered], root: Path) -> None:
-    """One log directory with the partitions of all the stores, each under its new name, as after a clean stop.
+    """Create one log directory with the partitions of all the stores, each renamed, as after a clean stop.
 
-    Topic ids stay behind: stores of one workload have the same. The broker gives new ones.
+    Topic ids are not copied: stores of one workload have the same ids. The broker assigns new ones.
     """
     offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
     for store in stores:
@@ -119,7 +119,7 @@ def test_the_real_kafka_reads_recovered_stores(
 
 
 def as_told(record: StoredRecord) -> dict[str, Any]:
-    """What the real store tells of a record of ours, as far as it is looked at."""
+    """Return the fields of one of our records that are compared with the real store."""
     keys = [record.key.decode()] if record.key is not None else []
     return {
         "queueOffset": record.offset,
@@ -132,7 +132,7 @@ def as_told(record: StoredRecord) -> dict[str, Any]:
 
 
 def in_part(row: dict[str, Any]) -> dict[str, Any]:
-    """The same of a message that the real store tells."""
+    """Return the same fields of a message that the real store reports."""
     looked_at = ("queueOffset", "storeTimestamp", "bornTimestamp", "keys", "body")
     told = {name: row[name] for name in looked_at}
     return told | {"key": row["properties"].get(SHARDING_KEY)}
@@ -160,7 +160,7 @@ def test_the_real_rocketmq_reads_recovered_stores(
             assert messages == [as_told(record) for record in records], (store.path, partition)
             bounds = store.bounds[partition]
             assert answer.queues.get(partition, (0, 0)) == (bounds.start, bounds.end)
-        # The real store does not know that a topic was deleted: it makes queues of records at the log's end again.
+        # The real store does not know of the deletion of a topic: it recreates queues for records at the log's end.
         others = set(answer.messages) - set(store.records)
         assert {topic for topic, _ in others} <= store.deleted
     tell(figures, "RocketMQ", f"exit {exit_before}", of_rocketmq)

@@ -1,4 +1,4 @@
-"""Salvaged stores, as the real servers open them: the same records at the same offsets, and nothing else."""
+"""Salvaged stores, opened by the real servers: the same records at the same offsets, and nothing else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_real_broker_boots_on_it_and_goes_on(variant: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", rocketmq_stores.DAMAGED)
 def test_the_real_rocketmq_reads_what_was_kept(name: str, tmp_path: Path) -> None:
-    """Also behind a hole in a queue, where it would pass over records of the log's first file."""
+    """Also after a hole in a queue, where the real store would skip records of the log's first file."""
     golden = rocketmq_stores.golden(name)
     made: dict[str, dict[int, dict[str, Any]]] = {}
     for recipe in [r for r in rocketmq_stores.recipes() if r.store == golden]:
@@ -92,7 +92,7 @@ def test_the_real_rocketmq_reads_what_was_kept(name: str, tmp_path: Path) -> Non
 
 
 def test_behind_a_hole_in_the_log_s_first_file_nothing_is_passed_over(tmp_path: Path) -> None:
-    """Left where it lies, the log would cost the real store's consumers nine more records."""
+    """Without moving the log, the real store's consumers would lose nine more records."""
     golden = rocketmq_stores.golden("small")
     root = rocketmq_stores.copy_store(golden, tmp_path / "source")
     rows = sorted(golden.expected(), key=lambda row: int(row["physicalOffset"]))

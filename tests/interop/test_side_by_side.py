@@ -1,4 +1,4 @@
-"""Us and a running broker at one directory: each respects the other's lock, and takes over what a kill of it left."""
+"""Our store and a running broker on one directory: each respects the other's lock, and recovers after its kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDERS = TopicPartition("orders", 0)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    """One broker with a directory of its own, not started yet."""
+    """One broker with its own directory, not started yet."""
     found = Broker(tmp_path / "broker")
     yield found
     found.end(kill=True)
@@ -43,7 +43,7 @@ async def make_topic(address: str) -> None:
 
 
 async def produce(address: str, codec: str | None, numbers: range) -> list[int]:
-    """Idempotent, acks=all; gives the offsets that the broker acknowledged."""
+    """Produce as an idempotent producer with acks=all; return the offsets that the broker acknowledged."""
     producer = AIOKafkaProducer(
         bootstrap_servers=address, compression_type=codec, enable_idempotence=True
     )
@@ -111,7 +111,7 @@ store.flush()
 print("acknowledged", flush=True)
 sys.stdin.read()
 """
-CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"  # that of the peers
+CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"  # the cluster id of the peers
 
 
 def test_we_keep_a_broker_out_and_leave_it_a_store_when_killed(broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""The real Kafka is asked what it makes of small files: line ends, malformed lines, markers; and of strange folders."""
+"""The real Kafka's reading of small files (line ends, malformed lines, markers) and of foreign folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = GoldenPartition("parts", "keyed-1")
 
 
 def test_the_known_answers_are_those_of_kafka(tmp_path: Path) -> None:
-    """Every case that the unit tests hold to, in one go: Kafka's own readers say the same."""
+    """Every case of the unit tests, in one call: Kafka's own readers return the same."""
     files: dict[Path, object] = {}
     for name, cases in small_files.BY_NAME.items():
         for number, (content, expected) in enumerate(cases):
@@ -44,7 +44,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_line_ends_of_another_system(root: Path) -> None:
-    """With CR LF in all its small files a broker starts, and reads the log start that they name."""
+    """With CR LF in all its small files a broker starts, and reads the log start in them."""
     (root / "log-start-offset-checkpoint").write_bytes(b"0\n1\nkeyed 1 5\n")
     for path in [
         *root.glob("*-checkpoint"),
@@ -81,7 +81,7 @@ def test_a_damaged_file_keeps_a_broker_from_starting(root: Path, name: str, cont
 
 
 def test_the_answers_are_json() -> None:
-    """What the unit tests hold to can be compared with a JSON answer at all."""
+    """The expected values of the unit tests can be compared with a JSON answer."""
     for cases in small_files.BY_NAME.values():
         for _, expected in cases:
             assert json.loads(json.dumps(expected)) == expected

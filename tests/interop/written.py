@@ -1,4 +1,4 @@
-"""A store that shows all we can write, and what is in it as the peers print records.
+"""A store with everything that we can write, and its records in the form that the peers print.
 
 Owns the content; must not know the peers. Three runs with two restarts between them: every codec, every shape of
 record, idempotent producers, transactions, several segments and partitions, both kinds of time.
@@ -48,7 +48,7 @@ SHAPES: Sequence[Record] = (
 
 
 def write(root: Path) -> None:
-    """Make the store at `root`, in three runs."""
+    """Create the store at `root`, in three runs."""
     for run in range(3):
         with open_store("kafka", root, clock=lambda run=run: BEGIN_MS + 1000 * run) as store:  # type: ignore[misc]
             assert isinstance(store, KafkaStore)
@@ -106,7 +106,10 @@ def _write_sequences(store: LogStore, run: int) -> None:
 
 
 def _write_transactions(store: KafkaStore, run: int) -> None:
-    """Two producers that take turns; the second one's transactions are aborted, the last run's stays open."""
+    """Write the transactions of two producers in turn.
+
+    The second producer's transactions are aborted; the last run leaves its transaction open.
+    """
     address = TopicPartition("transactions", 0)
     for turn in range(4 * run, 4 * run + 4):
         for producer_id in (500, 501):
@@ -145,7 +148,7 @@ def _end(producer_id: int, *, commit: bool) -> bytes:
 def rows(
     store: LogStore, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """Every record of every partition as the peers print it."""
+    """Return every record of every partition in the form that the peers print."""
     addresses = [TopicPartition(t.name, n) for t in store.topics().values() for n in t.partitions]
     return {
         (address.topic, address.partition): [

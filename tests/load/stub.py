@@ -1,4 +1,4 @@
-"""An HTTP server that keeps nothing and thinks as long as it is told to: a load whose latencies are known."""
+"""An HTTP server that stores nothing and delays each answer as configured: a load with known latencies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ record = '"{{value_text}}"'
 
 
 class Stub:
-    """What it has seen: when each POST came and was answered, by `time.perf_counter_ns`."""
+    """The stub and its log: when each POST arrived and was answered, by `time.perf_counter_ns`."""
 
     def __init__(self, think_s: Callable[[float], float]) -> None:
         self.url = ""
@@ -34,11 +34,11 @@ class Stub:
 
     @property
     def description(self) -> str:
-        """For `http:FILE`."""
+        """The description for `http:FILE`."""
         return DESCRIPTION.format(url=self.url)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -57,7 +57,7 @@ class Stub:
 
 @contextmanager
 def stub(think_s: Callable[[float], float]) -> Iterator[Stub]:
-    """Serves in a thread; `think_s(t)`: how long it thinks about a request that came t seconds after the first."""
+    """Serve in a thread. `think_s(t)`: the delay in seconds for a request that arrived t seconds after the first."""
     made, ready = Stub(think_s), threading.Event()
     loop = asyncio.new_event_loop()
 

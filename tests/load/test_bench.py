@@ -1,4 +1,4 @@
-"""`logserver bench` as it is run: counts agree, latencies of a server whose stalls are known, every way it ends."""
+"""`logserver bench` as a user runs it: matching counts, latencies of a server with known stalls, every way it ends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SHAPES = Path("logserver/bench/shapes")
 STALL_S = 1.0
 WAIT_S = 120.0
 OURSELVES = ("-m", "logserver")
-# An open loop never gives up: a short one would where the machine stalls for a moment.
+# An open loop never gives up: a short loop would if the machine stalls for a moment.
 PATIENT = (
     "-c",
     "import runpy; from logserver.bench import loops; loops.LATE = 1000;"
@@ -63,7 +63,7 @@ PATIENT = (
 
 
 def started(*arguments: object, python: Sequence[str] = OURSELVES) -> subprocess.Popen[str]:
-    """`logserver bench`, as a user runs it."""
+    """Start `logserver bench` as a user does."""
     command = [sys.executable, "-P", *python, "bench", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -71,7 +71,7 @@ def started(*arguments: object, python: Sequence[str] = OURSELVES) -> subprocess
 def bench(
     folder: Path, workload: str, *arguments: object, python: Sequence[str] = OURSELVES
 ) -> tuple[int, str, Result]:
-    """Run it to its end: exit code, standard error, document."""
+    """Run it to its end; return the exit code, standard error and the result document."""
     path, found = folder / "mine.toml", folder / "result.json"
     path.write_text(workload)
     options = ("--json", found, "--quick", "--dir", folder)
@@ -99,7 +99,7 @@ def test_every_count_of_a_run_agrees(tmp_path: Path, backend: str) -> None:
     assert repeat.consumed_records == 2 * published
     assert repeat.catch_up_records is not None
     assert repeat.catch_up_records >= 1000
-    assert stored == 1000 + published + 50  # the backlog, what was measured, five appends of ten
+    assert stored == 1000 + published + 50  # the backlog, the measured records, five appends of ten
     assert repeat.end_to_end_latency is not None
     assert repeat.end_to_end_latency.count == 2 * published // 10
     for latency in (
@@ -116,12 +116,14 @@ def test_every_count_of_a_run_agrees(tmp_path: Path, backend: str) -> None:
     assert repeat.start_s is not None
     assert repeat.disk_bytes is not None
     assert repeat.disk_bytes > stored * 1000
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]  # its data is gone
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]  # its data is removed
 
 
 def test_a_few_records_are_told_without_nonsense(tmp_path: Path) -> None:
-    """One record in a second: read within milliseconds, but not at hundreds a second; and no tick of processor time
-    stands for a million of them.
+    """A single record in a second gives no meaningless rates.
+
+    The record is read within milliseconds, but the rate is not hundreds a second. A tick of processor time is not
+    scaled up to a million records.
     """
     workload = at_rate(1, 1).replace("[logserver]", "subscriptionsPerTopic = 1\n[logserver]")
     code, errors, result = bench(tmp_path, workload, "--target", "logserver-kafka")
@@ -136,7 +138,7 @@ def test_a_few_records_are_told_without_nonsense(tmp_path: Path) -> None:
 
 
 def test_readers_are_not_limited_by_how_many_files_a_shell_allows(tmp_path: Path) -> None:
-    """150 connections, where the soft limit is 100 files."""
+    """The run has 150 connections although the soft limit is 100 files."""
     workload = tmp_path / "mine.toml"
     workload.write_text(
         'name = "many"\npartitionsPerTopic = 150\nsubscriptionsPerTopic = 1\n'
@@ -172,7 +174,7 @@ def test_a_server_is_measured_by_its_description_and_left_as_it_was(
 
 
 def at_rate(rate: int, seconds: float) -> str:
-    """Single records over one connection."""
+    """Return a workload of single records over one connection."""
     return (
         f'name = "rate"\nproducerRate = {rate}\nwarmupDurationMinutes = 0\n'
         f"testDurationMinutes = {seconds / 60}\n[logserver]\nrecordsPerRequest = 1\n"
@@ -185,7 +187,7 @@ def against_stub(
     workload: str,
     python: Sequence[str] = OURSELVES,
 ) -> tuple[Result, str, list[int], list[int]]:
-    """A run against a stub; the document, standard error, and when requests came and were answered there."""
+    """Run against a stub; return the document, standard error, and the times of arrival and answer of its requests."""
     with stub(think_s) as server:
         description = tmp_path / "stub.toml"
         description.write_text(server.description)
@@ -196,15 +198,16 @@ def against_stub(
 
 
 def stalls_once(after_s: float) -> float:
-    """From 0.1 s to 1.1 s after the first request."""
+    """Return the delay of a server that stalls from 0.1 s to 1.1 s after the first request."""
     left_s = 0.1 + STALL_S - after_s
     return left_s if 0 < left_s <= STALL_S else 0.0
 
 
 def test_a_stall_is_charged_to_every_request_that_was_due(tmp_path: Path) -> None:
-    """200 of 250 requests are due while the server stalls, one by one over 0.4 s; it saw one of them waiting. What the
-    server noted gives the least that each latency can be: later the answer cannot have come, nor the request be due. A
-    first request that comes late takes as much off it: there is room for 300 ms.
+    """200 of 250 requests are due during a stall, one by one over 0.4 s; the server sees only one of them waiting.
+
+    The server's log gives a lower bound of each latency: the answer cannot have come later, nor the request have been
+    due earlier. A late first request reduces each bound by its delay; the test allows for 300 ms.
     """
     rate, seconds = 500, 0.5
     result, _, came_ns, answered_ns = against_stub(
@@ -249,7 +252,7 @@ def test_a_rate_that_cannot_be_held_is_told(tmp_path: Path) -> None:
 def test_a_server_that_nobody_runs_ends_it(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]  # nobody listens there while it is bound
+        port = probe.getsockname()[1]  # no server listens on it while it is bound
         description = tmp_path / "stub.toml"
         description.write_text(
             f'name = "gone"\nurl = "http://127.0.0.1:{port}"\n'
@@ -301,7 +304,7 @@ def test_an_end_offset_that_is_none_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_was_taken_until_an_interrupt_is_kept(tmp_path: Path) -> None:
-    """Ctrl-C in the second workload: the first is there, the document is marked, and the child is gone."""
+    """After Ctrl-C in the second workload the first is kept, the document is marked, and the child has ended."""
     short, long = tmp_path / "short.toml", tmp_path / "long.toml"
     short.write_text(at_rate(100, 0.05).replace('"rate"', '"short"'))
     long.write_text(at_rate(100, 600).replace('"rate"', '"long"'))
@@ -330,7 +333,7 @@ def test_what_was_taken_until_an_interrupt_is_kept(tmp_path: Path) -> None:
 
 
 def servers_in(folder: Path) -> list[str]:
-    """Processes that serve a store below a folder."""
+    """Return the processes that serve a store below a folder."""
     found = []
     for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
         try:
@@ -343,7 +346,7 @@ def servers_in(folder: Path) -> list[str]:
 
 
 def until(found: Callable[[], T]) -> T:
-    """What is found as soon as there is something, or nothing in the end."""
+    """Call `found` until it returns something or the time is over; return its last result."""
     deadline_s = time.monotonic() + WAIT_S
     while not (there := found()) and time.monotonic() < deadline_s:
         time.sleep(0.05)
@@ -377,7 +380,7 @@ def test_wrong_use_is_told(arguments: list[str], code: int, told: str) -> None:
 def test_how_many_files_our_server_may_have_open_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, told: list[str]
 ) -> None:
-    """Without it the server's own default counts."""
+    """Without the option the server's own default applies."""
     commands: list[Sequence[str]] = []
 
     def running(command: Sequence[str], cores: object) -> AbstractContextManager[Server]:

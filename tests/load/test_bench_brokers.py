@@ -1,4 +1,4 @@
-"""`logserver bench` on the real Kafka and RocketMQ, by their own tools: counts agree, and what is not done is told."""
+"""`logserver bench` on the real Kafka and RocketMQ, with their own tools: counts match, omitted parts are reported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_real_brokers_are_measured_by_their_own_tools(tmp_path: Path, repo_r
 
 
 def check_kafka(result: Result) -> None:
-    """The whole workload, but for latencies that its tools do not tell."""
+    """Check the whole workload, except latencies that Kafka's tools do not report."""
     (of_kafka,) = (found for found in result.runs if found.target.kind == "kafka")
     (repeat,) = of_kafka.repeats
     check_server(repeat)
@@ -82,7 +82,10 @@ def check_kafka(result: Result) -> None:
 
 
 def check_rocketmq(result: Result) -> None:
-    """Its benchmark client publishes as fast as it can, and tells means; nothing of so few when they took no time."""
+    """Check RocketMQ: its client publishes as fast as it can and reports means.
+
+    It reports nothing for so few records that they took no measurable time.
+    """
     (of_rocketmq,) = (found for found in result.runs if found.target.kind == "rocketmq")
     (repeat,) = of_rocketmq.repeats
     check_server(repeat)
@@ -99,7 +102,7 @@ def check_rocketmq(result: Result) -> None:
 
 
 def check_server(repeat: Repeat) -> None:
-    """What is measured around the tools."""
+    """Check the values that are measured around the tools."""
     assert repeat.errors == []
     for value in (
         repeat.server_cpu_s,
@@ -115,7 +118,7 @@ def check_server(repeat: Repeat) -> None:
 def test_a_warm_up_is_stored_and_not_measured(
     tmp_path: Path, repo_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of records; how a broker is made warm is looked at in test_broker.py, and cut short here."""
+    """This concerns records; the warm-up of a broker is tested in test_broker.py, and shortened here."""
     monkeypatch.setattr(broker, "MOST_PIECES", 1)
     text = (
         'name = "warmed"\nproducerRate = 2000\nwarmupDurationMinutes = 0.01\n'
@@ -140,7 +143,7 @@ def test_a_warm_up_is_stored_and_not_measured(
 
 
 class Unwatched:
-    """Nobody is told how far it is."""
+    """A watcher that ignores the progress."""
 
     def at(self, step: int, steps: int, what: str) -> None:
         """See run.Watching."""

@@ -1,6 +1,4 @@
-"""How a real broker is driven, on one that is made up: how it is warmed up, how many records it is sent, what its
-readers must have.
-"""
+"""The driver of real brokers, tested with a simulated one: warm-up, number of records sent, complete readers."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from logserver.bench.workload import Workload, parse_workload
 
 
 class MadeUp:
-    """Sends as fast as `rates` say, one after the other; its readers miss `missed` records."""
+    """A broker that sends at the given `rates`, one after the other; its readers miss `missed` records."""
 
     facts = TargetFacts(name="kafka", kind="kafka")
     paces = True
@@ -37,7 +35,7 @@ class MadeUp:
     def __init__(self, data: Path, rates: Iterable[float], missed: int = 0) -> None:
         self.data = data
         self.sent: dict[str, list[int]] = {}
-        self.starts: list[bool] = []  # each on a store that held something
+        self.starts: list[bool] = []  # for each start: whether the store existed
         self._rates = iter(rates)
         self._missed = missed
 
@@ -89,7 +87,7 @@ class Reading:
 
 
 def unheard(what: str) -> None:
-    """Nobody is told how far it is."""
+    """Ignore the progress."""
 
 
 def workload(more: str = "") -> Workload:
@@ -104,9 +102,10 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_a_broker_is_warmed_until_it_gets_no_faster(bench: Bench, tmp_path: Path) -> None:
-    """A second or more of 5,000/s is the cold one; ten seconds of each rate tell the next, until two after one another
-    are no faster by a tenth than the best before. Three seconds of the last are measured, at 9,600/s, which the next
-    repeat goes by.
+    """The warm-up ends when two consecutive pieces are less than a tenth faster than the best before them.
+
+    The first piece of a second or more, at 5,000/s, is cold. Then each rate determines the size of the next piece, ten
+    seconds. Three seconds at the last rate are measured; the measured 9,600/s determines the next repeat.
     """
     rates = [10_000, 5_000, 6_000, 9_000, 9_500, 9_400, 9_600, 9_700]
     broker = MadeUp(tmp_path / "broker", rates)
@@ -124,7 +123,10 @@ def test_a_broker_is_warmed_until_it_gets_no_faster(bench: Bench, tmp_path: Path
 
 
 def test_a_warm_up_has_an_end(bench: Bench, tmp_path: Path) -> None:
-    """Of a broker that gets faster and faster; and values of a megabyte make no more than half a gigabyte of a run."""
+    """The warm-up also ends for a broker that becomes ever faster.
+
+    With values of a megabyte each run has at most half a gigabyte.
+    """
     broker = MadeUp(tmp_path / "broker", (1_000 * 1.2**number for number in count()))
     large = workload("messageSize = 1_000_000\n[logserver]\nrecordsPerRequest = 1\n")
     repeat = RealBroker(bench, broker).repeat(large, 1, unheard)
@@ -146,7 +148,7 @@ def test_a_repeat_that_kills_has_a_store_of_its_own(bench: Bench, tmp_path: Path
 def test_a_rate_is_held_neither_less_nor_more(
     bench: Bench, tmp_path: Path, rate: float, held: bool
 ) -> None:
-    """More than was offered: a tool that catches up with what it missed in its warm-up."""
+    """A tool that catches up after its warm-up sends more than the offered rate."""
     broker = MadeUp(tmp_path / "broker", chain([500, 500, 500], repeat_of(rate)))
     paced = RealBroker(bench, broker).repeat(workload("producerRate = 100\n"), 1, unheard)
     assert paced.rate_held is held
@@ -154,7 +156,7 @@ def test_a_rate_is_held_neither_less_nor_more(
 
 
 def test_who_puts_the_load_on_is_measured_too(bench: Bench, tmp_path: Path) -> None:
-    """The processor time of its tool: this one takes some tenths of a second."""
+    """The load tool's processor time is measured: this tool takes some tenths of a second."""
 
     class Working(MadeUp):
         def produce(
@@ -223,7 +225,7 @@ def test_ports_are_free_and_none_of_outgoing_connections(monkeypatch: pytest.Mon
 def test_a_broker_that_did_not_come_back_is_started_by_the_next_workload(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a quick run too, where a broker stays for all workloads of a flush mode."""
+    """This also holds in a quick run, where a broker stays for all workloads of a flush mode."""
     broker = MadeUp(tmp_path / "broker", [1_000, 1_000, 1_000])
     target = RealBroker(replace(bench, quick=True), broker)
     filled = "producersPerTopic = 0\n[logserver]\nfillGB = 0.001\n"
@@ -242,7 +244,7 @@ def test_a_broker_that_did_not_come_back_is_started_by_the_next_workload(
 def test_a_topic_is_there_when_the_name_server_knows_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, repo_root: Path
 ) -> None:
-    """Not when the broker took it, which the name server may not know yet."""
+    """The broker's acceptance of the topic is not enough, since the name server may not know the topic yet."""
     monkeypatch.setattr(rocketmq, "require", lambda *_: repo_root / "tests/interop/peers/rocketmq")
     answers = ["RemotingConnectException", "create topic to 127.0.0.1:1 success.\n"]
     answers += ["CODE: 17", "peer    0     0      0     \n"]
@@ -255,7 +257,7 @@ def test_a_topic_is_there_when_the_name_server_knows_it(
 def test_a_reader_whose_group_was_not_put_at_the_end_does_not_follow(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, repo_root: Path
 ) -> None:
-    """Kafka's tool ends well all the same."""
+    """Kafka's tool ends with success all the same."""
     monkeypatch.setattr(kafka, "require", lambda *_: repo_root / "tests/interop/peers/kafka")
     monkeypatch.setattr(kafka.Kafka, "_run", lambda *_: "Error: Executing consumer group command")
     with pytest.raises(ServerFailed, match="Executing consumer group command"):
@@ -279,7 +281,7 @@ signal.pause()
 def test_a_real_broker_serves_when_its_own_process_says_so(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repo_root: Path
 ) -> None:
-    """Not when the one before it did: what that told goes aside before the next one starts."""
+    """The previous process's message does not count: its output is moved aside before the next process starts."""
     java, set_up = tmp_path / "bin" / "java", tmp_path / "cache" / "rocketmq" / ".done"
     for path, text in ((java, JAVA.format(python=sys.executable)), (set_up, "")):
         path.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a result says of the machine."""
+"""The description of the machine in a result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ tmpfs /tmp tmpfs rw 0 0
 def test_the_file_system_is_that_of_the_nearest_mount(
     folder: str, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of several at one place it is the last, which hides those before."""
+    """Of several mounts at one path the last counts, since it hides the others."""
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
     monkeypatch.setattr(environment, "MOUNTS", mounts)

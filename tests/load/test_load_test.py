@@ -1,4 +1,4 @@
-"""scripts/load_test as CI runs it: it ends, its JSON has its fields, and what it counts is what the stores hold."""
+"""scripts/load_test as CI runs it: it ends, its JSON has all fields, and its counts match the stores' contents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIGURES = {
     "answered", "refused", "unsent", "records", "stored", "count_ok", "ratios", "cpu_shares", "goal", "reached",
 }  # fmt: skip
 
-# An open loop never gives up: one of 0.05 s would where the machine stalls for a moment.
+# An open loop never gives up: a loop of 0.05 s would if the machine stalls for a moment.
 PATIENT = (
     "import runpy, sys; from logserver.bench import loops; loops.LATE = 1000; del sys.argv[0];"
     "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -33,7 +33,7 @@ PATIENT = (
 def load_test(
     root: Path, *options: str, python: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run it to its end; `python`: what comes before the script."""
+    """Run it to its end; `python`: arguments before the script."""
     script = str(root / "scripts" / "load_test")
     command = [sys.executable, "-P", *python, script, *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -64,14 +64,14 @@ def test_every_row_of_a_quick_run_is_sane(repo_root: Path, tmp_path: Path) -> No
         check_row(row)
     rows = {(row["name"], row["loop"]): row["servers"] for row in report["rows"]}
     raw = rows["raw in 1 MB acks=1 c=4", "closed"]
-    assert raw.keys() == {"kafka", "no-store", "bare"}  # the other backend takes no batches
+    assert raw.keys() == {"kafka", "no-store", "bare"}  # the other backend accepts no batches
     assert raw["kafka"]["records"] == raw["kafka"]["answered"] * RAW_RECORDS
     kafka = rows["produce 100 acks=1 c=4", "closed"]["kafka"]
     assert (kafka["goal"], kafka["ratios"].keys()) == (0.5, {"no-store", "bare"})
 
 
 def check_row(row: dict[str, Any]) -> None:
-    """Counts agree, and figures with them."""
+    """Check that the counts agree, and the figures with them."""
     produces = row["operation"] in {"produce", "raw in"}
     for name, figures in row["servers"].items():
         assert figures.keys() == FIGURES
@@ -86,7 +86,7 @@ def check_row(row: dict[str, Any]) -> None:
         assert 0 < rates["minimum"] <= rates["median"] <= rates["maximum"]
         assert (
             figures["bytes_per_s"]["median"] >= rates["median"] * 100
-        )  # the least size of a value
+        )  # the smallest size of a value
         assert bool(figures["service_us"]) == (row["loop"] == "open") == (row["rate"] is not None)
 
 
@@ -136,7 +136,7 @@ def test_a_server_that_is_not_there_is_told(repo_root: Path) -> None:
 
 
 def measured(answered: int, seconds: float, *, stored: int | None = None) -> Measured:
-    """A turn of single records."""
+    """Return a turn of single records."""
     sample = Sample(seconds=seconds, answered=answered)
     sample.latencies_ns.extend([1000] * answered)
     return Measured(sample, Work([b""], 1, 10, "t"), 0.5, stored)
@@ -149,7 +149,7 @@ def test_what_is_acknowledged_must_be_stored() -> None:
 
 
 def test_a_ratio_is_taken_turn_by_turn() -> None:
-    """A slow moment hits both: here the machine was ten times slower in the second turn."""
+    """A slow moment affects both servers: here the machine was ten times slower in the second turn."""
     turns = {
         "kafka": [measured(70, 1), measured(7, 1)],
         "no-store": [measured(100, 1), measured(10, 1)],

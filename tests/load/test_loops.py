@@ -1,4 +1,4 @@
-"""The load generator itself: what it counts, and that an open loop does not forget what a stall held back."""
+"""The load generator itself: its counts, and that an open loop includes the requests delayed by a stall."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ Answering = Callable[[int], tuple[float, Sequence[bytes]]]
 
 @asynccontextmanager
 async def server(answering: Answering) -> AsyncIterator[Address]:
-    """A server that takes REQUEST after REQUEST; `answering(n)`: how long it thinks before the n-th answer of a
-    connection, and that answer in pieces. No pieces: it hangs up.
+    """Run a server that reads REQUEST after REQUEST.
+
+    `answering(n)`: the delay in seconds before the n-th answer of a connection, and that answer in pieces. Without
+    pieces the server closes the connection.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,7 +71,7 @@ async def test_a_closed_loop_ends_in_time() -> None:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An open loop never gives up: a short one would where the machine stalls for a moment."""
+    """An open loop that never gives up: a short loop would if the machine stalls for a moment."""
     monkeypatch.setattr(loops, "LATE", 1000)
 
 
@@ -84,7 +86,7 @@ async def test_refusals_are_counted_apart() -> None:
         sample = await Closed([REQUEST], seconds=30, most=10).run(address, 1)
     assert (sample.answered, sample.refused, sample.good) == (10, 5, 5)
     assert sample.refusals == "5 of 10 requests were refused, the last with 507"
-    assert len(sample.latencies_ns) == 5  # a refusal that comes at once is no fast answer
+    assert len(sample.latencies_ns) == 5  # an immediate refusal is not a fast answer
     async with server(answering) as address:
         opened = await Open([REQUEST], seconds=0.1, rate=100).run(address, 1)
     assert (opened.good, len(opened.latencies_ns), len(opened.services_ns)) == (5, 5, 5)
@@ -112,13 +114,13 @@ async def test_an_open_loop_keeps_its_rate() -> None:
     async with server(at_once) as address:
         sample = await Open([REQUEST], seconds=0.5, rate=200).run(address, 2)
     assert (sample.answered, sample.unsent) == (100, 0)
-    assert sample.seconds >= 0.495  # the last one is not due before
+    assert sample.seconds >= 0.495  # the last request is not due earlier
 
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(("rate", "count"), [(20, 4), (4, 1)])
 async def test_a_few_requests_are_not_more_than_their_rate(rate: int, count: int) -> None:
-    """The last one is due an interval before the end: what is answered by then came at the rate, not faster."""
+    """The last request is due an interval before the end: the answers by then came at the rate, not faster."""
     async with server(at_once) as address:
         sample = await Open([REQUEST], seconds=0.2, rate=rate).run(address, 1)
     assert sample.answered == count
@@ -131,8 +133,9 @@ def stalls_once(number: int) -> tuple[float, Sequence[bytes]]:
 
 @pytest.mark.usefixtures("patient")
 async def test_an_open_loop_corrects_for_what_a_stall_kept_from_being_sent() -> None:
-    """Of 500 requests in a second 150 are due while the server stalls, but only one of them is under way: by its own
-    time it was the only slow one.
+    """Of 500 requests in a second 150 are due while the server stalls, but only one of them is in flight.
+
+    Uncorrected, it was the only slow request.
     """
     async with server(stalls_once) as address:
         sample = await Open([REQUEST], seconds=1, rate=500).run(address, 1)
@@ -144,7 +147,7 @@ async def test_an_open_loop_corrects_for_what_a_stall_kept_from_being_sent() -> 
     assert (corrected.max_us or 0) >= stalled_us * 0.99
     assert (own.max_us or 0) >= stalled_us * 0.99
     waited = sum(value >= STALL_S / 2 * 1e9 for value in sample.latencies_ns)
-    assert waited >= 70  # those that were due in the first half of it
+    assert waited >= 70  # the requests that were due in the first half of the stall
     assert sum(value >= STALL_S / 2 * 1e9 for value in sample.services_ns) <= 3
     assert histogram(sample.latencies_ns).get_value_at_percentile(90) >= STALL_S / 2 * 1e9
 
@@ -161,7 +164,7 @@ async def test_a_server_too_slow_for_the_rate_is_told() -> None:
     assert sample.unsent > 0
     assert sample.answered + sample.unsent == 50
     assert len(sample.latencies_ns) == 50
-    assert max(sample.latencies_ns) >= 0.2 * 1e9  # they waited until it was given up
+    assert max(sample.latencies_ns) >= 0.2 * 1e9  # the requests waited until the loop gave up
 
 
 def test_percentiles_are_those_of_all_values() -> None:
@@ -177,7 +180,7 @@ def test_percentiles_are_those_of_all_values() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 60, 100, 101, 600, 999, 1000, 1001, 1400])
 def test_a_percentile_is_not_below_its_share(count: int) -> None:
-    """At least so many of the values are not above it."""
+    """At least this share of the values is not above the percentile."""
     values = [number * 1_000_000 for number in range(1, count + 1)]
     found = latency_of(values)
     assert found is not None

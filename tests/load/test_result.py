@@ -1,4 +1,4 @@
-"""The result document: what is written is read again, and repeats are told together."""
+"""The result document: it is read as it was written, and repeats are summarised together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENVIRONMENT = Environment(
 
 
 def run(*repeats: Repeat) -> Run:
-    """One with these repeats."""
+    """Return a run with these repeats."""
     return Run(
         workload=WorkloadFacts(name="topics-64", fields={"topics": 64}, scale=Scale("topics", 64)),
         target=TargetFacts(name="logserver-kafka", kind="logserver"),

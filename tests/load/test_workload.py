@@ -1,4 +1,4 @@
-"""Workloads and descriptions of servers: what is shipped is good, and what is bad is refused by name."""
+"""Workloads and descriptions of servers: the shipped ones are valid, and invalid ones are refused by field name."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_bad_description_is_refused(text: str, told: str) -> None:
 
 
 def test_counts_that_nobody_checks_are_told() -> None:
-    """Where a server does not tell what it holds."""
+    """This concerns a server that does not report its record count."""
     workload, shape = (
         parse_workload(NAME.encode(), "mine"),
         parse_shape((NAME + PRODUCE).encode(), "x"),
@@ -125,7 +125,7 @@ def test_counts_that_nobody_checks_are_told() -> None:
     ],
 )
 def test_lookups_with_nothing_to_look_up_are_told(fields: str, told: list[str]) -> None:
-    """By key and time only what filled the store is looked for, by key only what has one."""
+    """Lookups by key and time search only the records that filled the store; lookups by key only records with a key."""
     workload = parse_workload((NAME + "[logserver]\nlookups = 10\n" + fields).encode(), "mine")
     assert [lack.reason for lack in not_done(workload, our_shape())] == told
 
@@ -168,7 +168,7 @@ def test_every_record_that_fills_has_a_key_of_its_own() -> None:
 
 
 def test_what_fills_comes_to_every_topic() -> None:
-    """Also where a request with a thousand records for each would be more than there is."""
+    """This also holds if a request with a thousand records for each topic would be more than the store should hold."""
     text = NAME + 'topics = 30\nkeyDistributor = "KEY_ROUND_ROBIN"\n[logserver]\nfillGB = 0.00025'
     workload, topics = parse_workload(text.encode(), "mine"), [f"t{n}" for n in range(30)]
     requests = Requests(workload, our_shape().produce, topics)
@@ -180,7 +180,7 @@ def test_what_fills_comes_to_every_topic() -> None:
 
 
 def test_what_fills_comes_in_requests_of_the_size_that_is_asked_for() -> None:
-    """So that a store of few topics holds the same batches as one of many."""
+    """So a store of few topics holds the same batches as a store of many."""
     for topics in (1, 30):
         text = f"{NAME}topics = {topics}\n[logserver]\nfillGB = 0.0001\nfillRecordsPerRequest = 10"
         workload = parse_workload(text.encode(), "mine")

@@ -1,6 +1,6 @@
-"""A real Spark cluster on this machine: a standalone master and workers, as the PySpark package brings them.
+"""A real Spark cluster on this machine: a standalone master and workers, as shipped in the PySpark package.
 
-Owns the processes, which it ends by their own ids, and how a job is submitted; must not know the jobs.
+Owns the processes, which it ends by their own ids, and the submission of a job; must not know the jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOME: Final = Path(pyspark.__file__).parent
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 STARTS_IN_S: Final = 180.0
 JOB_S: Final = 800.0
-LOGS_S: Final = 60.0  # a worker writes down what its executors say
+LOGS_S: Final = 60.0  # a worker writes the output of its executors to a file
 ADDRESS: Final = "Starting Spark master at "
 REGISTERED: Final = "Successfully registered with master"
 
@@ -38,15 +38,16 @@ class Cluster:
         self._workers = workers
 
     def submit(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run a job by spark-submit with the packaged code, from a folder without sources; waits for its end. It begins
-        when every worker has its executor: the first one up would do a short job alone.
+        """Run a job by spark-submit with the packaged code, from a folder without sources; wait for its end.
+
+        The job begins once every worker has its executor: otherwise the first executor would run a short job alone.
         """
         command: list[str | Path] = [HOME / "bin" / "spark-submit", "--master", self.master]
         command += ["--py-files", self._package, "--driver-memory", "512m"]
         for setting in (
             "spark.driver.host=127.0.0.1",
             "spark.sql.shuffle.partitions=4",
-            f"spark.cores.max={self._workers}",  # without it Spark waits for none
+            f"spark.cores.max={self._workers}",  # without it Spark does not wait
             "spark.scheduler.minRegisteredResourcesRatio=1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime=120s",
         ):
@@ -64,7 +65,7 @@ class Cluster:
         )
 
     def logged(self, worker: int, sign: str) -> bool:
-        """Whether an executor of the last job, on this worker, has logged `sign`."""
+        """Return whether an executor of the last job on this worker has logged `sign`."""
         last = max(path.name for path in self.folder.glob("worker-*/app-*"))
         folder = self.folder / f"worker-{worker}" / last
         deadline = time.monotonic() + LOGS_S
@@ -76,7 +77,7 @@ class Cluster:
 
 
 def environment() -> dict[str, str]:
-    """For every process: this Python, the loopback address, and none of our sources."""
+    """Return the environment of every process: this Python, the loopback address, and none of our sources."""
     return {
         **os.environ,
         "PYTHONPATH": PROCESSES,
@@ -90,7 +91,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def running(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
-    """A cluster that is ready; its processes are gone afterwards."""
+    """Run a cluster that is ready to use; end its processes afterwards."""
     package = folder / "logserver.zip"
     subprocess.run([sys.executable, ROOT / "scripts" / "package_spark", package], check=True)
     with ExitStack() as stack:
@@ -121,7 +122,7 @@ class _Daemon:
         stack.callback(self._end)
 
     def line(self, sign: str) -> str:
-        """The first line of the log that has `sign`, once it is there."""
+        """Wait for the first line of the log that contains `sign`, and return it."""
         deadline = time.monotonic() + STARTS_IN_S
         while time.monotonic() < deadline and self._process.poll() is None:
             found = [line for line in self._log.read_text().splitlines() if sign in line]

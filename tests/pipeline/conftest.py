@@ -1,4 +1,4 @@
-"""The one Spark session of the tests: a start takes seconds."""
+"""The single Spark session of the tests: a start takes seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHORT_LIVED = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of Java where the best code would take longer to make than it saves."""
+"""Java options for cases where the compilation of the best code would take longer than it saves."""
 SETTINGS = {
     "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.driver.memory": "1g",

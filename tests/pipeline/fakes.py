@@ -1,4 +1,4 @@
-"""A splitter of made-up partitions, for the rules that need no files."""
+"""A splitter of invented partitions, for the rules that need no files."""
 
 from __future__ import annotations
 

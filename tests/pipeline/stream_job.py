@@ -1,4 +1,4 @@
-"""A query of its own process: every file of SOURCE is a micro-batch that goes into the store PATH.
+"""A query in a separate process: every file of SOURCE is a micro-batch that is written to the store PATH.
 
 python -m tests.pipeline.stream_job SOURCE PATH CHECKPOINT BACKEND JAVA_OPTIONS
 """
@@ -12,7 +12,7 @@ from tests.pipeline.conftest import SETTINGS
 
 
 def main(source: str, path: str, checkpoint: str, backend: str, java_options: str) -> None:
-    """Run the query until all files are taken."""
+    """Run the query until all files are processed."""
     settings = {**SETTINGS, "spark.driver.extraJavaOptions": java_options}
     spark = create_session("stream", master="local[2]", settings=settings)
     rows = spark.readStream.schema("value STRING").option("maxFilesPerTrigger", "1").text(source)

@@ -1,4 +1,4 @@
-"""How much a streaming query takes at a time."""
+"""The number of records that a streaming query reads at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_json_is_that_of_the_kafka_source() -> None:
 def test_a_share_in_proportion() -> None:
     starts, ends = {A0: 0, A1: 100}, {A0: 900, A1: 200}
     assert share_out(10, starts, ends) == {A0: 9, A1: 101}
-    assert share_out(1, starts, ends) == {A0: 1, A1: 101}  # none starves
+    assert share_out(1, starts, ends) == {A0: 1, A1: 101}  # every partition gets a share
     assert share_out(1000, starts, ends) == ends
 
 

@@ -1,4 +1,4 @@
-"""A folder that runs append to: a run ends anywhere, and every file is there once or not at all."""
+"""A folder that runs append to: a run may end anywhere, and every file exists once or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.errors import Corrupt, InvalidArgument, StoreLocked
 
 
 class Killed(BaseException):
-    """The process has ended here."""
+    """The end of the process."""
 
 
 def stage(folder: Appended, *names: str) -> None:
@@ -23,7 +23,7 @@ def stage(folder: Appended, *names: str) -> None:
 
 
 def files(out: Path) -> list[str]:
-    """What a reader of Parquet sees."""
+    """Return the files that a reader of Parquet sees."""
     found = (path.relative_to(out) for path in out.rglob("*.parquet"))
     return sorted(str(path) for path in found if path.parts[0] != OWN)
 
@@ -62,7 +62,7 @@ def test_a_run_that_ends_before_its_commit_adds_nothing(tmp_path: Path) -> None:
 def test_a_run_that_ends_in_its_commit_adds_all_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survived: int
 ) -> None:
-    """Each rename is a moment to end at; the first one is that of the commit itself."""
+    """A run may end before each rename; the first rename is the commit itself."""
     names = [f"topic={n}/{n}.parquet" for n in range(4)]
     left = survived
     real = Path.replace

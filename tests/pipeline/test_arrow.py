@@ -17,7 +17,7 @@ A0, B3 = TopicPartition("a", 0), TopicPartition("b", 3)
 
 
 def slices(values: Sequence[bytes | None], *, gap: bytes = b"?") -> columns.Slices:
-    """The values with gaps between, the later ones first: order within the data is free."""
+    """Return the values with gaps between them, the later values first: the order within the data is free."""
     import numpy as np
 
     data, starts = gap, dict[int, int]()
@@ -41,7 +41,7 @@ def named(rows: Sequence[Sequence[tuple[bytes, bytes | None]]]) -> columns.Named
 
 
 def rows_of(chunk: Chunk, ddl: str, **how: Any) -> list[dict[str, Any]]:
-    """What Spark would get."""
+    """Return the rows that Spark would receive."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 

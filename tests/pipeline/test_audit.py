@@ -1,4 +1,4 @@
-"""The audit on Spark finds what `verify` finds: nothing in healthy stores, every damage by code and place."""
+"""The audit on Spark finds what `verify` finds: nothing in healthy stores, every damage by code and position."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def audited(
     spark: SparkSession, root: Path, settings: dict[str, str]
 ) -> tuple[list[Row], list[Row]]:
-    """(findings, counts), the findings the same as those of `verify`."""
+    """Return (findings, counts); the findings must equal the findings of `verify`."""
     from logserver.pipeline.jobs import audit
 
     rows = audit.run(spark, root, settings).collect()

@@ -1,4 +1,4 @@
-"""What a user of PySpark is told: the option, the column, or the file and position."""
+"""The errors that a user of PySpark receives name the option, the column, or the file and position."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Load = Callable[..., "DataFrame"]
 
 @pytest.fixture
 def load(spark: SparkSession) -> Load:
-    """Reads the golden store of all codecs, or another."""
+    """A function that reads the golden store of all codecs, or another store."""
 
     def loaded(
         path: Path = CODECS, schema: str | None = "offset bigint", **options: Any
@@ -41,7 +41,7 @@ def load(spark: SparkSession) -> Load:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """The one partition of a copy of the store."""
+    """The only partition of a copy of the store."""
     folder = tmp_path / "store" / "codec-gzip-0"
     folder.mkdir(parents=True)
     for path in (CODECS / "codec-gzip-0").iterdir():
@@ -163,4 +163,4 @@ def test_a_command_ends_in_one_line(spark: SparkSession, copied: Path, tmp_path:
     ended = run("pipeline", "export", copied.parent, tmp_path / "out")
     assert ended.err.splitlines()[-1].startswith(f"error: {log}: damaged batch at position 115")
     assert ended.code == FINDINGS
-    assert spark.range(1).count() == 1  # the session that was there goes on
+    assert spark.range(1).count() == 1  # the existing session still works

@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector and our source see the same rows: it from a running broker, we in the broker's directory.
+"""Spark's own Kafka connector, from a running broker, and our source, in the broker's directory, read the same rows.
 
 The broker serves every golden store, and topics that the connector writes through it meanwhile, in all codecs.
 """
@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.java, pytest.mark.spark, pytest.mark.slow]
 
 GOLDEN = [stores.KAFKA / name / "data" for name in stores.HEALTHY if name != "offsets"]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-OURS = "(?!__).*"  # the topics that no server keeps for itself
+OURS = "(?!__).*"  # the topics that are not internal to a server
 NEW = 500  # records of a codec
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """On copies of the golden stores."""
+    """A broker on copies of the golden stores."""
     work = tmp_path_factory.mktemp("broker") / "work"
     with brokers.serving(work, GOLDEN) as found:
         yield found
@@ -39,13 +39,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def connector(spark: SparkSession) -> None:
-    """The session can use the connector."""
+    """Adds the connector to the session."""
     for jar in peers.connector_jars():
         spark.sql(f"ADD JAR '{jar}'")
 
 
 def write_all_codecs(spark: SparkSession, broker: Broker) -> None:
-    """Through the broker: null and empty keys and values, headers, several partitions by key, two topics."""
+    """Write through the broker: null and empty keys and values, headers, several partitions by key, two topics."""
     rows = spark.range(NEW).selectExpr(
         "case when id % 5 = 0 then null else cast(cast(id % 7 as string) as binary) end as key",
         "case when id % 3 = 0 then null else cast(repeat('x', id % 50) as binary) end as value",
@@ -66,7 +66,7 @@ def write_all_codecs(spark: SparkSession, broker: Broker) -> None:
 
 
 def served(spark: SparkSession, broker: Broker, isolation: Isolation) -> DataFrame:
-    """Every record, as the connector gets it."""
+    """Return every record as the connector receives it."""
     options = {
         "kafka.bootstrap.servers": broker.address,
         "kafka.isolation.level": isolation.value,
@@ -78,7 +78,7 @@ def served(spark: SparkSession, broker: Broker, isolation: Isolation) -> DataFra
 
 
 def lying_there(spark: SparkSession, broker: Broker, isolation: Isolation) -> DataFrame:
-    """Every record, as it lies in the directory."""
+    """Return every record as stored in the directory."""
     options = {
         "isolationLevel": isolation.value,
         "subscribePattern": OURS,
@@ -107,6 +107,6 @@ def test_the_same_rows(spark: SparkSession, broker: Broker) -> None:
 
 
 def golden_rows() -> int:
-    """How many records a consumer got of the golden stores."""
+    """Return the number of records that a consumer received from the golden stores."""
     files = (path for store in GOLDEN for path in store.parent.glob("expect/*/expected.jsonl"))
     return sum(len(path.read_text().splitlines()) for path in files)

@@ -23,20 +23,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster, for all tests here."""
+    """The cluster for all tests in this module."""
     with cluster.running(tmp_path_factory.mktemp("cluster")) as found:
         yield found
 
 
 def rows_of(done: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
-    """What a job has told."""
+    """Return the rows that a job has printed."""
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def more_than_a_task(store: Path) -> list[tuple[int, int]]:
-    """Add a topic that is too large for one task; a worker of one core leaves the second to the other. Gives
-    (partition, offset) of its records.
+    """Add a topic that is too large for one task, so that both one-core workers get a task.
+
+    Return (partition, offset) of its records.
     """
     value = bytes(1 << 19)
     count = SPLIT_BYTES // len(value) + 1
@@ -48,7 +49,7 @@ def more_than_a_task(store: Path) -> list[tuple[int, int]]:
 
 
 def test_export(two_workers: Cluster, tmp_path: Path) -> None:
-    """Every record of a store gets into Parquet, written by executors on both workers."""
+    """Every record of a store is exported to Parquet, by executors on both workers."""
     golden = stores.KAFKA / "parts"
     store = tmp_path / "store"
     shutil.copytree(golden / "data", store)
@@ -67,7 +68,7 @@ def test_export(two_workers: Cluster, tmp_path: Path) -> None:
 
 
 def test_audit(two_workers: Cluster) -> None:
-    """The damage of a golden store is found, with the exit code of findings."""
+    """The damage of a golden store is found, and the exit code is the code for findings."""
     damaged = stores.KAFKA / "torn" / "flip-active" / "data"
     done = two_workers.submit("audit", damaged)
     assert done.returncode == 1, done.stderr[-4000:]
@@ -76,7 +77,7 @@ def test_audit(two_workers: Cluster) -> None:
 
 
 def test_rebuild(two_workers: Cluster, tmp_path: Path) -> None:
-    """Indexes that were lost come back as the real broker had written them."""
+    """Lost indexes are rebuilt as the real broker had written them."""
     source = stores.KAFKA / "parts" / "data"
     store = tmp_path / "store"
     shutil.copytree(source, store)

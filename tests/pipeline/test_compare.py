@@ -1,4 +1,4 @@
-"""One workload in both formats: every measure of both, of stores that hold all of it."""
+"""One workload in both formats: every measurement of both, from stores that hold the whole workload."""
 
 from __future__ import annotations
 

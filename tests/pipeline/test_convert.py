@@ -1,4 +1,4 @@
-"""The conversion on Spark gives the records and the report of the one record by record, there and back."""
+"""The conversion on Spark gives the records and the report of the record-by-record conversion, there and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/pipeline.md and the README are true: examples are run in order, in one session; every option is in a table."""
+"""docs/pipeline.md and the README are correct: examples run in order, in one session; every option is in a table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXAMPLE = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTA
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_examples(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a folder that looks like a clone; the picture is the one that the page shows."""
+    """The folder of the run looks like a clone; the picture is the one that the page shows."""
     pytest.importorskip("matplotlib")
     shutil.copytree(ROOT / "tests" / "golden", tmp_path / "tests" / "golden", symlinks=True)
     (tmp_path / "docs").mkdir()
@@ -49,21 +49,21 @@ def test_the_examples(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.M
 
 
 def readme_commands() -> str:
-    """Those of the README's section, as `logserver pipeline` takes them."""
+    """Return the commands of the README's section, in the form of `logserver pipeline`."""
     lines = re.findall(r"^scripts/pipeline ([^#\n]*)", README, re.MULTILINE)
     assert len(lines) > 1
     return "\n".join(f"$ logserver pipeline {line}" for line in lines)
 
 
 def run_commands(text: str) -> None:
-    """Each `$ logserver ...`, in the session that runs."""
+    """Run each `$ logserver ...` line in the current session."""
     for line in re.findall(r"^\$ logserver (.*)$", text, re.MULTILINE):
         done = CliRunner().invoke(group(), line.split(), catch_exceptions=False)
         assert done.exit_code == 0, (line, done.output)
 
 
 def points(picture: Path) -> int:
-    """How many points the lines have."""
+    """Return the number of points of the lines."""
     return picture.read_text().count("\nL ")
 
 

@@ -1,4 +1,4 @@
-"""Export: what gets into Parquet is what is in the store, every record once, however often and whenever it is run."""
+"""Export writes every record of the store to Parquet exactly once, however often and whenever it runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEGIN_MS = 20_000 * DAY_MS  # 2024-10-04
 
 
 def append(store: Path, values: list[bytes | None], day: int = 0) -> None:
-    """To the one partition of `orders`, an hour apart."""
+    """Append to the single partition of `orders`, an hour apart."""
     with open_store("kafka", store) as opened:
         if not opened.topics():
             opened.create_topic("orders", 1)
@@ -35,7 +35,7 @@ def append(store: Path, values: list[bytes | None], day: int = 0) -> None:
 
 
 def as_text(frame: DataFrame) -> list[str]:
-    """The rows of a small frame, in no order of their own."""
+    """Return the rows of a small frame in a fixed order."""
     return sorted(map(repr, frame.collect()))
 
 
@@ -46,7 +46,7 @@ def exported(spark: SparkSession, out: Path) -> DataFrame:
 def test_a_store_is_exported_as_it_is(
     spark: SparkSession, golden_dir: Path, tmp_path: Path
 ) -> None:
-    """Every column equal, transactions as asked for; a second run adds nothing."""
+    """Every column is equal, transactions follow the isolation level, and a second run adds nothing."""
     from logserver.pipeline.jobs import export
 
     store = shutil.copytree(golden_dir / "txn" / "data", tmp_path / "store")
@@ -83,7 +83,7 @@ def test_a_store_in_two_directories_is_exported_whole(
 
 
 def test_runs_append_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
-    """In the folders of the records' own days; the report tells offsets and rows of each run."""
+    """New records go to the folders of their own days; the report contains the offsets and rows of each run."""
     from logserver.pipeline.jobs import export
 
     store, out = tmp_path / "store", tmp_path / "out"
@@ -112,7 +112,7 @@ def test_runs_append_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_json_values_get_columns(spark: SparkSession, tmp_path: Path) -> None:
-    """The schema grows by the fields of later runs; what does not fit it is kept as text and counted."""
+    """The schema grows by the fields of later runs; a value that does not fit it is kept as text and counted."""
     from logserver.pipeline.jobs import export
 
     store, out = tmp_path / "store", tmp_path / "out"
@@ -179,7 +179,7 @@ def test_topics_that_are_no_pattern(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_a_rocketmq_store_too(spark: SparkSession, tmp_path: Path) -> None:
-    """With its own columns."""
+    """A RocketMQ store is exported with its own columns."""
     from logserver.pipeline.jobs import export
 
     store = shutil.copytree(stores.KAFKA.parent / "rocketmq" / "basic" / "store", tmp_path / "s")
@@ -193,7 +193,7 @@ def test_a_rocketmq_store_too(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_ends_the_run_or_is_left_out(
     backend: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """FAILFAST names the file; PERMISSIVE exports the rest. A FIFO stands for a file that nobody can read."""
+    """FAILFAST names the file; PERMISSIVE exports the rest. A FIFO stands for an unreadable file."""
     from logserver.pipeline.jobs import export
 
     if backend == "kafka":

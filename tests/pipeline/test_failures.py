@@ -1,4 +1,4 @@
-"""The store's error inside what Spark says."""
+"""The store's error is extracted from Spark's message."""
 
 from __future__ import annotations
 

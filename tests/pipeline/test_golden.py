@@ -1,4 +1,4 @@
-"""The rows of every golden store through Spark are what the real servers' clients read from it."""
+"""The rows of every golden store through Spark equal what the real servers' clients read from it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
 
 
 def row_of(row: Row) -> dict[str, Any]:
-    """A row in the form of expected.jsonl."""
+    """Convert a row to the form of expected.jsonl."""
     found = row.asDict(recursive=True)
     return {
         **{name: found[name] for name in ("topic", "partition", "offset", "timestamp")},
@@ -89,7 +89,7 @@ def test_rocketmq(spark: SparkSession, golden: GoldenStore, isolation: str) -> N
 
 
 def message_of(row: Row) -> dict[str, Any]:
-    """What a row tells of a message, under the names of expected.jsonl."""
+    """Return the message fields of a row, under the names of expected.jsonl."""
     return {
         "storeTimestamp": row.stored,
         "bornTimestamp": row.born,
@@ -107,7 +107,7 @@ def message_of(row: Row) -> dict[str, Any]:
 
 
 def message_view(expected: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a row of expected.jsonl that `message_of` has."""
+    """Return the part of a row of expected.jsonl that `message_of` contains."""
     names = NAMES - {"UNIQ_KEY"}
     found = {name: expected[name] for name in names}
     return {**found, "UNIQ_KEY": expected["properties"].get("UNIQ_KEY")}

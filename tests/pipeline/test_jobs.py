@@ -1,4 +1,4 @@
-"""What is the same for every job: paths that are relative are those of the caller, not of a task."""
+"""Relative paths mean the caller's folder in every job, not the folder of a task."""
 
 from __future__ import annotations
 

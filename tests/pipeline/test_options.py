@@ -1,4 +1,4 @@
-"""The options of a read: what is taken, what is refused and by which name."""
+"""The options of a read: the accepted ones, and the refused ones with the name in the error."""
 
 from __future__ import annotations
 

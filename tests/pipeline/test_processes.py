@@ -1,4 +1,4 @@
-"""The Python processes that Spark starts for the data source: they take PySpark as it is installed."""
+"""The Python processes that Spark starts for the data source use PySpark as it is installed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASKED = "import pyspark; print(pyspark.WHO)"
 
 
 def who(*path: Path) -> list[str]:
-    """What a process with this path behind PROCESSES says."""
+    """Return the output of a process with this path after PROCESSES."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([PROCESSES, *map(str, path)])}
     told = subprocess.check_output([sys.executable, "-c", ASKED], env=environment, text=True)
     return told.split()
@@ -33,7 +33,7 @@ def who(*path: Path) -> list[str]:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder with a package `pyspark` that has Spark's zip of its sources within."""
+    """A folder with a package `pyspark` that contains Spark's zip of its sources."""
     package = tmp_path / "site" / "pyspark"
     (package / "python" / "lib").mkdir(parents=True)
     (package / "__init__.py").write_text("WHO = 'installed'")
@@ -52,7 +52,7 @@ def test_any_other_zip_is_taken(site: Path, tmp_path: Path) -> None:
     other = spare.rename(tmp_path / "pyspark.zip")
     assert who(other, site) == ["zipped"]
     other.rename(spare)
-    assert who(spare) == ["zipped"]  # what is around it cannot be imported
+    assert who(spare) == ["zipped"]  # the package around it cannot be imported
 
 
 def test_a_package_that_is_found_first_wins_over_the_zips(site: Path, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_who_imports_it_by_its_full_name_gets_nothing_done() -> None:
 
 
 def test_several_copies_run_once_each(site: Path, tmp_path: Path) -> None:
-    """The sources and the packed code are both in the path of a cluster's workers."""
+    """The path of a cluster's workers contains both the sources and the packaged code."""
     (site / "sitecustomize.py").write_text("print('hidden')")
     copies = [shutil.copytree(PROCESSES, tmp_path / name) for name in ("a", "b")]
     assert who(*copies, site) == ["hidden", "installed"]
@@ -116,7 +116,7 @@ def test_a_session_is_left_as_it_was(spark: SparkSession, monkeypatch: pytest.Mo
 
 
 class Context:
-    """Of a session on some cluster."""
+    """The context of a session on a cluster."""
 
     def __init__(self, master: str, **settings: str) -> None:
         self.master = master
@@ -167,6 +167,6 @@ def test_two_threads_that_register_leave_nothing_behind() -> None:
     with ThreadPoolExecutor(4) as pool:
         done = [pool.submit(register, session) for _ in range(40)]
         while not all(future.done() for future in done):
-            assert dict(context.environment)  # what every call of a UDF does
+            assert dict(context.environment)  # as every call of a UDF does
     assert all(future.exception() is None for future in done)
     assert context.environment == {"PYTHONPATH": ""}

@@ -1,4 +1,4 @@
-"""Filters as bounds: never narrower than the filter."""
+"""Filters as offset bounds are never narrower than the filter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Named:
 
 
 def item(kind: str, column: str, value: Any) -> Any:
-    """An instance of a class named like Spark's."""
+    """Return an instance of a class with the name of a Spark filter."""
     return type(kind, (Named,), {})((column,), value)
 
 
@@ -68,7 +68,7 @@ def test_what_is_left(filters: list[Any], expected: list[Any]) -> None:
 
 
 def pruned(path: Path, wanted: Any) -> list[OffsetRange]:
-    """What the filter leaves of all records of a store."""
+    """Return the ranges that the filter leaves of all records of a store."""
     splitter = open_splitter(path)
     try:
         every = [OffsetRange(at, *splitter.bounds(at)[::2]) for at in splitter.partitions()]
@@ -78,7 +78,7 @@ def pruned(path: Path, wanted: Any) -> list[OffsetRange]:
 
 
 def timed(path: Path, backend: str, times_ms: Iterable[int]) -> None:
-    """A store of one partition, with a record of each time."""
+    """Create a store of one partition, with one record for each time."""
     with open_store(backend, path) as store:
         store.create_topic("a", 1)
         for time_ms in times_ms:

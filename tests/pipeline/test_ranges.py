@@ -1,4 +1,4 @@
-"""Which offsets a read means, and what is told when they are gone."""
+"""The offset ranges of a read, and the errors for lost offsets."""
 
 from __future__ import annotations
 
@@ -148,13 +148,13 @@ MB = 1 << 20
         ([6.4] * 5, "2", {}, 2),
         ([20, 5, 5], "2", {}, 2),
         ([10, 10, 10], "4", {}, 4),
-        ([9, 9, 9], "200", {}, 4),  # of 8 MiB
+        ([9, 9, 9], "200", {}, 4),  # 8 MiB each
         ([9, 9, 9], "", {}, 4),
         ([4, 1], "2", {}, 1),
         ([10, 1], "2", {}, 2),
         ([10, 1], "2", {"minPartitions": 3}, 3),
         ([10, 10, 10], "2", {"maxPartitionBytes": "9m"}, 4),
-        ([140], "2", {}, 3),  # of 64 MiB at most
+        ([140], "2", {}, 3),  # 64 MiB at most
     ],
 )
 def test_a_micro_batch_is_cut_into_what_runs_at_once(
@@ -181,7 +181,7 @@ def test_a_micro_batch_is_cut_into_what_runs_at_once(
 
 
 def fill(path: Path, backend: str, sizes_mb: list[float]) -> None:
-    """A store with so much in each partition, in segments of 5 MB where there are any."""
+    """Create a store with these sizes in its partitions; a Kafka store has segments of 5 MB."""
     settings = {"log.segment.bytes": str(5 * MB)} if backend == "kafka" else {}
     with open_store(backend, path, StoreOptions(settings=settings)) as store:
         store.create_topic("t", len(sizes_mb))

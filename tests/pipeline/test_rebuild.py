@@ -1,4 +1,4 @@
-"""The rebuild on Spark: byte for byte what the real servers wrote; told, put in place, refused beside a server."""
+"""The rebuild on Spark equals the real servers' files byte for byte. It reports, installs, or is refused by a lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session that jobs run in, and how its absence is told."""
+"""The session that jobs run in, and the error if it cannot be created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing into a store's directory, without Spark: tasks are called as its executors call them."""
+"""Writing into a store's directory, without Spark: tasks are called as Spark's executors call them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the store is, or will be."""
+    """The path of the store, which may not exist yet."""
     return tmp_path / "store"
 
 
@@ -64,7 +64,7 @@ def fields(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def planned(path: Path, names: Sequence[str], streaming: Any = False, **options: Any) -> StoreSink:
-    """The sink, as an executor gets it."""
+    """Return the sink as an executor receives it."""
     given = {name: str(value) for name, value in options.items()}
     parsed = parse_write_options({"path": str(path), **given}, overwrite=False)
     sink = plan_write(parsed, fields(names), streaming=streaming)
@@ -78,7 +78,7 @@ def batch(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
 
 
 def write(path: Path, tasks: Sequence[Mapping[str, Sequence[Any]]], **options: Any) -> list[Staged]:
-    """A whole job; each task has one batch."""
+    """Run a whole job; each task has one batch."""
     sink = planned(path, list(tasks[0]), **options)
     staged = [
         pickle.loads(pickle.dumps(sink.stage([batch(columns)], Task(number))))
@@ -123,7 +123,7 @@ def test_every_column(path: Path, backend: str) -> None:
         [],
         ["k3"],
     ]
-    own = ("TAGS", "KEYS")  # Kafka keeps them there
+    own = ("TAGS", "KEYS")  # Kafka keeps them in headers
     headers = [[h for h in record.headers if h[0] not in own] for record in (first, second, last)]
     assert headers == [[("h", b"x"), ("g", b"y")], [], [("h", b"z")]]
     noon_ms = int(NOON.timestamp() * 1000)
@@ -140,7 +140,7 @@ def test_nulls_that_kafka_keeps(path: Path) -> None:
 
 
 def test_order_of_tasks_and_partitions_by_key(path: Path, backend: str) -> None:
-    """A partition has the rows of its tasks in their order, and keyed rows where a producer puts them."""
+    """A partition has the rows of its tasks in task order, and keyed rows in the partition that a producer chooses."""
     keys = [b"key %d" % number for number in range(500)]
     tasks = [{"key": keys, "value": [b"%d %b" % (task, key) for key in keys]} for task in range(2)]
     write(path, tasks, backend=backend, topic="t", numPartitions=3)
@@ -179,7 +179,7 @@ def test_compression(path: Path, backend: str, compression: str) -> None:
 
 
 def test_many_runs_of_large_rows(path: Path, backend: str) -> None:
-    """Runs stay below the topic's limit; a row above it is refused."""
+    """Runs stay below the topic's limit; a row above the limit is refused."""
     values = [bytes([n]) * 300_000 for n in range(20)]
     write(path, [{"value": values}], backend=backend, topic="t", numPartitions=1)
     assert [r.value for r in stored(path, backend)[0]] == values
@@ -332,7 +332,7 @@ def test_two_jobs_make_the_same_store(path: Path, backend: str) -> None:
 
 
 def test_a_failed_task_leaves_nothing_that_counts(path: Path, backend: str) -> None:
-    """Its next attempt counts alone, and so does one of two that ran at once."""
+    """Only the task's next attempt counts, and only one of two attempts that ran at once."""
     sink = planned(path, ["value"], topic="t", backend=backend, numPartitions=1)
 
     def broken() -> Any:

@@ -1,8 +1,8 @@
-"""A query killed at up to ten points, one after another, and restarted each time: every row is there once.
+"""A query killed at up to ten points, one after another, and restarted each time: every row is stored once.
 
-All processes of the query get SIGKILL as soon as a file says that a point is reached: what it does next is
-cut off somewhere, and wherever that is the rows must come out right. (That each single change of the disk may be
-the last one is shown in tests/faults/test_staged_append.py.)
+All processes of the query get SIGKILL as soon as a file shows that a point is reached. The kill interrupts the next
+operation at an arbitrary place, and the rows must be right in each case. (tests/faults/test_staged_append.py shows
+that each single change of the disk may be the last one.)
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ NOTE = ".logserver.staged.json"
 
 
 class Place(NamedTuple):
-    """A test's files, and what they tell: numbers are those of the newest micro-batch. A look costs some
-    microseconds, as the query needs the processors.
+    """A test's files and their state; numbers are the numbers of the newest micro-batch.
+
+    Reading the state takes some microseconds, since the query needs the processors.
     """
 
     source: Path
@@ -42,40 +43,40 @@ class Place(NamedTuple):
     checkpoint: Path
 
     def write(self, number: int) -> None:
-        """A file of rows, which is a micro-batch; they are taken in their order."""
+        """Write a file of rows, which becomes a micro-batch; files are read in the order of their numbers."""
         self.source.mkdir(exist_ok=True)
         file = self.source / f"{number:03}.txt"
         file.write_text("".join(f"{number * ROWS + row} {FILLER}\n" for row in range(ROWS)))
         os.utime(file, (number + 1, number + 1))
 
     def staged(self) -> frozenset[str]:
-        """What tasks and driver have beside the store."""
+        """Return the files that tasks and driver have next to the store."""
         beside = (n for n in names(self.store.parent) if n.startswith("store.staged-"))
         return frozenset(name for n in beside for name in names(self.store.parent / n))
 
     def planned(self) -> int:
-        """By Spark."""
+        """Return the newest micro-batch that Spark has planned."""
         return newest(self.checkpoint / "offsets")
 
     def committed(self) -> int:
-        """By Spark."""
+        """Return the newest micro-batch that Spark has committed."""
         return newest(self.checkpoint / "commits")
 
     def pending(self) -> object:
-        """What the store has decided to take and not yet taken."""
+        """Return the write that the store has decided to append and not yet appended."""
         return self._note().get("pending")
 
     def done(self) -> int:
-        """By the store."""
+        """Return the newest micro-batch that the store has appended."""
         units: dict[str, int] = self._note().get("units") or {}
         return max(units.values(), default=-1)
 
     def done_and_staged(self) -> tuple[int, frozenset[str]]:
-        """Both."""
+        """Return the newest appended micro-batch and the staged files."""
         return self.done(), self.staged()
 
     def stored_blocks(self) -> int:
-        """Of the log, on the disk."""
+        """Return the blocks of the log on the disk."""
         return sum(map(blocks, [*self.store.glob("t-*/*.log"), *self.store.glob("commitlog/*")]))
 
     def _note(self) -> dict[str, Any]:
@@ -87,7 +88,7 @@ class Place(NamedTuple):
 
 
 def names(folder: Path) -> Sequence[str]:
-    """What is in a folder that may not be there."""
+    """Return the names in a folder; empty if the folder does not exist."""
     try:
         return [path.name for path in folder.iterdir()]
     except FileNotFoundError:
@@ -95,12 +96,12 @@ def names(folder: Path) -> Sequence[str]:
 
 
 def newest(log: Path) -> int:
-    """The number of a checkpoint's newest file."""
+    """Return the number of a checkpoint's newest file."""
     return max((int(name) for name in names(log) if name.isdigit()), default=-1)
 
 
 def blocks(file: Path) -> int:
-    """What a file takes on the disk; a new one may get its name at this very moment."""
+    """Return the disk blocks of a file; a new file may get its name at this very moment."""
     try:
         return file.stat().st_blocks
     except FileNotFoundError:
@@ -108,7 +109,7 @@ def blocks(file: Path) -> int:
 
 
 class Point(NamedTuple):
-    """Reached, when what `look` tells has become so since the start of the run."""
+    """A point that is reached once the result of `look` has changed as required since the start of the run."""
 
     look: Callable[[Place], Any]
     reached: Callable[[Any, Any], bool]
@@ -137,14 +138,15 @@ OF_THE_STORE: Sequence[str] = (
     "runs are being put in",
     "the batch is done",
 )
-"""Points at which the backends do something of their own; the others are the same code for both."""
+"""Points at which the backends have their own code; at the other points both run the same code."""
 KILLS: Mapping[str, Sequence[str]] = {"kafka": tuple(POINTS), "rocketmq": OF_THE_STORE}
 
 
 @pytest.fixture(scope="module")
 def java_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of virtual machines that live for seconds: their classes come from the archive that a first run leaves, which
-    takes half of what a start costs.
+    """Options for JVMs that live for seconds: their classes come from the archive of a first run.
+
+    The archive saves half of the time of a start.
     """
     folder = tmp_path_factory.mktemp("classes")
     place = Place(folder / "source", folder / "store", folder / "checkpoint")
@@ -153,7 +155,7 @@ def java_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         place, "kafka", f"{SHORT_LIVED} -XX:ArchiveClassesAtExit={folder / 'classes'}"
     ) as query:
         assert query.wait(GIVE_UP_S) == 0
-        wait_for_end(query.pid)  # of the virtual machine, which writes the archive last
+        wait_for_end(query.pid)  # of the JVM, which writes the archive last
     yield f"{SHORT_LIVED} -XX:SharedArchiveFile={folder / 'classes'}"
     (folder / "classes").unlink(missing_ok=True)  # some hundred megabytes
 
@@ -177,7 +179,7 @@ def test_every_row_is_there_once(tmp_path: Path, backend: str, java_options: str
 
 
 def killed_at(place: Place, backend: str, point: Point, java_options: str) -> bool:
-    """Run the query, and kill it at a point; False if it ended by itself."""
+    """Run the query, and kill it at a point; return False if it ended by itself."""
     old = point.look(place)
     deadline_s = time.monotonic() + GIVE_UP_S
     with running(place, backend, java_options) as query:
@@ -189,7 +191,7 @@ def killed_at(place: Place, backend: str, point: Point, java_options: str) -> bo
 
 
 class running:
-    """The query in a session of its own, of which nothing is left behind."""
+    """A query in its own session; the exit kills all processes of that session."""
 
     def __init__(self, place: Place, backend: str, java_options: str) -> None:
         command = [sys.executable, "-m", "tests.pipeline.stream_job", *map(str, place)]
@@ -220,14 +222,14 @@ class running:
 
 
 def wait_for_end(session: int) -> None:
-    """Until its processes have ended by themselves."""
+    """Wait until the session's processes have ended by themselves."""
     deadline_s = time.monotonic() + GIVE_UP_S
     while list(of_session(session)) and time.monotonic() < deadline_s:
         time.sleep(0.1)
 
 
 def of_session(session: int) -> Iterator[int]:
-    """The living processes of a session, those in groups of their own too."""
+    """Yield the living processes of a session, including processes in other process groups."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
@@ -239,7 +241,7 @@ def of_session(session: int) -> Iterator[int]:
 
 
 def rows(place: Place, backend: str) -> Iterator[int]:
-    """The rows that the store has."""
+    """Yield the rows in the store."""
     with open_store(backend, place.store) as store:
         for number in store.topics()["t"].partitions:
             for record in store.scan(TopicPartition("t", number)):

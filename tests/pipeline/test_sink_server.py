@@ -1,4 +1,4 @@
-"""Writing into a running server, without Spark: what a task sends, and sends again, is stored once."""
+"""Writing into a running server, without Spark: rows that a task sends, and sends again, are stored once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_rows_and_their_partitions(server: ServerForTests, topic: str) -> None:
 def test_a_task_that_is_run_again(
     server: ServerForTests, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first attempt fails in the middle: the second one goes on from there."""
+    """The first attempt fails in the middle, and the second attempt continues from there."""
     monkeypatch.setattr(rows, "CHUNK_ROWS", 1000)
     sink = sink_of(server, ["partition", "value"], topic=topic)
     wanted = [b"%d" % number for number in range(7000)]
@@ -87,7 +87,7 @@ def test_a_task_that_is_run_again(
 
 
 def test_micro_batches(server: ServerForTests, topic: str) -> None:
-    """One that is repeated is stored once, one that is late is fenced."""
+    """A repeated micro-batch is stored once, and a late one is fenced."""
 
     def send(batch_id: int, count: int = 2500, query: str = "q" + topic) -> None:
         sink = sink_of(server, ["partition", "value"], streaming=True, topic=topic)

@@ -1,4 +1,4 @@
-"""Writing through Spark: what it hands over is what is read back, by our store and by Spark."""
+"""Writing through Spark: the rows that Spark passes are read back, by our store and by Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stored(path: Path, backend: str, topic: str) -> dict[int, list[StoredRecord]
 
 
 def frame_of(spark: SparkSession) -> DataFrame:
-    """Rows with all columns that both backends keep; every third without a key, every fourth without headers."""
+    """Return rows with all columns that both backends keep; every third has no key, every fourth no headers."""
     return spark.range(COUNT).selectExpr(
         "IF(id % 2 = 0, 'a', 'b') AS topic",
         "IF(id % 3 = 0, NULL, CAST(CONCAT('key ', id % 97) AS BINARY)) AS key",
@@ -86,7 +86,7 @@ def test_what_is_refused_says_why(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def to_the_end(writing: DataStreamWriter, checkpoint: Path) -> None:
-    """Run a query over what is there."""
+    """Run a query over the available input."""
     writing = writing.option("checkpointLocation", str(checkpoint))
     writing.trigger(availableNow=True).start().awaitTermination()
 
@@ -108,7 +108,7 @@ def test_a_stream_and_its_restart(spark: SparkSession, tmp_path: Path, backend: 
 
 
 def test_a_stream_into_a_running_server(spark: SparkSession, tmp_path: Path) -> None:
-    """What comes later is added; a micro-batch that comes again, as when Spark dies before it has noted it, is not."""
+    """Later input is added. A repeated micro-batch, as when Spark dies before it has committed it, is not."""
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
     with ServerForTests(data=tmp_path / "store", backend="kafka") as server:
         topic = server.fresh_topic(partitions=2)

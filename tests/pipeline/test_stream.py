@@ -1,4 +1,4 @@
-"""Streaming reads: of a store that grows meanwhile, over restarts, in shares, with topics that come and go."""
+"""Streaming reads of a store that grows meanwhile: over restarts, in shares, with created and deleted topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 SCHEMA = "topic string, partition int, offset bigint, value binary"
 
 LATE = "Python worker failed to connect back"
-"""Spark gives the Python worker of a new query 10 s for it, a constant; none of our code has run then."""
+"""Spark gives the Python worker of a new query a constant 10 s to connect; none of our code has run by then."""
 
 Row = tuple[str, int, int, bytes]
 
@@ -35,15 +35,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogStore]:
 
 
 class Lines:
-    """A query that reads the store into Parquet files, started again and again with one checkpoint."""
+    """A query that reads the store into Parquet files, started repeatedly with one checkpoint."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder
 
     def start(self, *, once: bool = False, **options: Any) -> StreamingQuery:
-        """Start it, or go on where it stopped; it takes what is there and, `once`, ends. One whose Python worker was
-        too late is started again, twice at most.
+        """Start the query, or continue where it stopped; it reads the available records and, with `once`, ends.
+
+        A query with a Python worker that was too late is started again, twice at most.
         """
         from pyspark.errors import StreamingQueryException
 
@@ -69,16 +70,16 @@ class Lines:
                 return query
 
     def read(self) -> list[Row]:
-        """What came out, in order."""
+        """Return the rows that the query wrote, in order."""
         rows = self._spark.read.schema(SCHEMA).parquet(str(self._folder / "out")).collect()
         return sorted((r.topic, r.partition, r.offset, bytes(r.value)) for r in rows)
 
     def sizes(self, query: StreamingQuery) -> list[int]:
-        """The rows of each micro-batch that had any."""
+        """Return the rows of each micro-batch that had any."""
         return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
 
     def offsets(self) -> Any:
-        """The offsets of the last micro-batch, as they stand in the checkpoint."""
+        """Return the offsets of the last micro-batch in the checkpoint."""
         files = (self._folder / "checkpoint" / "offsets").iterdir()
         last = max((path for path in files if path.name.isdigit()), key=lambda path: int(path.name))
         return json.loads(last.read_text().splitlines()[-1])
@@ -91,7 +92,7 @@ def lines(spark: SparkSession, tmp_path: Path) -> Lines:
 
 
 def append(store: LogStore, address: TopicPartition, first: int, end: int) -> list[Row]:
-    """Append the records that are to have these offsets; gives them as rows."""
+    """Append the records that must get these offsets; return them as rows."""
     values = [b"%d" % n for n in range(first, end)]
     store.append(address, [Record(key=None, value=value) for value in values])
     store.flush([address])

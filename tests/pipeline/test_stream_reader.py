@@ -1,4 +1,4 @@
-"""The stream reader's own rules, without a query: waiting for more, and what a run of all that is there takes."""
+"""The stream reader's own rules, without a query: waiting for more, and the range of a run with AvailableNow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T0 = TopicPartition("t", 0)
 def reader_of(
     splitter: FakeSplitter, clock_s: Callable[[], float] = lambda: 0.0, **options: Any
 ) -> StreamReader:
-    """A reader of made-up partitions."""
+    """Return a reader of invented partitions."""
     from pyspark.sql.types import StructType
 
     from logserver.pipeline.stream import StreamReader
@@ -54,7 +54,7 @@ def test_it_waits_for_enough() -> None:
     reader = reader_of(splitter, lambda: now_s[0], minOffsetsPerTrigger=10, maxTriggerDelay="30s")
     limit = reader.getDefaultReadLimit()
     first = reader.latestOffset({"t": {"0": 0}}, limit)
-    assert first == {"t": {"0": 5}}  # nothing was taken before: the delay is over
+    assert first == {"t": {"0": 5}}  # no earlier batch: the delay counts as over
     grow(splitter, 9)
     assert reader.latestOffset(first, limit) == first
     grow(splitter, 15)

@@ -1,4 +1,4 @@
-"""The backends as servers are started on them: small files, so that a test of seconds rolls often.
+"""The server options of each backend: small files, so that a test of a few seconds rolls often.
 
 Owns the options; must not know a test.
 """
@@ -17,14 +17,17 @@ ROCKETMQ_SIZES = {
 
 
 class Backend(NamedTuple):
-    """How a server is started on it. `whole_batches`: after a crash a request is there as a whole or not at all."""
+    """The options that start a server on a backend.
+
+    `whole_batches`: after a crash a request is stored whole or not at all.
+    """
 
     name: str
     options: tuple[str, ...]
     whole_batches: bool
 
     def is_clean(self, data: Path) -> bool:
-        """Whether a stopped store has the mark of a clean stop."""
+        """Return whether a stopped store has the mark of a clean stop."""
         if self.name == "kafka":
             return (data / ".kafka_cleanshutdown").exists()
         return not (data / "abort").exists()

@@ -1,7 +1,7 @@
-"""Producers and consumers of a server that may go away at any moment, and a book of what they sent, were told and saw.
+"""Producers and consumers of a server that may end at any moment, and a book of their requests, answers and reads.
 
-Owns the clients' side: whoever does not know whether a request was stored asks again, if it was numbered, and else
-never. What is noted is judged by the one checker (tests/faults). Must not start or end servers.
+Owns the client side: a client that does not know whether a request was stored repeats a numbered request, and never
+repeats any other. The notes are judged by the one checker (tests/faults). Must not start or end servers.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tests.faults.invariants import check_records, require
 from tests.process.server import BINARY, Answer, Client
 
 MOST_RECORDS = 4  # of one request
-IN_A_HURRY = 0.1  # how often a numbered producer waits one millisecond only
+IN_A_HURRY = 0.1  # how often a numbered producer waits for only one millisecond
 WAIT_MS = 100
 TIMED_OUT = 504
 
 
 class Gone(Exception):
-    """The server says that it is stopping."""
+    """The server reports that it is stopping."""
 
 
 class Book:
@@ -49,7 +49,7 @@ class Book:
         self._producer_ids: set[int] = set()
 
     def note(self, note: Note) -> None:
-        """One more thing is true."""
+        """Add one note."""
         with self._lock:
             self.history.note(note)
 
@@ -63,7 +63,7 @@ class Book:
         producer: ProducerSequence | None = None,
         durable: bool = True,
     ) -> Sent:
-        """Note a request of so many records before it goes out."""
+        """Note a request of `records` records before it is sent."""
         with self._lock:
             request = next(self._requests)
             values = [value_of(request, index, size_bytes) for index in range(records)]
@@ -81,7 +81,7 @@ class Book:
             return sent
 
     def forget(self, sent: Sent) -> None:
-        """It was refused for good: from now on it counts as never sent."""
+        """Forget a request that was finally refused: from now on it counts as never sent."""
         with self._lock:
             del self.history.sent[sent.request]
 
@@ -92,7 +92,7 @@ class Book:
         self.note(TopicMade(name, partitions))
 
     def new_producer_id(self, client: Client) -> int:
-        """An id that no producer had before (I3: two with one id would take each other's records for repeats)."""
+        """Return a new producer id. I3: if two producers had one id, their records would count as repeats."""
         answer = expect(client.call("POST", "/producers"))
         number: int = answer.body["producer_id"]
         with self._lock:
@@ -101,7 +101,10 @@ class Book:
         return number
 
     def check(self, client: Client, *, whole_batches: bool) -> int:
-        """Everything that was promised is there, and nothing else; the number of records. Call while nobody writes."""
+        """Check that everything promised is stored, and nothing else; return the number of records.
+
+        Call this while no client writes.
+        """
         return sum(
             self._check_partition(client, TopicPartition(name, number), whole_batches=whole_batches)
             for name, partitions in self.history.topics.items()
@@ -124,7 +127,7 @@ class Book:
 
 
 def as_record(row: dict[str, Any]) -> StoredRecord:
-    """A row of a fetch answer."""
+    """Convert a row of a fetch answer."""
     return StoredRecord(
         row["offset"], row["timestamp"], _decoded(row["key"]), _decoded(row["value"])
     )
@@ -135,17 +138,17 @@ def _decoded(text: str | None) -> bytes | None:
 
 
 def lookup_keys(value: bytes) -> list[str]:
-    """By what a record can be found: its number, which no other has."""
+    """Return the unique lookup key of a record: its number."""
     return [value.split(b" ")[0].decode()]
 
 
 def values_of(records: Sequence[StoredRecord]) -> list[bytes]:
-    """The records' values, none of which is missing."""
+    """Return the values of the records, none of which is missing."""
     return [record.value or b"" for record in records]
 
 
 def expect(answer: Answer) -> Answer:
-    """The answer if it is a 200. Raises Gone while the server stops, AssertionError otherwise."""
+    """Return the answer if it is a 200. Raises Gone while the server stops, AssertionError otherwise."""
     if answer.status == 503 and answer.body.get("state") == "stopping":
         raise Gone
     assert answer.status == 200, answer
@@ -153,7 +156,7 @@ def expect(answer: Answer) -> Answer:
 
 
 def produce(book: Book, client: Client, sent: Sent, *, query: str = "") -> Answer:
-    """Send a noted request once; note its answer if it tells that all is stored."""
+    """Send a noted request once; note its answer if it confirms that all records are stored."""
     topic, partition = sent.partition
     rows: list[dict[str, object]] = []
     for record in sent.records:
@@ -176,7 +179,7 @@ def produce(book: Book, client: Client, sent: Sent, *, query: str = "") -> Answe
 
 
 class Worker:
-    """One client: it asks until its server goes away, and goes on at the next one."""
+    """One client: it sends requests until its server ends, and continues with the next server."""
 
     def __init__(self, book: Book, partition: TopicPartition, seed: int) -> None:
         self.book = book
@@ -184,12 +187,12 @@ class Worker:
         self.random = random.Random(seed)
 
     def step(self, client: Client) -> None:
-        """One request. Raises Gone, AssertionError, or what a broken connection raises."""
+        """Send one request. Raises Gone, AssertionError, or the errors of a broken connection."""
         raise NotImplementedError
 
 
 class Producer(Worker):
-    """Sends each request once, some with acks=1."""
+    """A producer that sends each request once, some with acks=1."""
 
     keyed = False
 
@@ -201,13 +204,13 @@ class Producer(Worker):
 
 
 class KeyedProducer(Producer):
-    """Gives each record a lookup key and a tag."""
+    """A producer that sets a lookup key and a tag on each record."""
 
     keyed = True
 
 
 class SequencedProducer(Worker):
-    """Numbers its records, and sends a request again until it knows that it is stored."""
+    """A producer with sequence numbers: it repeats a request until it knows that the request is stored."""
 
     producer_id = -1
     sequence = 0
@@ -232,7 +235,7 @@ class SequencedProducer(Worker):
 
 
 class Consumer(Worker):
-    """Reads on from where it was, and keeps what it saw."""
+    """A consumer that continues at its last offset, and notes the records it read."""
 
     next = 0
 
@@ -253,7 +256,7 @@ class Consumer(Worker):
 
 
 class Crew:
-    """Workers, each in a thread of its own while a server lasts."""
+    """Workers, each in its own thread while a server runs."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         self.workers = list(workers)
@@ -261,7 +264,7 @@ class Crew:
 
     @contextmanager
     def at_work(self, url: str) -> Iterator[None]:
-        """They work inside the block, which must end the server; then raises what one of them found wrong."""
+        """Run the workers inside the block, which must end the server; then raise the first problem found."""
         threads = [threading.Thread(target=self._work, args=(w, url)) for w in self.workers]
         for thread in threads:
             thread.start()
@@ -278,7 +281,7 @@ class Crew:
             try:
                 while not self._wrong:
                     worker.step(client)
-            except (AssertionError, TimeoutError) as error:  # neither an answer nor a hang-up
+            except (AssertionError, TimeoutError) as error:  # neither answered nor closed
                 self._wrong.append(error)
             except (Gone, OSError, http.client.HTTPException):
                 return

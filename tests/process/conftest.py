@@ -1,4 +1,4 @@
-"""The backends that a server runs on, and the shim that makes its system calls fail."""
+"""Fixtures: the backends that a server runs on, and the shim that makes its system calls fail."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest.fixture
 def thorough(request: pytest.FixtureRequest) -> bool:
-    """Whether there is time for the numbers that CI is to reach."""
+    """Whether there is time for the counts that CI must reach."""
     return bool(request.config.getoption("--all-suites"))
 
 
 @pytest.fixture(scope="session")
 def faults_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shim, built once."""
+    """The shim library, built once."""
     return build(tmp_path_factory.mktemp("faults"))
 
 
 @pytest.fixture
 def faults(faults_library: Path, tmp_path: Path) -> Faults:
-    """Steers the servers that are started in its environment."""
+    """The control of faults in servers that are started in its environment."""
     return Faults(faults_library, tmp_path / "faults")

@@ -1,6 +1,6 @@
-"""System calls of a server that fail on request: builds faults.c and steers it through its control file.
+"""System calls of a server that fail on request: builds faults.c and controls it through its control file.
 
-Owns the shim and its rule; must not know which files a store has. A rule holds for calls from the moment it is set.
+Owns the shim and its rule; must not know the files of a store. A rule applies to calls from the moment it is set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ACTIONS = {PASS: "pass", SHORT: "short", KILL: "kill"}
 
 
 class Rule(NamedTuple):
-    """Which calls fail, in the words of faults.c; `pattern` is of the path."""
+    """The calls that fail, in the terms of faults.c; `pattern` applies to the path."""
 
     kind: str
     pattern: str
@@ -37,7 +37,7 @@ class Rule(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call that a rule fits."""
+    """A call that matches a rule."""
 
     kind: str
     path: Path
@@ -45,7 +45,7 @@ class Call(NamedTuple):
 
 
 class Faults:
-    """The rule that one server at a time is under, and the calls that it fits."""
+    """The current rule for one server at a time, and the calls that match it."""
 
     def __init__(self, library: Path, control: Path) -> None:
         self._control = control
@@ -58,13 +58,13 @@ class Faults:
         self.end()
 
     def begin(self, rule: Rule) -> None:
-        """Calls are under this rule from now on, counted from here."""
+        """Set this rule for all calls from now on, and start counting."""
         self._told.unlink(missing_ok=True)
         text = " ".join(map(str, (rule.kind, rule.pattern, rule.first, rule.times, rule.action)))
         self._replace(text)
 
     def end(self) -> None:
-        """All calls pass."""
+        """Let all calls pass."""
         self._replace("")
 
     def _replace(self, text: str) -> None:
@@ -73,14 +73,14 @@ class Faults:
         new.rename(self._control)
 
     def calls(self) -> list[Call]:
-        """The calls that the last rule fits, in order."""
+        """Return the calls that match the last rule, in order."""
         lines = self._told.read_text().splitlines() if self._told.exists() else []
         fields = [line.split(" ") for line in lines]
         return [Call(kind, Path(path), told == "fails") for kind, path, told in fields]
 
 
 def build(folder: Path) -> Path:
-    """The shim as a library in this folder. Skips where there is no compiler, but fails in CI."""
+    """Build the shim as a library in this folder. Skip the test without a compiler, but fail in CI."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         reason = "needs a C compiler (Debian: apt-get install gcc libc6-dev)"

@@ -1,6 +1,6 @@
-"""One store through the lives of its servers, with a producer and a consumer at each partition.
+"""One store across the lives of its servers, with a producer and a consumer for each partition.
 
-Owns who works there, and what is checked at each start; must not choose when a server ends.
+Owns the set of clients and the checks at each start; must not choose when a server ends.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ KINDS: dict[str, type[Worker]] = {
     KEYED: KeyedProducer,
 }
 PARTITIONS = 2
-ASKED = 8  # by key, at each start
+ASKED = 8  # number of lookups by key at each start
 OPENING_S = 30.0
 
 
 class Life:
-    """One store through the lives of its servers, with a producer and a consumer of each partition."""
+    """One store across the lives of its servers, with a producer and a consumer for each partition."""
 
     def __init__(self, data: Path, backend: Backend, seed: int) -> None:
         self.data = data
@@ -53,14 +53,14 @@ class Life:
         self.crew = Crew(workers)
 
     def make(self) -> None:
-        """The store and its topics."""
+        """Create the store and its topics."""
         with Server(self.data, *self.backend.options) as server, server.client() as client:
             for topic in self.topics:
                 self.book.make_topic(client, topic, PARTITIONS)
             server.stop()
 
     def work_and_kill(self, delay_s: float) -> None:
-        """Start, check what is there, let them all work, kill after a while."""
+        """Start, check the stored records, let all clients work, and kill the server after a delay."""
         with Server(self.data, *self.backend.options) as server:
             self.check(server)
             with self.crew.at_work(server.url):
@@ -68,7 +68,7 @@ class Life:
                 server.kill()
 
     def kill_starting(self) -> None:
-        """Start, and kill some milliseconds after the store is being opened, served or not."""
+        """Start, and kill some milliseconds after the server begins to open the store. It may serve by then."""
         process = start(self.data, *self.backend.options)
         try:
             until_opening(process.pid, self.data)
@@ -79,7 +79,7 @@ class Life:
         self.starts_killed += not told
 
     def check(self, server: Server) -> None:
-        """What the book promises; what has a key is found by it."""
+        """Check everything that the book promises; look up records by their key."""
         with server.client() as client:
             self.records = self.book.check(client, whole_batches=self.backend.whole_batches)
             if KEYED in self.topics:
@@ -101,7 +101,7 @@ class Life:
             assert found.body["value"] == record.value.decode()
 
     def told(self) -> str:
-        """What the figures say of it."""
+        """Return the counts of this life as text."""
         history = self.book.history
         acknowledged = sum(len(history.sent[request].records) for request in history.acked)
         served = sum(map(len, history.served.values()))
@@ -119,7 +119,7 @@ def until_opening(pid: int, data: Path) -> None:
 
 
 def has_open(pid: int, data: Path) -> bool:
-    """Whether a process has a file below this directory open at this moment."""
+    """Return whether a process currently has a file below this directory open."""
     for number in Path(f"/proc/{pid}/fd").iterdir():
         try:
             if number.readlink().is_relative_to(data):

@@ -1,6 +1,7 @@
-"""`logserver serve` as a child process, and a blocking client of it.
+"""`logserver serve` as a child process, and a blocking client for it.
 
-Owns starting, ending and asking; must not know what the answers should be. A child is ended by its own pid only.
+Owns starting, stopping and calling the server; must not know the expected answers. A child is ended by its own pid
+only.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TIMEOUT_S = 30.0
 
 
 class Answer(NamedTuple):
-    """One answer; `body` decoded."""
+    """One answer; `body` is decoded."""
 
     status: int
     body: Any
@@ -30,7 +31,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """One connection, for one thread. Raises OSError or http.client.HTTPException when the server goes away."""
+    """One connection, for one thread. Raises OSError or http.client.HTTPException when the server ends."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -38,7 +39,7 @@ class Client:
         self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
 
     def call(self, method: str, path: str, body: object = None, *, kind: str = JSON) -> Answer:
-        """One request; a body is sent as JSON of this embedded format."""
+        """Send one request; a body is sent as JSON of this embedded format."""
         data = None if body is None else json.dumps(body)
         headers = {"Accept": kind, "Content-Type": kind}
         self._connection.request(method, path, body=data, headers=headers)
@@ -54,7 +55,7 @@ class Client:
         return self.call("POST", path, {"records": records}, kind=kind)
 
     def records(self, topic: str, partition: int, *, kind: str = JSON) -> list[dict[str, Any]]:
-        """Every record of a partition, page by page."""
+        """Return every record of a partition, read page by page."""
         path = f"/topics/{topic}/partitions/{partition}/records?max_records=5000&offset="
         found: list[dict[str, Any]] = []
         at = "earliest"
@@ -68,7 +69,7 @@ class Client:
             at = following
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._connection.close()
 
     def __enter__(self) -> Client:
@@ -84,7 +85,7 @@ def start(
     limits: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
-    """A server that is starting; `limits`: a command (`prlimit`, ...) to run it under."""
+    """Start a server process; `limits`: a command (`prlimit`, ...) to run it under."""
     command = [sys.executable, "-P", "-m", "logserver", "serve", "--listen", "127.0.0.1:0"]
     return subprocess.Popen(
         [*limits, *command, "--data", str(data), *options],
@@ -97,7 +98,10 @@ def start(
 
 
 class Server:
-    """A running server; made when it serves. Ended at the end of its `with` block at the latest."""
+    """A running server.
+
+    The constructor returns once it serves; the end of the `with` block kills it if it still runs.
+    """
 
     def __init__(
         self,
@@ -108,7 +112,7 @@ class Server:
     ) -> None:
         """See `start`."""
         self.data = data
-        self.errors = ""  # what stood on standard error, once it has ended
+        self.errors = ""  # the content of standard error, once it has ended
         self.process = start(data, *options, limits=limits, environment=environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -116,15 +120,15 @@ class Server:
         self.url: str = json.loads(line)["url"]
 
     def client(self) -> Client:
-        """A new connection."""
+        """Return a new connection."""
         return Client(self.url)
 
     def kill(self) -> None:
-        """SIGKILL, as the machine's OOM killer does it."""
+        """Send SIGKILL, as the machine's OOM killer does."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> str:
-        """SIGTERM; it must end with 0. Gives what stood on standard error."""
+        """Send SIGTERM; the server must end with 0. Return the content of standard error."""
         errors = self._end(signal.SIGTERM)
         assert self.process.returncode == 0, errors
         assert "Traceback" not in errors, errors

@@ -1,4 +1,4 @@
-"""A server whose disk is full: 507 in the documented shape, nothing lost, and on it goes with more space."""
+"""A server on a full disk answers 507 in the documented form, loses nothing, and continues once there is space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUE = "x" * 2000
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of one megabyte, as a container's volume: the store's directory is its root."""
+    """A disk of one megabyte, like the volume of a container: the store's directory is its root."""
     target = tmp_path / "volume"
     target.mkdir()
     mount = shutil.which("mount")
@@ -31,7 +31,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(client: Client, topic: str) -> list[str]:
-    """Produce until the disk is full; the values that were acknowledged."""
+    """Produce until the disk is full; return the acknowledged values."""
     stored: list[str] = []
     for number in range(1000):
         value = f"{number} {VALUE}"
@@ -45,7 +45,7 @@ def fill(client: Client, topic: str) -> list[str]:
 
 
 def use_up(ballast: Path) -> None:
-    """Take what space is left."""
+    """Use up the remaining space."""
     with suppress(OSError), ballast.open("ab", buffering=0) as file:
         while file.write(bytes(4096)):
             pass
@@ -102,7 +102,7 @@ def test_a_stop_on_a_full_disk_keeps_everything(small_disk: Path, backend: Backe
 
 @pytest.mark.slow
 def test_preallocated_files_of_rocketmq_take_no_space(small_disk: Path) -> None:
-    """With the real store's own sizes, 1 GiB and 420 MB a file, on a disk of one megabyte."""
+    """The files have the real store's own sizes, 1 GiB and 420 MB, on a disk of one megabyte."""
     with Server(small_disk, "--backend=rocketmq") as server, server.client() as client:
         for number in range(20):
             answer = client.produce("/topics/t", [{"value": f"{number} {VALUE}"}])

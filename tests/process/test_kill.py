@@ -1,7 +1,7 @@
-"""kill -9 in the middle of producing and fetching, and of recovering, again and again.
+"""kill -9 during producing, fetching and recovery, again and again.
 
-Nothing acknowledged or served is lost, nothing is there twice (I1-I5, I8, I9, I12 of tests/faults/invariants.py). A
-client sees no difference between the backends, but that a message store also answers by key.
+No acknowledged or served record is lost, none is stored twice (I1-I5, I8, I9, I12 of tests/faults/invariants.py). A
+client sees no difference between the backends, except that a message store also answers lookups by key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.process.life import Life
 from tests.process.server import Server, start
 
 CYCLES = 25
-STARTS_KILLED = (3, 0, 1, 0, 1, 0)  # after each cycle in turn, before one succeeds
+STARTS_KILLED = (3, 0, 1, 0, 1, 0)  # after each cycle in turn, before a start succeeds
 
 Figures = Callable[[str], None]
 
@@ -53,7 +53,7 @@ def test_nothing_acknowledged_or_served_is_lost(
 def test_a_start_that_is_killed_at_a_change_of_the_disk(
     tmp_path: Path, backend: Backend, thorough: bool, faults: Faults, figures: Figures
 ) -> None:
-    """On one store, which a start that was killed late leaves to one that is killed later still."""
+    """All kills hit one store: each start is killed later than the start before it."""
     kills = 8 if thorough else 1
     life = Life(tmp_path / "data", backend, seed=1)
     life.make()
@@ -68,7 +68,7 @@ def test_a_start_that_is_killed_at_a_change_of_the_disk(
         faults.begin(Rule("any", f"{life.data}/*", KILL, first=first))
         process = start(life.data, *backend.options, environment=faults.environment)
         assert process.stdout is not None
-        served += bool(process.stdout.readline())  # when it has less left to do than the first one
+        served += bool(process.stdout.readline())  # if it has less to do than the first
         process.kill()
         process.communicate()
     faults.end()
@@ -83,7 +83,7 @@ def test_a_start_that_is_killed_at_a_change_of_the_disk(
 
 @pytest.mark.java
 def test_the_real_store_opens_what_is_left_of_a_kill(tmp_path: Path) -> None:
-    """As the killed server left it, and as our own start leaves it: the same records."""
+    """The real store reads the same records from the files of the killed server and from the files of our own start."""
     life = Life(tmp_path / "data", BACKENDS["rocketmq"], seed=2)
     life.make()
     life.work_and_kill(0.5)

@@ -1,4 +1,4 @@
-"""Limits of the process: few open files, files that may not grow; and a store that has a server already."""
+"""Limits of the process: few open files, files that may not grow; and a second server on a store in use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Figures = Callable[[str], None]
 
 @contextmanager
 def crowd(url: str, connections: int) -> Iterator[None]:
-    """So many connections that say nothing."""
+    """Hold this number of idle connections open."""
     parts = urlsplit(url)
     with ExitStack() as open_ones:
         for _ in range(connections):
@@ -36,7 +36,7 @@ def crowd(url: str, connections: int) -> Iterator[None]:
 def test_many_partitions_and_few_open_files(
     tmp_path: Path, backend: Backend, limit: int, figures: Figures
 ) -> None:
-    """Files are rolled, read and checkpointed in turn while more clients knock than can be let in."""
+    """Files are rolled, read and checkpointed in turn while more clients connect than can be accepted."""
     data = tmp_path / "data"
     book = Book()
     limits = ("prlimit", f"--nofile={limit}", "--")
@@ -48,7 +48,7 @@ def test_many_partitions_and_few_open_files(
         with crowd(server.url, 2 * limit):
             for number in range(PARTITIONS):
                 put(book, client, number)
-        for _ in range(60):  # rolls
+        for _ in range(60):  # segments roll
             put(book, client, 0)
         assert expect(client.call("GET", "/readyz")).body["fenced"] is None
         book.check(client, whole_batches=backend.whole_batches)
@@ -66,14 +66,14 @@ def test_many_partitions_and_few_open_files(
 
 
 def put(book: Book, client: Client, partition: int) -> None:
-    """One acknowledged record."""
+    """Produce one record and expect its acknowledgement."""
     sent = book.send(TopicPartition("t", partition), 1, size_bytes=VALUE_BYTES)
     expect(produce(book, client, sent))
 
 
 @pytest.mark.slow
 def test_files_that_may_not_grow(tmp_path: Path, backend: Backend, figures: Figures) -> None:
-    """As on a full disk: the record that does not fit is refused, and on it goes when there is more room."""
+    """As on a full disk: a record that does not fit is refused, and the server continues once files may grow."""
     data = tmp_path / "data"
     book = Book()
     with Server(data, *backend.options) as server, server.client() as client:
@@ -96,14 +96,14 @@ def test_files_that_may_not_grow(tmp_path: Path, backend: Backend, figures: Figu
 
 
 def allow(server: Server, file_bytes: int) -> None:
-    """How large a file of a running server may become."""
+    """Set the largest file size allowed to a running server."""
     resource.prlimit(
         server.process.pid, resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY)
     )
 
 
 def put_until_refused(book: Book, client: Client) -> int:
-    """Send requests until one is refused; how many were stored before."""
+    """Send requests until one is refused; return the number of requests stored before."""
     for number in range(100):
         sent = book.send(TopicPartition("t", 0), 2, size_bytes=VALUE_BYTES)
         answer = produce(book, client, sent)
@@ -117,7 +117,7 @@ def put_until_refused(book: Book, client: Client) -> int:
 
 @pytest.mark.slow
 def test_a_store_has_one_server(tmp_path: Path, backend: Backend) -> None:
-    """Who comes second is told the pid of the first, and disturbs nothing; a kill frees the store at once."""
+    """The second server reports the pid of the first and disturbs nothing; a kill frees the store at once."""
     data = tmp_path / "data"
     with Server(data, *backend.options) as server, server.client() as client:
         book = Book()

@@ -1,4 +1,4 @@
-"""SIGTERM while clients are at work: everybody gets an answer or a hang-up, and the next start has nothing to mend."""
+"""SIGTERM while clients work: each client gets an answer or a closed connection, and the next start repairs nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.process.backends import Backend
 from tests.process.life import Life
 from tests.process.server import Server
 
-GRACE_S = 10.0  # a setting's default: no client here takes so long
+GRACE_S = 10.0  # default of the setting: no client here takes that long
 
 
 def test_a_stop_under_load(
@@ -37,7 +37,7 @@ def test_a_stop_under_load(
 
 
 def assert_clean_start(server: Server, backend: Backend) -> None:
-    """I13: nothing was found, and nothing was read but the ends of the newest files."""
+    """I13: recovery found nothing and read only the ends of the newest files."""
     with server.client() as client:
         told = client.call("GET", "/store").body
     found = told["recovery"]

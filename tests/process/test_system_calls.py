@@ -1,7 +1,9 @@
-"""System calls of a real server that fail: a write or a sync fences the store, a full disk refuses and goes on, a short
-write is no matter. After a restart everything acknowledged is there, and nothing that was refused.
+"""Failing system calls of a real server, with the required results.
 
-`faults.c` is preloaded into the server; the points below say which call fails, and what the client must see.
+A failed write or sync fences the store. A full disk refuses requests but does not fence. A short write has no effect.
+After a restart every acknowledged record exists, and no refused record.
+
+`faults.c` is preloaded into the server; the points below list the failing call and the result that the client sees.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ FENCED, FULL, UNSEEN = "fenced", "full", "unseen"
 APPEND, CREATE, WAIT, STOP = "append", "create a topic", "wait", "stop"
 CODES = {FENCED: (503, 50301), FULL: (507, 50701)}
 VALUE_BYTES = 500
-REQUESTS = 60  # two files of a log and more
+REQUESTS = 60  # enough for two log files and more
 CHECKPOINTS = ("--checkpoint-interval-ms=200",)
-# Nothing but the stop may meet its fault: a pass that came first would fence the store.
+# Only the stop may reach its fault: an earlier background pass would fence the store.
 NO_UPKEEP = ("--checkpoint-interval-ms=3600000", "--flush-interval-ms=3600000")
 PATIENCE_S = 20.0
 Figures = Callable[[str], None]
 
 
 class Point(NamedTuple):
-    """Where a call fails: the rule's pattern is below the store; while the server does what; what comes of it."""
+    """A failing call (the rule's pattern is below the store), the server's operation meanwhile, and the outcome."""
 
     name: str
     rule: Rule
@@ -43,7 +45,7 @@ class Point(NamedTuple):
 
 
 def point(name: str, call: str, action: int, doing: str, outcome: str) -> Point:
-    """`call`: kind and path."""
+    """Return a point. `call`: kind and path."""
     kind, path = call.split(" ")
     return Point(name, Rule(kind, path, action), doing, outcome)
 
@@ -103,7 +105,7 @@ class Case:
         self.book = Book()
 
     def put(self, *, query: str = "") -> Answer:
-        """One request; what is refused for want of space counts as never sent."""
+        """Send one request; a request refused for lack of space counts as never sent."""
         sent = self.book.send(
             TopicPartition("t", 0), 2, size_bytes=VALUE_BYTES, durable=not query, keyed=self.keyed
         )
@@ -114,18 +116,21 @@ class Case:
 
     @property
     def keyed(self) -> bool:
-        """Whether records have a key that an index is kept of."""
+        """Whether records have a key, which adds an index."""
         return self.backend.name == "rocketmq"
 
     def create(self) -> Answer:
-        """Make another topic."""
+        """Create another topic."""
         answer = self.client.call("PUT", "/topics/u", {"partitions": 2})
         if answer.status == 201:
             self.book.note(TopicMade("u", 2))
         return answer
 
     def until_refused(self, outcome: str) -> Answer:
-        """Append until it fails: what a checkpoint meets may come late. Where nobody is to see it, until it was met."""
+        """Append until a request fails, or, if the outcome is UNSEEN, until the fault was reached.
+
+        A checkpoint may reach the fault late.
+        """
         deadline_s = time.monotonic() + PATIENCE_S
         answer, requests = self.put(), 1
         while answer.status == 200 and (outcome != UNSEEN or requests < REQUESTS or not self.met()):
@@ -134,26 +139,26 @@ class Case:
         return answer
 
     def until(self, outcome: str) -> None:
-        """Wait for a call that fails in the background, and for what comes of it."""
+        """Wait for a call that fails in the background, and for its outcome."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not self.met() or (outcome == FENCED and not self.fenced()):
             assert time.monotonic() < deadline_s, "the call is never made"
             time.sleep(0.01)
 
     def fenced(self) -> object:
-        """Why the store takes no writes; None when it does."""
+        """Return the reason why the store accepts no writes; None if it accepts them."""
         return self.client.call("GET", "/readyz").body["fenced"]
 
     def met(self) -> bool:
-        """Whether a call has failed."""
+        """Return whether a call has failed."""
         return any(call.failed for call in self.faults.calls())
 
     def check(self) -> int:
-        """What is there; the number of records."""
+        """Check the stored records; return their number."""
         return self.book.check(self.client, whole_batches=self.backend.whole_batches)
 
     def expect_fenced(self) -> None:
-        """Nothing is written any more, not even when the disk is well again; what there is is served."""
+        """Check that no write is accepted, even after the disk works again, and that the stored records are served."""
         for _ in range(2):
             for refused in (self.put(), self.put(query="acks=1"), self.create()):
                 assert (refused.status, refused.body["error_code"]) == CODES[FENCED], refused
@@ -163,7 +168,7 @@ class Case:
             self.faults.end()
 
     def expect_going_on(self) -> None:
-        """All is well again."""
+        """Check that the server works normally after the fault ends."""
         self.faults.end()
         assert self.fenced() is None
         for _ in range(REQUESTS):
@@ -218,7 +223,7 @@ def test_a_system_call_that_fails(
 
 
 def live_through(case: Case, point: Point) -> None:
-    """Do what meets the point; what the client sees then and later."""
+    """Do the operation that reaches the point; check the answers that the client sees then and later."""
     if point.doing == WAIT:
         case.until(point.outcome)
         answer = case.put() if point.outcome == FENCED else None
@@ -238,7 +243,7 @@ def live_through(case: Case, point: Point) -> None:
 
 
 def stop_at(case: Case, server: Server, point: Point) -> None:
-    """SIGTERM; the stop cannot be a clean one, and says so."""
+    """Send SIGTERM; the stop must fail to be clean, and report that."""
     expect(case.put(query="acks=1"))
     server.process.terminate()
     _, errors = server.process.communicate(timeout=30)
@@ -250,7 +255,7 @@ def stop_at(case: Case, server: Server, point: Point) -> None:
 
 
 def check_never_again(case: Case, point: Point) -> None:
-    """A sync that failed is not tried again: it would succeed, and prove nothing."""
+    """Check that a failed sync is not repeated: a repeat would succeed, and prove nothing."""
     if point.rule.kind == "sync":
         failed = [call.path for call in case.faults.calls() if call.failed]
         assert len(failed) == len(set(failed)), failed

@@ -1,7 +1,7 @@
-"""Real commands over files that the operating system refuses: the tools go on, report the file, and exit with 1.
+"""Real commands on files that the operating system refuses: the tools continue, report the file, and exit with 1.
 
-Bad sectors and missing rights are made by `faults.c`, since the superuser may read everything; what is no regular file
-is made for real. tests/damage/test_unreadable.py has the same for the library, with ranges of a file.
+Bad sectors and missing rights are simulated by `faults.c`, since the superuser may read everything; irregular files
+are created for real. tests/damage/test_unreadable.py covers the same for the library, with ranges of a file.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Stored(NamedTuple):
 
 
 def kafka(folder: Path) -> Stored:
-    """Three partitions; the log of one is hit."""
+    """Return a store of three partitions; the log of one is the target."""
     root = copy_store(KAFKA / "parts" / "data", folder / "store")
     return Stored(root, root / "keyed-1" / f"{0:020}.log", [])
 
 
 def rocketmq(folder: Path) -> Stored:
-    """Sixteen files of the log; one in the middle is hit."""
+    """Return a store with sixteen log files; one in the middle is the target."""
     store = golden("many")
     root = copy_store(store.root, folder / "store")
     options = [text for pair in store.settings.items() for text in ("--set", "=".join(pair))]
@@ -131,13 +131,13 @@ def test_a_file_alone_that_cannot_be_read_is_an_error(stored: Stored, faults: Fa
 
 
 def as_folder(path: Path) -> None:
-    """A folder with the name of a file."""
+    """Put a folder in place of a file."""
     path.unlink()
     path.mkdir()
 
 
 def as_fifo(path: Path) -> None:
-    """A FIFO: whoever opens it without care waits for ever."""
+    """Put a FIFO in place of a file: a careless open waits forever."""
     path.unlink()
     os.mkfifo(path)
 

@@ -1,6 +1,6 @@
-"""A result as a full comparison gives it, made up: figures that are easy to recognise, and one of everything.
+"""An invented result of a full comparison: figures that are easy to recognise, and every kind of entry.
 
-Owns the fixture of the report's tests; nothing in it was measured.
+Owns the fixture of the report's tests; must not contain measured values.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def latency(base_us: float) -> Latency:
 
 
 def repeats(seed: int, speed: float, count: int = 3) -> list[Repeat]:
-    """Published 100,000 records/s times `speed`, with some spread."""
+    """Return repeats that published 100,000 records/s times `speed`, with some spread."""
     dice = Random(seed)
     made = []
     for _ in range(count):
@@ -129,7 +129,7 @@ def _runs() -> list[Run]:
 
 
 def _recoveries() -> list[Run]:
-    """Of stores of which ours hold twice as many records."""
+    """Return recoveries of stores; our stores hold twice as many records as the others."""
     return [
         Run(
             workload=WorkloadFacts(name="recovery-after-kill", fields={}),
@@ -149,7 +149,7 @@ def _recoveries() -> list[Run]:
 
 
 def full() -> Result:
-    """A complete one."""
+    """Return a complete result."""
     runs = _runs()
     runs[4].errors.append(HOSTILE)
     runs[2].not_done.append(NotDone("keyDistributor", "the peer's tool has no keys"))
@@ -190,7 +190,7 @@ def full() -> Result:
 
 
 def partial() -> Result:
-    """One that was interrupted after its first runs."""
+    """Return a result that was interrupted after its first runs."""
     result = full()
     result.complete, result.incomplete_reason = False, "interrupted"
     result.generator = None
@@ -199,7 +199,7 @@ def partial() -> Result:
 
 
 def small(values: dict[str, Sequence[float]], workload: str = "w") -> Result:
-    """One workload on each of these targets, with the records a second of each repeat."""
+    """Return one workload on each of these targets, with the records per second of each repeat."""
     result = full()
     result.runs = [
         Run(

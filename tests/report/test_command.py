@@ -1,4 +1,4 @@
-"""`logserver compare`: where the forms of a report go, and what is said of bad input."""
+"""`logserver compare`: the outputs for the forms of a report, and the errors for bad input."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_nothing_is_measured_beside_results(result: Path, tmp_path: Path) -> Non
 
 
 def test_what_would_lose_a_run_is_told_before_it(tmp_path: Path) -> None:
-    """None of these measures anything: a run of hours must not end in it."""
+    """None of these calls measures anything: a run of hours must not end with such an error."""
     target = ("--target", "logserver-kafka")
     for more, said in (
         (("--baseline", "kafka"), "baseline: 'kafka' is none of the targets logserver-kafka"),

@@ -1,4 +1,4 @@
-"""What a report says: figures, ratios, goals and warnings, the same in each of its forms."""
+"""The contents of a report: figures, ratios, goals and warnings, the same in each of its forms."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_value_that_was_not_measured_is_left_out_and_not_0(document: Document)
 
 
 def test_every_figure_stands_in_all_forms(document: Document) -> None:
-    """The middle value and the ratio of each figure that has a table; JSON has every one."""
+    """This covers the median and the ratio of each figure that has a table; JSON has every figure."""
     cells = set(Cells(html.page(document)).cells)
     text = markdown.text(document)
     data = json.loads(msgspec.json.encode(document.numbers))
@@ -109,7 +109,7 @@ def test_every_figure_stands_in_all_forms(document: Document) -> None:
 
 
 def test_tables_of_both_forms_are_the_same(document: Document) -> None:
-    """Cell by cell, in their order."""
+    """The comparison is cell by cell, in order."""
     shown = [cell.strip() for cell in Cells(html.page(document)).cells]
     lines = [line for line in markdown.text(document).splitlines() if line.startswith("|")]
     rows = [line.strip("|").replace("\\|", "\0").split("|") for line in lines if "---" not in line]
@@ -152,7 +152,7 @@ def test_a_partial_result_is_marked(form: str) -> None:
 
 
 def test_what_was_cut_short_is_told() -> None:
-    """Nothing that was left out is not said of it."""
+    """Entries that were not left out are not reported as such."""
     result = results.small({"a": [1, 2, 3], "b": [1]})
     assert not report([result]).numbers.left_out
     result.complete = False
@@ -231,7 +231,7 @@ def test_runs_with_errors_carry_no_conclusion_and_no_goal() -> None:
 
 
 def test_nothing_is_concluded_of_brokers_whose_tools_do_other_work() -> None:
-    """And that is said, where something is concluded of ours."""
+    """The report states this if it has conclusions about our server."""
     result = results.small({name: [100.0, 101.0] for name, _, _ in results.TARGETS})
     for run, (name, kind, _) in zip(result.runs, results.TARGETS, strict=True):
         run.workload = WorkloadFacts(name="hot-topic", fields={"messageSize": 100})
@@ -304,7 +304,7 @@ def test_results_of_different_brokers_are_told_where_they_took_part() -> None:
 
 
 def test_results_of_different_moments_are_told_each_with_its_generator() -> None:
-    """The one in which the machine did less stands beside the other, and a warning above them."""
+    """The slower generator is shown next to the other, with a warning above both."""
     first, second = results.small({"a": [1]}), results.small({"b": [2]}, "other")
     assert second.generator is not None
     document = report([first, second])
@@ -324,7 +324,7 @@ def test_results_of_different_moments_are_told_each_with_its_generator() -> None
 
 
 def test_each_row_of_latencies_tells_the_spread_of_its_highest_percentile() -> None:
-    """Of 200 values there is no p99."""
+    """200 values have no p99."""
     result = results.small({"a": [1], "b": [1]})
     for run, count in zip(result.runs, (10_000, 200), strict=True):
         run.repeats = [

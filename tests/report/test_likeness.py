@@ -1,4 +1,4 @@
-"""Figures of other work than was asked for stand alone: no ratio, no conclusion; and they are marked."""
+"""Figures of other work than requested are marked and stand alone: no ratio, no conclusion."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_of(kind: Kind, *not_done: NotDone, name: str = "", **values: Any) -> Run
 
 
 def synced(run: Run) -> Run:
-    """The same with requests that wait for the disk."""
+    """Return the same run with requests that wait for the disk."""
     own = {"flush": "sync", "acks": "all"}
     run.workload = WorkloadFacts(name="sync-flush-64", fields={"logserver": own})
     return run
@@ -89,7 +89,7 @@ def test_what_is_of_the_work_that_was_asked_for(run: Run, metric: str, alike: bo
 
 
 def test_a_full_core_tells_no_cost() -> None:
-    """Only at a rate that was held: as fast as possible the core is to be full."""
+    """This applies only at a held rate: at full speed the core should be busy."""
     busy: dict[str, Any] = {"seconds": 10.0, "server_cpu_s": 9.8}
     assert full_core_share(run_of("logserver", **busy, rate_held=True)) == pytest.approx(0.98)
     assert full_core_share(run_of("logserver", **busy, rate_held=False)) == 0
@@ -108,7 +108,7 @@ def test_a_full_core_tells_no_cost() -> None:
         ([100, 120, 126], True),
         ([100, 120, 124], False),  # less than a quarter
         ([100, 160, 150], False),
-        ([100, 160], False),  # of two one is always the faster
+        ([100, 160], False),  # of two rates one is always faster
     ],
 )
 def test_a_broker_that_gets_faster_from_repeat_to_repeat_is_not_warm(
@@ -132,7 +132,7 @@ def test_a_broker_that_gets_faster_from_repeat_to_repeat_is_not_warm(
 def test_a_broker_that_takes_less_and_less_processor_time_is_not_warm(
     kind: Kind, seconds: list[float], falling: bool
 ) -> None:
-    """Its rates stand."""
+    """The broker's rates remain comparable."""
     run = run_of(kind)
     run.repeats = [
         Repeat(published_records_per_s=100.0, server_cpu_s_per_million_records=each)
@@ -162,7 +162,7 @@ def test_what_a_generator_without_a_core_left_did_is_not_the_target_s(
 
 
 def test_a_rate_that_was_offered_has_no_ratio() -> None:
-    """It says what the workload asked for. What it cost has one."""
+    """The rate only repeats the workload's setting, but its cost has a ratio."""
     values: dict[str, Any] = {RATE: 110.0, CPU: 2.0, "consumed_records_per_s": 90.0}
     runs = [run_of("logserver", name=name, **values) for name in ("a", "b")]
     for run in runs:
@@ -174,7 +174,7 @@ def test_a_rate_that_was_offered_has_no_ratio() -> None:
 
 
 def series(kind: Kind, first: Run, second: Run) -> list[Figure]:
-    """What is told at its second place."""
+    """Return the figures reported for the second place of a series."""
     for number, run in ((1, first), (2, second)):
         run.workload = results.scaled(f"topics-{number}", Scale("topics", number))
         run.target = TargetFacts(name="t", kind=kind)

@@ -1,6 +1,6 @@
 """The page of a report in a real browser: it loads nothing, fits a phone, and shows its plots, light and dark.
 
-What is looked at in pictures is what must be there on any machine: sizes, colours and ink, not pixels of letters.
+Pictures are checked only for properties that hold on any machine: sizes, colours and ink, not pixels of letters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = ("--no-sandbox", "--disable-dev-shm-usage")  # it runs as root, and in containers
-PATIENCE_MS = 300_000  # a busy machine takes what it takes
+PATIENCE_MS = 300_000  # a busy machine may be slow
 PHONE, DESK = 360, 1280
 LEAST_LETTERS_PX = 9.0
 Open = Callable[..., Page]
@@ -31,7 +31,7 @@ Open = Callable[..., Page]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium; where there is none the tests are skipped aloud, but fail in CI."""
+    """Chromium. Without it the tests are skipped with a reason, but fail in CI."""
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         reason = "needs a Chromium (Debian: apt-get install chromium)"
@@ -55,7 +55,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def open_page(browser: Browser, page_file: Path) -> Iterator[Open]:
-    """Opens the page in a window of some width; every request is noted, and no other file is given."""
+    """A function that opens the page in a window of a given width and notes every request."""
     pages: list[Page] = []
 
     def opened(width: int, scheme: str = "light", requests: list[str] | None = None) -> Page:
@@ -93,7 +93,7 @@ def test_nothing_is_loaded_but_the_page(open_page: Open, page_file: Path) -> Non
 
 @pytest.mark.parametrize("width", [320, PHONE, 768, DESK])
 def test_it_fits_its_window(open_page: Open, width: int) -> None:
-    """Nothing makes the page wider than the window; what is wider scrolls in its own box."""
+    """Nothing makes the page wider than the window; wider content scrolls in its own box."""
     page = open_page(width)
     inner, outer = page.evaluate(
         "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
@@ -107,7 +107,7 @@ def test_it_fits_its_window(open_page: Open, width: int) -> None:
 
 
 def test_a_phone_shows_the_middle_value_without_scrolling(open_page: Open) -> None:
-    """Beside the names of workload and target, which alone are of no use."""
+    """The value is visible next to the names of workload and target, which are useless alone."""
     page = open_page(320)
     for chapter in ("throughput", "cpu", "by-topics"):
         value = page.locator(f"#{chapter} tbody td.number").first.bounding_box()
@@ -117,7 +117,7 @@ def test_a_phone_shows_the_middle_value_without_scrolling(open_page: Open) -> No
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_every_plot_is_to_be_seen(open_page: Open, width: int) -> None:
-    """Within the window, large enough to read, with its marks inside of it."""
+    """Each plot is within the window, large enough to read, with its marks inside it."""
     page = open_page(width)
     plots = page.locator("figure svg")
     document = report([results.full()])
@@ -150,7 +150,7 @@ def test_every_plot_is_to_be_seen(open_page: Open, width: int) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark(open_page: Open, scheme: str) -> None:
-    """The ground of page and plots is as the reader has it, and text and marks stand out from it."""
+    """The background of page and plots follows the reader's scheme, and text and marks contrast with it."""
     page = open_page(DESK, scheme)
     plot = shown(page.locator("#throughput figure").first)
     colours = plot.getcolors(maxcolors=plot.width * plot.height)

@@ -1,4 +1,4 @@
-"""The performance page has the tables that its results make: scripts/performance_page writes them, or says when not."""
+"""The performance page has the tables of its results: scripts/performance_page writes them, or reports a difference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def script(repo_root: Path, *options: str | Path) -> subprocess.CompletedProcess
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    """A page with a table of each kind, none of them written yet."""
+    """A page with an unwritten table of each kind."""
     folder = tmp_path / "performance"
     folder.mkdir()
     spread = {"minimum": 2.0e6, "median": 2.5e6, "maximum": 3.0e6}

@@ -1,4 +1,4 @@
-"""Axes of plots: they are marked at round numbers, however near their values stand to each other."""
+"""Axes of plots have marks at round numbers, however close their values are to each other."""
 
 from __future__ import annotations
 

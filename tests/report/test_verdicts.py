@@ -1,4 +1,4 @@
-"""The goals beside what was measured: which figure counts for which goal, and what is said of it."""
+"""The goals next to the measurements: the figure that counts for each goal, and the text about it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def document() -> Document:
 
 
 def test_a_goal_is_measured_only_by_what_it_names() -> None:
-    """A small series says nothing of a large store, a start on a store that holds something nothing of an empty one."""
+    """A small series says nothing about a large store, nor a start on a filled store about an empty one."""
     result = results.full()
     result.runs = [
         run
@@ -51,7 +51,7 @@ def test_a_goal_is_measured_only_by_what_it_names() -> None:
 
 
 def sized(*runs: Run) -> list[Verdict]:
-    """The goals of appends that these, each in a larger store than the one before, are a verdict on."""
+    """Return the verdicts on appends for these runs, each in a larger store than the one before."""
     result = results.small({})
     for place, run in enumerate(runs):
         run.workload = results.scaled(f"s{place}", Scale("store_bytes", 10.0 ** (7 + place)))
@@ -75,7 +75,7 @@ def test_what_is_flat_has_the_spread_of_both_its_ends() -> None:
 
 
 def test_an_end_that_went_wrong_leaves_what_is_flat_unknown() -> None:
-    """Another place of the series does not stand in for it."""
+    """Another place of the series does not replace the failed end."""
     for at in (0, 2):
         runs = [appending(1), appending(1), appending(1)]
         runs[at].errors.append("counts do not agree")
@@ -83,7 +83,7 @@ def test_an_end_that_went_wrong_leaves_what_is_flat_unknown() -> None:
 
 
 def test_limits_that_nothing_measured_are_counted(document: Document) -> None:
-    """Of each kind by itself: what the compiled package reached says nothing of plain Python."""
+    """Each kind is counted by itself: results of the compiled package say nothing about plain Python."""
     section = next(s for s in document.sections if s.name == "goals")
     verdicts = document.numbers.goals
     for kind, compiled in (("goals", True), ("floors", False)):
@@ -116,7 +116,7 @@ def test_goals_have_their_ratios_and_say_why_they_are_missed(tmp_path: Path) -> 
 
 
 def test_what_is_flat_is_asked_of_each_format_with_its_own_reason() -> None:
-    """A lookup by key is a scan in one of them, so that the reason of a miss is not that of the other."""
+    """In one format a lookup by key is a scan, so the two formats miss the goal for different reasons."""
     result = results.full()
     for key_lookup, reached in ((60.0, True), (600.0, False)):
         at = next(
@@ -143,7 +143,10 @@ def test_what_is_flat_is_asked_of_each_format_with_its_own_reason() -> None:
 def test_recovery_is_what_a_kill_adds_beside_the_time_of_the_broker_s_log(
     document: Document,
 ) -> None:
-    """By record: ours hold twice as many. 0.4 s of 500,000 by 1.0 and 1.1 s of a million."""
+    """Recovery counts per record, since our store holds twice as many records.
+
+    The broker needs 0.4 s for 500,000 records; our store needs 1.0 and 1.1 s for a million.
+    """
     found = [v for v in document.numbers.goals if v.path.startswith("recovery after kill -9")]
     (verdict,) = found
     assert verdict.ratio is not None
@@ -202,7 +205,7 @@ def test_goals_are_found_in_the_json_of_a_load_test(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("bench", [goals.CODECS, goals.ROCKETMQ])
 def test_every_goal_of_a_benchmark_is_one_of_its_rows(bench: str, repo_root: Path) -> None:
-    """A quick run has all rows; but its dump is smaller, and says so in its name."""
+    """A quick run has all rows, but its dump is smaller and has another name."""
     command = [sys.executable, str(repo_root / "scripts" / bench), "--quick", "--no-java", "--json"]
     done = subprocess.run(command, capture_output=True, check=True)
     rows = {row["name"]: row["goal"] for row in json.loads(done.stdout)["rows"]}

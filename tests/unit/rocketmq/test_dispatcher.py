@@ -57,7 +57,7 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 
 def lag(store: LogStore) -> object:
-    """Return how far the queues lag behind the log, in bytes."""
+    """Return how many bytes of the log the queues have not taken in yet."""
     return store.stats().details["dispatch_lag_bytes"]
 
 
