@@ -282,13 +282,15 @@ def test_a_real_broker_serves_when_its_own_process_says_so(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repo_root: Path
 ) -> None:
     """The previous process's message does not count: its output is moved aside before the next process starts."""
-    java, set_up = tmp_path / "bin" / "java", tmp_path / "cache" / "rocketmq" / ".done"
-    for path, text in ((java, JAVA.format(python=sys.executable)), (set_up, "")):
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
+    java, cache = tmp_path / "bin" / "java", tmp_path / "cache"
+    (cache / "rocketmq").mkdir(parents=True)
+    for name in (".done", "peer.jar"):  # as the set-up leaves them
+        (cache / "rocketmq" / name).touch()
+    java.parent.mkdir()
+    java.write_text(JAVA.format(python=sys.executable))
     java.chmod(0o755)
     monkeypatch.setenv("PATH", f"{java.parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("PEERS_CACHE", str(set_up.parent.parent))
+    monkeypatch.setenv("PEERS_CACHE", str(cache))
     monkeypatch.setattr(rocketmq, "require", lambda *_: repo_root / "tests/interop/peers/rocketmq")
     broker = rocketmq.RocketMQ(bench)
     told, before = broker.data / "broker.out", broker.data / "broker.out.old"
