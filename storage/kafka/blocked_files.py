@@ -88,7 +88,13 @@ def _root_remedy(name: str) -> str | None:
 def _in_partition(directory: LogDirectory, folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield the path and the remedy of each folder that has the name of a partition's file."""
     fs = directory.fs
-    for name in fs.list_dir(folder):
+    try:
+        entries = fs.list_dir(folder)
+    except (
+        IoFailure
+    ):  # unreadable, or deleted meanwhile by a broker: reported where its logs are read
+        return
+    for name in entries:
         remedy = _partition_remedy(name)
         if remedy is not None and fs.is_dir(folder / name):
             yield folder / name, remedy

@@ -90,14 +90,28 @@ def test_the_other_partitions_are_read(
 
 
 @pytest.mark.parametrize("act", [shutil.rmtree, remove_cleaned])
-@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
 def test_verify_goes_on(root: Path, act: Callable[[Path], None], nth: int) -> None:
     """A change at any moment is reported at most once, and no batch is reported as damaged."""
     inspector = open_inspector(root, fs=Meanwhile(root / "gone-0", act, nth=nth))
     codes = [finding.code for finding in inspector.verify()]
     inspector.close()
-    assert codes.count("changed-meanwhile") == (act is shutil.rmtree or nth == 2)
+    assert codes.count("changed-meanwhile") == (act is shutil.rmtree or nth == 3)
     assert {"damaged-batch", "torn-tail"}.isdisjoint(codes)
+
+
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_a_folder_that_is_deleted_after_a_listing_of_the_root(root: Path, nth: int) -> None:
+    """Verification goes on without the partition."""
+
+    def delete(path: Path) -> None:
+        shutil.rmtree(path / "gone-0")
+
+    inspector = open_inspector(root, fs=Meanwhile(root, delete, nth=nth))
+    assert {"damaged-batch", "torn-tail"}.isdisjoint({f.code for f in inspector.verify()})
+    inspector.close()
+    if (root / "gone-0").exists():
+        delete(root)
 
 
 def test_another_failure_is_none_of_a_broker(root: Path) -> None:
