@@ -135,8 +135,11 @@ def _document() -> dict[str, dict[str, dict[str, str]]]:
 def damaged_store(found: Sequence[Finding]) -> DamagedStore:
     """Return the error that refuses a writable start before any change; it names the first of these findings."""
     path = found[0].path
+    others = (
+        f" {len(found) - 1} more such places: `logserver verify` lists them." if found[1:] else ""
+    )
     return DamagedStore(
-        f"{path}: {found[0].message}; or serve the store with --read-only. Nothing has been changed",
+        f"{path}: {found[0].message}; or serve the store with --read-only.{others} Nothing has been changed",
         path=path,
         position=0,
         findings=found,

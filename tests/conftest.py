@@ -243,7 +243,8 @@ def nothing_left_open() -> Iterator[None]:
 
     Garbage is always collected here. An object that complains when it is collected, such as a socket left open, then
     fails this module, not a later test of another module. The remaining objects stay for the whole run and are exempt
-    from later collections: without that the last modules took 2 s each, and a run took minutes.
+    from later collections: without that the last modules took 2 s each, and a run took minutes. The price: an object
+    that becomes garbage in a later module complains no more.
     """
     before = _open_files()
     yield

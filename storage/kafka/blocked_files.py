@@ -1,26 +1,29 @@
-"""Folders in the place of files that a start reads or writes: at the root, and in the folder of a partition.
+"""Folders with the name of a file that a start reads or writes: at the root, and in a partition's folder.
 
-Owns finding these folders, the refusal of a writable start before it changes anything, and removing the folders from
-a read-only view; must not inspect their content. If the clean-shutdown marker is such a folder, the view has no marker:
-the store then counts as not stopped cleanly.
+Owns finding them, refusing a writable start before it changes anything, and removing them from a read-only view; must
+not read what they contain. The clean-stop marker is removed from a view too: the store then counts as not stopped
+cleanly. A folder in the place of a `.txnindex` proves that there was one: a view loses the segment's offset index as
+well, so that recovery rebuilds all its indexes, and no aborted record is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from storage.errors import IoFailure
-from storage.files import STORE_FILE
+from storage.files import STORE_FILE, FileSystem
 from storage.findings import damaged_store, finding
 from storage.kafka.directory import TOPICS_FILE, LogDirectory
 from storage.kafka.format import names
-from storage.model import Finding
+from storage.kafka.interrupted_topics import interrupted_folders
+from storage.model import Finding, TopicPartition
+from storage.staged_append import NOTE
 
 _HERE: Final = "a folder in the place of a file"
-_RESTORE: Final = "Move it away, and restore the file: what it held is in no other file"
+_RESTORE: Final = "Move it away, and restore the file: no other file has its content"
 _AT_ROOT: Final = {
     names.CLEAN_SHUTDOWN: "Move it away: a start then recovers the logs, as after an unclean stop",
     names.RECOVERY_POINTS: "Move it away: a start recovers without it, and writes it again",
@@ -31,43 +34,100 @@ _AT_ROOT: Final = {
     names.LOCK: "Move it away while no server runs: a start makes it again",
     STORE_FILE: _RESTORE,
     TOPICS_FILE: _RESTORE,
+    NOTE: "Move it away, and restore the file: it lists the staged records that are stored already",
 }
-"""The remedy for each file at the root, by file name."""
-_TEMPORARY: Final = "Move it away: a file is written under this name before it gets its own"
-_LOG: Final = "Move it away, and restore the segment: its records are in no other file"
+"""The remedy for a folder with this name at the root."""
+_TEMPORARY: Final = "Move it away: a file is written under this name before it is renamed"
+_LOG: Final = "Move it away, and restore the segment: no other file has its records"
 _METADATA: Final = "Move it away, and restore the file if there is a copy: it holds the topic's id"
-_BUILT: Final = "Move it away: a start makes the file again from the log"
+_EPOCHS: Final = "Move it away: a start makes the file again from the log"
+_SNAPSHOT: Final = (
+    "Move it away: a start needs the newest one alone, and makes that again from the log"
+)
+_INDEX: Final = "Move it away: a start makes all indexes of the segment again from the log"
+_ABORTED: Final = (
+    "Move it away together with the segment's `.index`: a start then makes all indexes of the segment again. Without "
+    "the file aborted records are served"
+)
 _LEFT_OVER: Final = "Move it away: a file that is being deleted or replaced has such a name"
+_OF_SEGMENT: Final = {
+    names.LOG: _LOG,
+    names.INDEX: _INDEX,
+    names.TIME_INDEX: _INDEX,
+    names.TXN_INDEX: _ABORTED,
+    names.SNAPSHOT: _SNAPSHOT,
+}
 
 
 def refuse(directory: LogDirectory) -> None:
-    """Raise DamagedStore if a folder has the name of a file that a start uses. For a writable start."""
+    """Raise DamagedStore for a writable start if a folder has the name of such a file."""
     if directory.fs.is_dir(directory.path, follow=True) and (found := findings(directory)):
         raise damaged_store(found)
 
 
 def findings(directory: LogDirectory) -> list[Finding]:
-    """Return a finding for each folder in the place of a file; its message names the remedy."""
-    fs = directory.fs
-    found = []
-    for root in directory.roots:
-        for name in fs.list_dir(root):
-            remedy = _root_remedy(name)
-            if remedy is not None and fs.is_dir(root / name):
-                found.append(_finding(root / name, remedy))
-    for partition, folder in directory.partition_dirs():
-        for path, remedy in _in_partition(directory, folder):
-            found.append(_finding(path, remedy, *partition))
-    return found
+    """Return a finding for each such folder, with the remedy."""
+    return [*_at_root(directory), *_in_partitions(directory.fs, _folders(directory))]
 
 
-def take_out(directory: LogDirectory) -> list[Finding]:
-    """Remove these folders from a read-only view, where no change reaches the disk; return their findings."""
-    found = findings(directory)
-    for one in found:
+def take_out(
+    directory: LogDirectory, only: tuple[TopicPartition, Path] | None = None
+) -> list[Finding]:
+    """Remove these folders from a read-only view, where nothing reaches the disk. Return the findings.
+
+    `only`: of the partitions check this one alone. A folder with the name of the clean-stop marker is removed first:
+    without the marker other folders belong to interrupted topics.
+    """
+    found = _at_root(directory)
+    _remove(directory.fs, found)
+    of_partitions = list(
+        _in_partitions(directory.fs, _folders(directory) if only is None else [only])
+    )
+    _remove(directory.fs, of_partitions)
+    return [*found, *of_partitions]
+
+
+def _remove(fs: FileSystem, found: Iterable[Finding]) -> None:
+    for path in (Path(one.path) for one in found):
         with suppress(IoFailure):
-            directory.fs.remove_tree(Path(one.path))
-    return found
+            fs.remove_tree(path)
+        index = path.with_suffix(names.INDEX)
+        if path.suffix == names.TXN_INDEX and fs.exists(index) and not fs.is_dir(index):
+            fs.remove(index)
+
+
+def _folders(directory: LogDirectory) -> Iterator[tuple[TopicPartition, Path]]:
+    """Yield the folders that a start reads: of the partitions, and of topics whose creation or deletion a crash
+    interrupted.
+    """
+    yield from directory.partition_dirs()
+    yield from interrupted_folders(directory).items()
+
+
+def _at_root(directory: LogDirectory) -> list[Finding]:
+    fs = directory.fs
+    return [
+        _finding(root / name, remedy)
+        for root in directory.roots
+        for name in fs.list_dir(root)
+        if (remedy := _root_remedy(name)) is not None and fs.is_dir(root / name)
+    ]
+
+
+def _in_partitions(
+    fs: FileSystem, folders: Iterable[tuple[TopicPartition, Path]]
+) -> Iterator[Finding]:
+    for partition, folder in folders:
+        try:
+            entries = fs.list_dir(folder)
+        except (
+            IoFailure
+        ):  # unreadable, or just deleted by a broker: reported where its logs are read
+            continue
+        for name in entries:
+            remedy = _partition_remedy(name)
+            if remedy is not None and fs.is_dir(folder / name):
+                yield _finding(folder / name, remedy, *partition)
 
 
 def _finding(
@@ -85,32 +145,15 @@ def _root_remedy(name: str) -> str | None:
     return _TEMPORARY if name.endswith(names.TEMPORARY) else _AT_ROOT[name]
 
 
-def _in_partition(directory: LogDirectory, folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path and the remedy of each folder that has the name of a partition's file."""
-    fs = directory.fs
-    try:
-        entries = fs.list_dir(folder)
-    except (
-        IoFailure
-    ):  # unreadable, or deleted meanwhile by a broker: reported where its logs are read
-        return
-    for name in entries:
-        remedy = _partition_remedy(name)
-        if remedy is not None and fs.is_dir(folder / name):
-            yield folder / name, remedy
-
-
 def _partition_remedy(name: str) -> str | None:
     if name == names.PARTITION_METADATA:
         return _METADATA
     if name == names.LEADER_EPOCHS:
-        return _BUILT
+        return _EPOCHS
     if name in (names.PARTITION_METADATA + names.TEMPORARY, names.LEADER_EPOCHS + names.TEMPORARY):
         return _TEMPORARY
     parsed = names.parse_segment_name(name)
     if parsed is None:
         return None
     _, suffix = parsed
-    if suffix.endswith(names.LEFTOVER_SUFFIXES):
-        return _LEFT_OVER
-    return _LOG if suffix == names.LOG else _BUILT
+    return _LEFT_OVER if suffix.endswith(names.LEFTOVER_SUFFIXES) else _OF_SEGMENT[suffix]

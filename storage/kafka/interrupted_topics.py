@@ -30,7 +30,8 @@ def interrupted_folders(directory: LogDirectory) -> Mapping[TopicPartition, Path
 
     These folders are still or already named TOPIC-N.ID-delete. The next writable start renames them to TOPIC-N. The
     topic's name is taken from a folder TOPIC-N with the same topic id, because the name of a renamed folder may have
-    only the beginning of a long topic name.
+    only the beginning of a long topic name. If a renamed folder has no readable id, its name counts: this server
+    removes all folders of a topic before it creates another topic of the name.
 
     Empty after a clean stop, and unless only this server has written the store: a broker deletes a single partition
     when the partition moves to another broker.
@@ -44,9 +45,13 @@ def interrupted_folders(directory: LogDirectory) -> Mapping[TopicPartition, Path
     present = dict(directory.partition_dirs())
     topics = {_topic_id(directory.fs, path): address.topic for address, path in present.items()}
     topics.pop(None, None)
+    names_there = {address.topic for address in present}
     found: dict[TopicPartition, Path] = {}
     for address, path in renamed:
-        topic = topics.get(_topic_id(directory.fs, path))
+        topic_id = _topic_id(directory.fs, path)
+        topic = topics.get(topic_id)
+        if topic_id is None and address.topic in names_there:
+            topic = address.topic
         if topic is not None and (original := address._replace(topic=topic)) not in present:
             found[original] = path
     return found
@@ -67,8 +72,11 @@ def interrupted_finding(address: TopicPartition, path: Path) -> Finding:
 
 def _topic_id(fs: FileSystem, folder: Path) -> str | None:
     """Return the topic id in a folder's partition.metadata; None if no id can be read."""
+    path = folder / names.PARTITION_METADATA
     with suppress(DataError, IoFailure):
-        data = fs.read_bytes(folder / names.PARTITION_METADATA)
+        if fs.is_dir(path):  # reported by blocked_files, which must still see it as a folder
+            return None
+        data = fs.read_bytes(path)
         return checkpoints.decode_partition_metadata(data).topic_id
     return None
 

@@ -14,8 +14,9 @@ from typing import Final
 
 from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
 from storage.errors import IoFailure, OffsetOutOfRange
-from storage.files import FileSystem, is_missing
+from storage.files import FileSystem, OverlayFileSystem, is_missing
 from storage.interface import Clock, StoreOptions
+from storage.kafka import blocked_files
 from storage.kafka.directory import BACKEND
 from storage.kafka.followed import FollowedPartition, log_sizes
 from storage.kafka.format import names
@@ -57,10 +58,14 @@ class KafkaSplitter:
     def __init__(self, root: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
         self._root = root
         self._options = options
-        self._fs = fs
         self._clock = clock
         settings = parse_store_settings(options.settings)
-        self._directory = log_directory(fs, log_roots(fs, root, settings.log_dirs))
+        roots = log_roots(fs, root, settings.log_dirs)
+        if blocked_files.findings(log_directory(fs, roots)):
+            fs = OverlayFileSystem(fs, clock=clock)
+            blocked_files.take_out(log_directory(fs, roots))
+        self._fs = fs
+        self._directory = log_directory(fs, roots)
         self._folders = self._found_folders()
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._notes = Notes()

@@ -16,6 +16,7 @@ from storage.findings import damaged_store, finding
 from storage.model import Finding
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
+from storage.staged_append import NOTE
 
 _HERE: Final = "a folder in the place of a file"
 _AT_ROOT: Final = {
@@ -26,6 +27,7 @@ _AT_ROOT: Final = {
     names.PRODUCERS_FILE: "Move it away, and restore the file if there is a copy",
     names.DELETED_FILE: "Move it away, and restore the file: without it deleted topics may come back",
     names.INDEX_FILE: "Move it away: a start looks through the key index, and writes it again",
+    NOTE: "Move it away, and restore the file: it lists the staged records that are stored already",
 }
 """The remedy for each file name."""
 _CONFIG: Final = "Move it away, and restore the file: what it held is in no other file"

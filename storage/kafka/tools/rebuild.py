@@ -20,11 +20,12 @@ from typing import Final
 from storage.errors import InvalidArgument
 from storage.files import atomic_write
 from storage.findings import finding
+from storage.kafka import blocked_files
 from storage.kafka.directory import detect
 from storage.kafka.evidence import end_by_index
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
-from storage.kafka.joined import refuse_several
+from storage.kafka.joined import log_directory, refuse_several
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.rebuild_segment import RebuildPart, SegmentBuilt, build_segment
@@ -41,7 +42,9 @@ INDEXES: Final = "indexes"
 def rebuild_indexes(
     make_view: Callable[[], View], *, write: bool, run: RunParts = one_by_one
 ) -> RebuildReport:
-    """See SupportsInspect.rebuild. Raises StoreLocked, and InvalidArgument if there is no store to lock."""
+    """See SupportsInspect.rebuild. Raises StoreLocked, InvalidArgument without a store to lock, and DamagedStore if a
+    folder has the name of a file.
+    """
     view = make_view()
     if not write:
         return _Rebuild(view, run, write=False).run()
@@ -51,6 +54,7 @@ def rebuild_indexes(
             f"{view.root} is no log directory: there is nothing to lock, so nothing is written",
             field="write",
         )
+    blocked_files.refuse(log_directory(view.base, view.directory.roots))
     lock = view.base.lock(view.root / names.LOCK)
     try:
         view.close()

@@ -11,12 +11,10 @@ from pathlib import Path
 
 from storage.errors import DataError
 from storage.findings import finding
-from storage.kafka import blocked_files
 from storage.kafka.directory import bad_partition_metadata
 from storage.kafka.evidence import INDEX_SUFFIXES
 from storage.kafka.format import checkpoints, names, producer_snapshot
 from storage.kafka.format.names import parse_segment_name, segment_name
-from storage.kafka.joined import log_directory
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.tools.rows import PARTITION_FILES
 from storage.kafka.tools.view import View
@@ -42,7 +40,6 @@ def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
     for name in (names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
         view.directory.offsets(name)
     yield from view.findings()
-    yield from blocked_files.findings(log_directory(view.base, view.directory.roots))
     yield from own_file_findings(view.fs, *view.directory.roots)
     if whole:
         yield from foreign_folders(view)

@@ -22,6 +22,7 @@ from storage.errors import (
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
+from storage.kafka import blocked_files
 from storage.kafka.epochs import OwnEpochs
 from storage.kafka.evidence import CHECKPOINTS, collect
 from storage.kafka.format import names
@@ -72,6 +73,7 @@ class View:
         self.files = HandleCache(self.fs, options.open_files)
         self.directory = log_directory(self.fs, log_roots(fs, root, settings.log_dirs))
         self.notes = Notes()
+        self.notes.add(*blocked_files.take_out(self.directory, only))
         self._interrupted: Mapping[TopicPartition, Path] = {}
         self.reader = LogReader(self.files, self.notes)
         self.clean = self.directory.is_clean()

@@ -24,6 +24,7 @@ PLACES = [
     "config/consumerOffset.json.bak",
     "config/delayOffset.json",
     "config/subscriptionGroup.json",
+    ".logserver.staged.json",
     ".logserver.store.json",
     ".logserver.producers.json",
     ".logserver.deleted.json",

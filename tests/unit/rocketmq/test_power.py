@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from storage import LogStore, RawMessage, Record
-from storage.files import OverlayFileSystem
+from storage.files import FileSystem, OverlayFileSystem
 from tests.contract.harness import ManualClock
 from tests.faults.power import Power, moments, nothing
 from tests.unit.rocketmq.outage import after_cut, mixed, safe_place, tree
@@ -55,6 +55,8 @@ class Life:
         found = hash(
             (
                 frozenset(tree(left.fs).items()),
+                frozenset(folders(left.fs, ROOT)),
+                left.clock.now_ms,
                 len(self.written),
                 len(self.acknowledged),
                 frozenset(self.topics),
@@ -101,6 +103,14 @@ class Life:
             for act in self.acts():
                 self.shop.clock.now_ms += 1
                 act(store)
+
+
+def folders(fs: FileSystem, path: Path) -> Iterator[Path]:
+    """Yield every folder at or below `path`."""
+    if fs.is_dir(path):
+        yield path
+        for name in fs.list_dir(path):
+            yield from folders(fs, path / name)
 
 
 def check_left(shop: Workshop, life: Life) -> None:
