@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +69,7 @@ class Reports:
         self._files = case.truth.files
         self._absent = absent_partitions(case)
         self._unknown = unknown_partitions(case, self._absent)
+        self._emptied = emptied_tails(case)
         self.findings: list[Finding] = []
         self.losses: list[Loss] = []
         self.refusals: list[tuple[TopicPartition, StorageError]] = []
@@ -86,6 +87,7 @@ class Reports:
         return (
             self.whole
             or address in self._unknown
+            or offset >= self._emptied.get(address, offset + 1)
             or any(self._names(finding, key) for finding in self.findings)
             or any(refused == address for refused, _ in self.refusals)
             or any(
@@ -150,6 +152,29 @@ def unknown_partitions(case: Case, absent: Set[TopicPartition]) -> Set[TopicPart
         )
 
     return {one for one in absent if not is_known(one)}
+
+
+def emptied_tails(case: Case) -> Mapping[TopicPartition, int]:
+    """Return where partitions of a killed store of Kafka's format end if their last segment is empty and nothing names
+    its records: its indexes hold zeros, and no checkpoint a higher offset. A segment that was just begun looks so too.
+    """
+    disk = case.damage.disk
+    if case.source.backend != "kafka" or disk.exists(ROOT / ".kafka_cleanshutdown"):
+        return {}
+    files = {Path(path): data for path, data in disk.files()}
+    text = b"\n".join(data for path, data in files.items() if path.parent == ROOT)
+    found = {}
+    for one in {address for address, _ in case.truth.dumped}:
+        folder = ROOT / f"{one.topic}-{one.partition}"
+        last = max((p for p in files if p.parent == folder and p.suffix == ".log"), default=None)
+        if last is None or files[last]:
+            continue
+        indexes = (files.get(last.with_suffix(suffix), b"") for suffix in (".index", ".timeindex"))
+        line = rb"(?m)^%s %d (\d+)" % (re.escape(one.topic.encode()), one.partition)
+        named = [int(number) for number in re.findall(line, text)]
+        if not any(map(any, indexes)) and max(named, default=0) <= int(last.stem):
+            found[one] = int(last.stem)
+    return found
 
 
 class _Check:

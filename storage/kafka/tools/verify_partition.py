@@ -142,10 +142,22 @@ def index_places(view: View, segment: SegmentPlan) -> Mapping[str, Path]:
     places: dict[str, Path] = {}
     for suffix in INDEX_SUFFIXES:
         path = segment.path.with_name(segment_name(segment.base_offset, suffix))
-        lies_at = view.fs.base_path(path) if suffix in segment.suffixes else None
+        if suffix not in segment.suffixes:
+            continue
+        lies_at = _stored_at(view, path)
         if lies_at is not None:
             places[suffix] = lies_at
     return places
+
+
+def _stored_at(view: View, path: Path) -> Path | None:
+    """Return the path with a file's bytes on the disk; None if only the view has them.
+
+    The view has no such file if recovery removed it there: the partition's committed offsets were read before.
+    """
+    if view.fs.exists(path):
+        return view.fs.base_path(path)
+    return path if view.base.exists(path) else None
 
 
 def snapshot_place(view: View, segment: SegmentPlan) -> Path | None:
