@@ -338,6 +338,20 @@ def orphan_indexes(plan: PartitionPlan) -> Iterable[tuple[Path, int]]:
             yield path, parsed[0]
 
 
+def emptied_segments(files: ReadsFiles, plan: PartitionPlan) -> Iterator[tuple[Path, int]]:
+    """Yield an index file, and the base offset, of each segment before the last that has an empty log and an index with
+    entries. Compaction empties both.
+    """
+    for segment in plan.segments[:-1]:
+        if segment.file_bytes:
+            continue
+        for suffix in sorted(segment.suffixes.intersection(INDEX_SUFFIXES)):
+            path = segment.path.with_suffix(suffix)
+            if _index_end(files, path, segment.base_offset) > segment.base_offset:
+                yield path, segment.base_offset
+                break
+
+
 def _index_end(indexes: ReadsFiles, path: Path, base_offset: int, *, whole: bool = False) -> int:
     """Return the log end that an index proves: the offset after its last entry; without entries the base offset.
 

@@ -161,14 +161,16 @@ def _last_without_log(plan: PartitionPlan) -> Iterator[Finding]:
 
 
 def without_log_finding(plan: PartitionPlan, path: Path, base_offset: int) -> Finding:
-    """Return the finding that a segment has an index file, at `path`, and no log."""
+    """Return the finding that a segment has an index file, at `path`, and no log or an empty one."""
+    emptied = any(segment.base_offset == base_offset for segment in plan.segments)
+    what = "an empty .log file, and entries in this index" if emptied else "no .log file"
     return finding(
         "segment-without-log",
         path,
         topic=plan.partition.topic,
         partition=plan.partition.partition,
         offset=base_offset,
-        message=f"the segment at offset {base_offset} has no .log file: its records are lost, if it had any",
+        message=f"the segment at offset {base_offset} has {what}: its records are lost, if it had any",
     )
 
 

@@ -7,7 +7,7 @@ salvage or an earlier start reported as lost are not reported again.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -16,7 +16,7 @@ from pathlib import Path
 from storage.files import FileSystem, HandleCache
 from storage.findings import finding
 from storage.kafka.active_indexes import last_indexed
-from storage.kafka.evidence import orphan_indexes
+from storage.kafka.evidence import emptied_segments, orphan_indexes
 from storage.kafka.log_file import Batch, walk
 from storage.kafka.lost_offsets import loss_of, without_log_finding
 from storage.kafka.plan import PartitionPlan, SegmentPlan
@@ -49,7 +49,7 @@ def losses_without_log(plan: PartitionPlan, findings: Sequence[Finding]) -> Iter
     """Yield a loss for each finding of `segments_without_log`, up to the next segment."""
     for found in findings:
         if found.code == "segment-without-log" and found.offset is not None:
-            at = bisect_left(plan.segments, found.offset, key=attrgetter("base_offset"))
+            at = bisect_right(plan.segments, found.offset, key=attrgetter("base_offset"))
             yield loss_of(plan, found.offset, plan.segments[at].base_offset)
 
 
@@ -78,13 +78,13 @@ def segment_gaps(
 def segments_without_log(
     fs: FileSystem, files: HandleCache, plan: PartitionPlan
 ) -> Iterator[Finding]:
-    """Yield a finding for each segment between two others that has an index and no log.
+    """Yield a finding for each segment between two others that has an index, and no log or an empty one.
 
     A segment within the offsets of the segment before it is left out. Compaction makes one segment of several, and
     removes their files one after another.
     """
     told: set[int] = set()
-    for path, base_offset in orphan_indexes(plan):
+    for path, base_offset in (*orphan_indexes(plan), *emptied_segments(fs, plan)):
         at = bisect_left(plan.segments, base_offset, key=attrgetter("base_offset"))
         if base_offset in told or not 0 < at < len(plan.segments):
             continue

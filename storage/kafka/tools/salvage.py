@@ -20,6 +20,7 @@ from storage.findings import finding
 from storage.kafka.directory import detect
 from storage.kafka.evidence import (
     MissingPartition,
+    emptied_segments,
     end_by_index,
     end_in_folder,
     first_offset,
@@ -160,7 +161,11 @@ class _Salvage:
             is_emptied=is_emptied(view.fs, plan),
             epochs=epochs,
             compacted=compacted,
-            without_log={base_offset for _, base_offset in orphan_indexes(plan)},
+            without_log={
+                base_offset
+                for found in (orphan_indexes(plan), emptied_segments(view.fs, plan))
+                for _, base_offset in found
+            },
         )
 
     def _listed(self, address: TopicPartition, folder: Path) -> PartitionPlan:
