@@ -78,20 +78,22 @@ def segment_gaps(
 def segments_without_log(
     fs: FileSystem, files: HandleCache, plan: PartitionPlan
 ) -> Iterator[Finding]:
-    """Yield a finding for each segment between two others that has an index, and no log or an empty one.
+    """Yield a finding for each segment before the last that has an index, and an empty log or none.
 
-    A segment within the offsets of the segment before it is left out. Compaction makes one segment of several, and
-    removes their files one after another.
+    A segment without a log is reported between two others, and not within the offsets of the segment before it:
+    compaction makes one segment of several, and removes their files one after another.
     """
-    told: set[int] = set()
-    for path, base_offset in (*orphan_indexes(plan), *emptied_segments(fs, plan)):
+    reported: set[int] = set()
+    for path, base_offset in orphan_indexes(plan):
         at = bisect_left(plan.segments, base_offset, key=attrgetter("base_offset"))
-        if base_offset in told or not 0 < at < len(plan.segments):
+        if base_offset in reported or not 0 < at < len(plan.segments):
             continue
-        told.add(base_offset)
+        reported.add(base_offset)
         last = _last_batch(fs, files, plan.segments[at - 1])
         if last is None or last.header.next_offset <= base_offset:
             yield without_log_finding(plan, path, base_offset)
+    for path, base_offset in emptied_segments(fs, plan):
+        yield without_log_finding(plan, path, base_offset)
 
 
 def is_compacted(batch: Batch) -> bool:

@@ -23,8 +23,13 @@ def test_some_damage(backend: str) -> None:
 
 
 # Cases that broke the promise once: a checkpoint that ends after its version, a transaction index that recovery
-# removes in a view before the index files are verified, and an emptied log in the middle of a compacted partition.
-BROKEN_ONCE = [("kafka", "76057c43", 117), ("kafka", "round26", 1297), ("kafka", "round26", 1443)]
+# removes in a view before the index files are verified, and emptied logs of compacted partitions.
+BROKEN_ONCE = [
+    ("kafka", "76057c43", 117),
+    ("kafka", "round26", 1297),
+    ("kafka", "round26", 1443),
+    ("kafka", "round26", 2580),
+]
 
 
 @pytest.mark.parametrize(("backend", "seed_name", "number"), BROKEN_ONCE)
