@@ -70,7 +70,7 @@ def accepted_files_do_not_count_as_written(patch: pytest.MonkeyPatch) -> None:
     left_out(patch, FileRun, "distrust")
 
 
-@fault("rocketmq")
+@fault("rocketmq", seed=3)
 def properties_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     """Accept a record with a lost end: the checksum covers only its body."""
     patch.setattr(recovery, "sound_part", lambda stretch: stretch)
@@ -152,7 +152,7 @@ def index_is_not_built_on(patch: pytest.MonkeyPatch) -> None:
     wrapped(patch, repair, "apply_index", applied)
 
 
-@fault("rocketmq")
+@fault("rocketmq", seed=3)
 def index_is_not_synced_at_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
     """Skip the sync of the index at a checkpoint: entries that it stands for may be lost."""
     without(patch, KeyIndex, "sync", "datasync")

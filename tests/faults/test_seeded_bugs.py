@@ -54,12 +54,14 @@ def hunt(backend: str, name: str) -> Catch:
     with fault.planted():
         if fault.by_sweep:
             return sweep(backend, name)
-        return explore(backend, name, again=fault.at_start)
+        return explore(backend, name, again=fault.at_start, seed=fault.seed)
 
 
-def explore(backend: str, name: str, *, again: bool) -> Catch:
+def explore(backend: str, name: str, *, again: bool, seed: int) -> Catch:
     """Search by crash states; `again`: with as many second crashes."""
-    explorer = Explorer(BACKENDS[backend], replace(PLAN, second=PLAN.states if again else 0))
+    explorer = Explorer(
+        BACKENDS[backend], replace(PLAN, second=PLAN.states if again else 0, seed=seed)
+    )
     report, by = explorer.report, None
     try:
         explorer.run()
