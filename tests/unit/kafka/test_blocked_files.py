@@ -226,7 +226,7 @@ def test_a_folder_in_the_place_of_a_transaction_index_shows_no_aborted_record(tx
 
 @pytest.fixture
 def interrupted(root: Path) -> Path:
-    """The folder of a partition that was renamed for deletion, beside one that was not, after a crash."""
+    """The folder of a partition that was renamed for deletion, next to one that was not, after a crash."""
     with open_store("kafka", root) as store:
         store.create_topic("u", 2)
         for number in range(2):
