@@ -197,7 +197,7 @@ class LogDirectory(RootFiles[StoreFile]):
             self._note(bad_root_file(path, error))
             return checkpoints.readable_offsets(data)
         self._damaged.discard(name)
-        if checkpoints.is_cut_after_version(data):
+        if not lines and checkpoints.is_cut_after_version(data):
             self._note(finding("bad-root-file", path, severity="warning", message=CUT))
         return lines
 

@@ -160,10 +160,10 @@ def _last_without_log(plan: PartitionPlan) -> Iterator[Finding]:
             return
 
 
-def without_log_finding(plan: PartitionPlan, path: Path, base_offset: int) -> Finding:
+def without_log_finding(
+    plan: PartitionPlan, path: Path, base_offset: int, *, what: str = "no .log file"
+) -> Finding:
     """Return the finding that a segment has an index file, at `path`, and no log or an empty one."""
-    emptied = any(segment.base_offset == base_offset for segment in plan.segments)
-    what = "an empty .log file, and entries in this index" if emptied else "no .log file"
     return finding(
         "segment-without-log",
         path,

@@ -92,8 +92,9 @@ def segments_without_log(
         last = _last_batch(fs, files, plan.segments[at - 1])
         if last is None or last.header.next_offset <= base_offset:
             yield without_log_finding(plan, path, base_offset)
+    what = "an empty .log file, and entries in this index"
     for path, base_offset in emptied_segments(fs, plan):
-        yield without_log_finding(plan, path, base_offset)
+        yield without_log_finding(plan, path, base_offset, what=what)
 
 
 def is_compacted(batch: Batch) -> bool:
