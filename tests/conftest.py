@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=lambda text: int(text, 16),
         default=_seed_of_commit(),
         metavar="HEX",
-        help="of crash states and random damage: 8 hex digits, by default the first of the commit, 0 without git",
+        help="of random cases and of turns: 8 hex digits, by default the first of the commit, 0 without git",
     )
     parser.addoption("--figures", type=Path, metavar="FILE", help="write the figures there too")
 
@@ -152,9 +153,12 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect slow, java and spark tests in the quick run; pytest reports them as deselected. In the full run, modules
-    with such tests go first: the short modules fill the gaps at the end of a parallel run.
+    """Deselect slow, java and spark tests in the quick run, and in CI the cases of `one_in` that are not this commit's
+    turn; pytest reports them as deselected. In the full run, modules with such tests go first: the short modules fill
+    the gaps at the end of a parallel run.
     """
+    if config.getoption("--all-suites") and config.getoption("--soak") is None:
+        _take_turns(config, items)
     only = config.getoption("--only")
     if config.getoption("--all-suites") and only is None:
         long_modules = {item.path for item in items if _is_long(item)}
@@ -164,6 +168,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_long(item) == (only == "long")]
+
+
+def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect cases of tests marked `one_in(n)`: the seed chooses every n-th case of a test."""
+    seed, counts, left_out = config.getoption("--seed"), Counter[str](), []
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark is None:
+            continue
+        test = item.nodeid.partition("[")[0]
+        if (counts[test] + seed) % mark.args[0]:
+            left_out.append(item)
+        counts[test] += 1
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        unwanted = set(left_out)
+        items[:] = [item for item in items if item not in unwanted]
 
 
 def pytest_collection_finish() -> None:
@@ -277,6 +298,13 @@ def amount(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
     """The amount of work of a test: `amount(in_ci, in_soak)`."""
     share = request.config.getoption("--soak")
     return lambda in_ci, in_soak: in_ci if share is None else max(1, round(in_soak * share))
+
+
+@pytest.fixture(scope="session")
+def turn(request: pytest.FixtureRequest, seed: int) -> Callable[[int], slice]:
+    """The share of a list of cases that is this commit's turn: `cases[turn(n)]` is every n-th case, all in the soak."""
+    in_ci = request.config.getoption("--soak") is None
+    return lambda n: slice(seed % n, None, n) if in_ci else slice(None)
 
 
 @pytest.fixture(scope="session")
