@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from storage.errors import IoFailure
@@ -168,12 +169,16 @@ class Tree:
 
 def parts(path: Path, operation: str) -> tuple[str, ...]:
     """Return the names from the root down, with `..` resolved as text."""
-    names = path.parts if path.is_absolute() else path.absolute().parts
-    if "\0" in "".join(names):
+    text = str(path)
+    if "\0" in text:
         raise io_failure(errno.EINVAL, path, operation)
-    if ".." in names:
-        names = Path(os.path.normpath(Path(*names))).parts
-    return names[1:]
+    return _names(text if text.startswith("/") else str(path.absolute()))
+
+
+@lru_cache(maxsize=128)
+def _names(absolute: str) -> tuple[str, ...]:
+    """Return the names of an absolute path. Cached: a store asks for the same few paths again and again."""
+    return Path(os.path.normpath(absolute) if ".." in absolute else absolute).parts[1:]
 
 
 def _as_directory(node: Node | None, path: Path, operation: str) -> Directory:

@@ -1,7 +1,7 @@
 """Every byte of a small store, flipped one at a time: it is reported, nothing wrong is served, no other record is lost.
 
 The tables list the fields that no checksum covers: where `verify` may report nothing, and where a reader may receive
-another value. The long run, which flips all bytes, requires the tables to be exact.
+another value. The soak, which flips all bytes, requires the tables to be exact.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.fuzz.tiny import BACKENDS, ROOT, Row, TinyStore, overwrite, read_all,
 MASKS: Final = {True: 0x01, False: 0x80}
 """By state of the store, cleanly stopped or killed: the bits that are flipped in a byte."""
 SAMPLE_STEP: Final = 101  # of the quick run
+STEP: Final = 8  # of CI: the commit chooses which bytes
 VALUE: Final = 3  # index of the value in a row
 
 UNSEEN: Final[Mapping[str, frozenset[str]]] = {
@@ -113,12 +114,12 @@ class Flip(NamedTuple):
             return list(read_all(opened))
 
 
-def flips(backend: str, step: int) -> Iterator[Flip]:
-    """Yield a flip of every `step`-th byte, for the store in both of its states."""
+def flips(backend: str, share: slice) -> Iterator[Flip]:
+    """Yield a flip of each byte in a share of all bytes, for the store in both of its states."""
     for clean, mask in MASKS.items():
         store = tiny(backend, clean=clean)
         files = store.files()
-        for place in list(places(store))[::step]:
+        for place in list(places(store))[share]:
             disk = store.copy()
             byte = files[place.file][place.position] ^ mask
             overwrite(disk, ROOT / place.file, place.position, bytes([byte]))
@@ -206,7 +207,7 @@ def changed(flip: Flip, rows: list[Row] | None) -> bool:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_sample(backend: str) -> None:
-    check(backend, SAMPLE_STEP)
+    check(backend, slice(None, None, SAMPLE_STEP))
 
 
 ALWAYS_FOUND: Final = (
@@ -239,8 +240,11 @@ def test_each_byte_of_a_records_frame_is_found(mask: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_byte(backend: str, figures: Callable[[str], None]) -> None:
-    seen = check(backend, 1)
+def test_every_byte(
+    backend: str, seed: int, amount: Callable[[int, int], int], figures: Callable[[str], None]
+) -> None:
+    step = amount(STEP, 1)
+    seen = check(backend, slice(seed % step, None, step))
     count = sum(number for (what, _), number in seen.items() if what == "flips")
     told = sum(number for (what, _), number in seen.items() if what == "told")
     refused = sum(number for (what, _), number in seen.items() if what == "refused")
@@ -248,13 +252,14 @@ def test_every_byte(backend: str, figures: Callable[[str], None]) -> None:
         f"flipped bytes {backend}: {count:,}, {told:,} told by verify, {refused:,} refused by a start"
     )
     for what, table in (("unseen", UNSEEN), ("otherwise", OTHERWISE), ("not opened", NOT_OPENED)):
-        assert {field for kind, field in seen if kind == what} == table[backend]
+        fields = {field for kind, field in seen if kind == what}
+        assert fields == table[backend] if step == 1 else fields <= table[backend]
 
 
-def check(backend: str, step: int) -> Counter[tuple[str, str]]:
+def check(backend: str, share: slice) -> Counter[tuple[str, str]]:
     """Check every flip against the guarantees; return how often each outcome occurred for each field."""
     seen: Counter[tuple[str, str]] = Counter()
-    for flip in flips(backend, step):
+    for flip in flips(backend, share):
         field = flip.place.field
         rows = read_only(flip)
         came = ["flips", "told" if is_told(flip) else "unseen", check_start(flip, rows)]

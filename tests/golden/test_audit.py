@@ -41,6 +41,7 @@ def compared(
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("wave", WAVES)
 @pytest.mark.parametrize("case", KAFKA)
 def test_kafka_damage(case: str, wave: int, tmp_path: Path) -> None:
@@ -86,6 +87,7 @@ def test_what_was_open_is_not_what_the_snapshots_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("wave", WAVES)
 @pytest.mark.parametrize("case", ROCKETMQ)
 def test_rocketmq_damage(case: str, wave: int, tmp_path: Path) -> None:
@@ -109,6 +111,7 @@ def test_rocketmq_stores(golden: rocketmq_stores.GoldenStore) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("recipe", rocketmq_stores.recipes(), ids=rocketmq_stores.by_id)
 def test_rocketmq_recipes(recipe: rocketmq_stores.Recipe, tmp_path: Path) -> None:
     root = rocketmq_stores.copy_store(recipe.store, tmp_path / "store")

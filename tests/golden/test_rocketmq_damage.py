@@ -314,6 +314,7 @@ def test_what_is_cut_is_kept_and_reported_by_queue(recipe: Recipe) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("recipe", "mode"), [case for case in CASES if case.values[1] != READ_ONLY]
 )
@@ -359,6 +360,7 @@ def found_around(
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("recipe", "mode"), [case for case in CASES if case.values[1] != READ_ONLY]
 )

@@ -98,6 +98,7 @@ def test_serving_read_only_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("recipe", stores.recipes(), ids=by_id)
 def test_a_damaged_store_stays_as_it_is(recipe: Recipe, tmp_path: Path) -> None:
     root = stores.copy_store(recipe.store, tmp_path / "store")

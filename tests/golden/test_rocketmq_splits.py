@@ -80,6 +80,7 @@ def _text(value: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("split_bytes", "min_splits"), [(64 << 20, 1), (64 << 20, 5), (10_000, 1), (1, 1)]
 )
@@ -130,6 +131,7 @@ def test_nothing_new_is_found_where_nothing_was_written(
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("recipe", stores.recipes(), ids=by_id)
 def test_of_a_damaged_store_the_rest_is_read(recipe: Recipe, tmp_path: Path) -> None:
     """The rows equal the rows of `dump`, which reads record by record; each missing record has a finding."""

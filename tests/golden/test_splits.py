@@ -53,6 +53,7 @@ def lines_of(splits: list[Split]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("isolation", "expected"), LEVELS, ids=lambda level: str(level))
 @pytest.mark.parametrize("golden", stores.partitions(), ids=stores.by_id)
 def test_rows_are_those_that_the_real_consumer_read(
@@ -77,6 +78,7 @@ def test_rows_are_those_that_the_real_consumer_read(
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("golden", stores.partitions(), ids=stores.by_id)
 def test_every_range_of_offsets_gives_its_rows(golden: GoldenPartition) -> None:
     expected = [line["offset"] for line in golden.lines("expected.jsonl")]
@@ -93,6 +95,7 @@ def test_every_range_of_offsets_gives_its_rows(golden: GoldenPartition) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("variant", stores.damaged_variants())
 @pytest.mark.parametrize("split_bytes", [1, 3000, 64 << 20])
 def test_a_damaged_log_shows_what_can_be_read_of_it(variant: str, split_bytes: int) -> None:

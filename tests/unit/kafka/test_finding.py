@@ -71,6 +71,7 @@ def test_a_search_goes_on_where_retention_deletes_beside_it(
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
 @pytest.mark.parametrize(
     ("offsets", "size_bytes"), [(1, 1 << 20), (3, 0), (1024, 500), (1024, 1 << 22)]
