@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,8 @@ WANTED = {
     "java": "wanted java",
     "spark": "wanted spark",
 }  # mark -> user property that records a skipped test
+LONG_MARKS = ("slow", *WANTED)
+LONG = re.compile(rf"\bmark\.({'|'.join(LONG_MARKS)})\b")
 
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=40)
 # Every run has the same examples, so a failure in CI also occurs here. The quick run and the soak search for new ones.
@@ -147,6 +150,15 @@ class ModuleOnSpark(pytest.Module):
             pytest.skip(str(_missing("spark")), allow_module_level=True)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out modules without a mark of the long tests when only those run: collecting takes half a minute."""
+    if config.getoption("--only") != "long" or not collection_path.name.startswith("test_"):
+        return None
+    if collection_path.suffix == ".py" and not LONG.search(collection_path.read_text()):
+        return True
+    return None
+
+
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
     """Collect modules with or without Spark."""
     return ModuleOnSpark.from_parent(parent, path=module_path)
@@ -194,7 +206,7 @@ def pytest_collection_finish() -> None:
 
 
 def _is_long(item: pytest.Item) -> bool:
-    return any(map(item.get_closest_marker, ("slow", *WANTED)))
+    return any(map(item.get_closest_marker, LONG_MARKS))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
