@@ -1,7 +1,8 @@
 """The real Kafka as the judge: runs the scripts of tests/interop/peers/kafka (and spark) and gives their answers.
 
 Owns the calls and their errors; knows no byte of ours. Every call works on a copy of what it is given, so the directory
-stays as it is. The first call of a machine fetches and compiles the peer, which takes a minute.
+stays as it is; only start_broker works on the directory itself, in a process of its own. All other calls of a process
+are answered by one JVM. The first call of a machine fetches and compiles the peer, which takes a minute.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.interop.judge import Judge
+
 KAFKA = Path(__file__).resolve().parent / "peers" / "kafka"
 SPARK = KAFKA.parent / "spark"
 TIMEOUT_S = 600.0
 """Fetching the jars included; a broker takes 5 to 10 s. Only a hang takes so long."""
 CHECK_S = 60.0
-"""More for each folder whose indexes are checked: four JVMs, one after another."""
+"""More for each folder whose indexes are checked."""
+JUDGE = Judge(KAFKA / "judge")
 
 
 class PeerError(AssertionError):
@@ -41,14 +45,12 @@ class KafkaAnswer:
     warnings: str = ""
 
 
-def run_kafka_opens(
-    directory: Path, *options: str, environment: dict[str, str] | None = None, check: bool = True
-) -> KafkaAnswer:
+def run_kafka_opens(directory: Path, *options: str, check: bool = True) -> KafkaAnswer:
     """Let the real Kafka open a copy of a log directory and read all of it; `options` are those of kafka-opens.
 
     Raises PeerError unless everything could be read; with `check` False only when the broker did not start.
     """
-    done = _run("kafka-opens", directory, *options, environment=environment)
+    done = _ask("kafka-opens", directory, *options)
     if done.returncode not in ({0} if check else {0, 1}):
         raise _failure(done)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -74,7 +76,7 @@ def _sort_in(answer: KafkaAnswer, line: dict[str, Any]) -> None:
 
 def run_read_small_files(files: Iterable[Path]) -> dict[Path, dict[str, Any]]:
     """What Kafka's own readers make of these files (give copies): "read", or "error" and "message"."""
-    done = _run("read-small-files", *files)
+    done = _ask("read-small-files", *files)
     if done.returncode != 0:
         raise _failure(done)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -83,7 +85,7 @@ def run_read_small_files(files: Iterable[Path]) -> dict[Path, dict[str, Any]]:
 
 def run_read_messages(file: Path) -> list[dict[str, Any]]:
     """What Kafka's own classes read of the messages in a file of lines `NAME VERSION HEX`, in its order."""
-    done = _run("read-messages", file)
+    done = _ask("read-messages", file)
     if done.returncode != 0:
         raise _failure(done)
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -92,7 +94,10 @@ def run_read_messages(file: Path) -> list[dict[str, Any]]:
 def index_check(directories: Iterable[Path]) -> None:
     """Let the real Kafka check every index of these partition directories; PeerError tells what is wrong."""
     folders = list(directories)
-    done = _run("index-check", *folders, timeout=TIMEOUT_S + CHECK_S * len(folders))
+    assert all(list(folder.glob("*.log")) for folder in folders), "not all are partition folders"
+    if not folders:
+        raise PeerError("no partition folders")
+    done = _ask("index-check", *folders, timeout_s=TIMEOUT_S + CHECK_S * len(folders))
     if done.returncode != 0 or done.stdout.strip() != "ok":
         raise _failure(done)
 
@@ -101,7 +106,8 @@ def dump_log(files: Iterable[Path], *options: str) -> str:
     """What Kafka's own dump tool prints for these files (.log, .index, .timeindex, .snapshot, .txnindex); `options`:
     how records of internal topics are decoded.
     """
-    done = _run("dump-log", *options, *files)
+    asked = ("--deep-iteration", "--print-data-log", *options)
+    done = _ask("dump-log", *asked, "--files", ",".join(map(str, files)))
     if done.returncode != 0:
         raise _failure(done)
     return done.stdout
@@ -131,7 +137,7 @@ def stop_broker(work: Path, *, kill: bool = False) -> None:
 
 def broker_tool(tool: str, address: str, *options: str) -> str:
     """What one of Kafka's own tools tells of a running broker: produce, consume, topics, offsets or groups."""
-    done = _run("perf", tool, "--bootstrap-server", address, *options)
+    done = _ask(tool, "--bootstrap-server", address, *options)
     if done.returncode != 0:
         raise _failure(done)
     return done.stdout
@@ -145,12 +151,17 @@ def connector_jars() -> list[Path]:
     return [Path(line) for line in done.stdout.splitlines()]
 
 
+def _ask(
+    script: str, *arguments: str | Path, timeout_s: float = TIMEOUT_S
+) -> subprocess.CompletedProcess[str]:
+    return JUDGE.ask(script, *arguments, timeout_s=timeout_s)
+
+
 def _run(
     script: str,
     *arguments: str | Path,
     environment: dict[str, str] | None = None,
     folder: Path = KAFKA,
-    timeout: float = TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
     command = [str(folder / script), *map(str, arguments)]
     with subprocess.Popen(
@@ -163,9 +174,9 @@ def _run(
         start_new_session=True,
     ) as process:
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            raise PeerError(f"{' '.join(command)}: no end after {timeout:.0f} s") from error
+            raise PeerError(f"{' '.join(command)}: no end after {TIMEOUT_S:.0f} s") from error
         finally:
             if process.returncode is None:  # pytest's own limit may have been the first
                 os.killpg(process.pid, signal.SIGTERM)  # the script then ends its broker
