@@ -2,7 +2,8 @@
 
 Owns the calls and their errors; must not know the bytes of our stores. Scripts open a copy, so the directory stays
 unchanged; only a broker works on the given directory itself. The first call on a machine fetches and compiles the
-peer, which takes a minute. A JVM starts in about two seconds, so one call should ask for much.
+peer, which takes a minute. One JVM answers all calls of a process that open stores or talk to a broker, and runs
+brokers; what holds a store, and a broker that is killed, have processes of their own.
 """
 
 from __future__ import annotations
@@ -16,13 +17,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from tests.interop.judge import Judge
 
 ROCKETMQ = Path(__file__).resolve().parent / "peers" / "rocketmq"
 ENVIRONMENT = {"PEER_JOPTS": "-XX:TieredStopAtLevel=1"}
 """For JVMs that live for seconds: the second compiler would cost more than it gains."""
 TIMEOUT_S = 600.0
 """Includes the download of the jars; a broker takes 5 to 10 s. Only a hang takes this long."""
+JUDGE = Judge(ROCKETMQ / "judge", ENVIRONMENT)
+IN_JUDGE: Final[set[Path]] = set()
+"""The directories of the brokers that run in its JVM."""
 
 Row = dict[str, Any]
 
@@ -97,7 +103,10 @@ def _options(sizes: Mapping[str, str]) -> Sequence[str]:
 
 def _lines(script: str, *arguments: str | Path) -> Sequence[Row]:
     """Return the output rows of a script; raise PeerError if it fails."""
-    return [json.loads(line) for line in _checked(script, *arguments).stdout.splitlines()]
+    done = JUDGE.ask(script, *arguments, timeout_s=TIMEOUT_S)
+    if done.returncode != 0:
+        raise _failure(done)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def _sorted(lines: Sequence[Row]) -> RocketAnswer:
@@ -126,35 +135,61 @@ def _sorted(lines: Sequence[Row]) -> RocketAnswer:
     return found
 
 
+def write_goldens(folder: Path, seeds: Mapping[str, int]) -> Mapping[str, str | None]:
+    """Let the real store write `folder`/PROFILE/store from each profile and its seed, several at a time, and the
+    expectation files next to it; return the errors by profile.
+    """
+    wanted = [f"{profile}:{seed}" for profile, seed in seeds.items()]
+    rows = _lines("write-goldens", folder, *wanted)
+    assert [row["profile"] for row in rows] == list(seeds)
+    return {row["profile"]: row["error"] for row in rows}
+
+
 def write_golden(folder: Path, *, profile: str, seed: int) -> None:
     """Let the real store write `folder`/store from a profile and a seed, and the expectation files next to it."""
-    _checked("write-store", "--golden", folder, "--profile", profile, "--seed", str(seed))
+    _lines("write-store", "--golden", folder, "--profile", profile, "--seed", str(seed))
 
 
 def record_golden(folder: Path, params: Path) -> None:
     """Let the real store write the expectation files next to `folder`/store, which was written elsewhere."""
-    _checked("write-store", "--record", folder, params)
+    _lines("write-store", "--record", folder, params)
 
 
-def start_broker(work: Path, *, port: int, properties: Mapping[str, str]) -> None:
+def start_broker(
+    work: Path, *, port: int, properties: Mapping[str, str], process: bool = False
+) -> None:
     """Start a name server on `port` and a real broker on `work`/store itself; end them with stop_broker.
 
-    The broker uses `port`, `port` + 8 and `port` + 10.
+    The broker uses `port`, `port` + 8 and `port` + 10. With `process` it has a process of its own, which can be killed;
+    else it runs in the JVM of the other calls, where it starts with a fifth of the work.
     """
     settings = [f"{name}={value}" for name, value in properties.items()]
-    _checked("broker", "start", work, str(port), *settings)
+    _checked("broker", "start" if process else "prepare", work, str(port), *settings)
+    if not process:
+        _lines("broker-start", work)
+        IN_JUDGE.add(work)
 
 
 def stop_broker(work: Path) -> None:
     """End the broker and the name server that were started in `work`; no error if they have already ended.
 
-    The broker needs 18 s to stop. The script waits for the end of the process: its lock is then free.
+    The broker needs 18 s to stop. Its lock is then free: it releases it, or its process has ended.
     """
-    _checked("broker", "stop", work)
+    if work in IN_JUDGE:
+        _lines("broker-stop", work)
+        IN_JUDGE.remove(work)
+    else:
+        _checked("broker", "stop", work)
 
 
 def kill_broker(work: Path) -> None:
-    """End both processes at once, as the machine's OOM killer does; no error if they have already ended."""
+    """End both at once, as the machine's OOM killer does; no error if they have already ended.
+
+    A broker without a process of its own ends with all that its JVM runs.
+    """
+    if work in IN_JUDGE:
+        JUDGE.end()
+        IN_JUDGE.clear()
     for name in ("broker", "namesrv"):
         file = work / f"{name}.pid"
         if file.exists():

@@ -6,7 +6,7 @@ import base64
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,12 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The process id, while the broker runs."""
+        """The id of its own process, while the broker runs."""
         return int((self.work / "broker.pid").read_text())
 
-    def start(self, **more: str) -> None:
-        peers.start_broker(self.work, port=self.port, properties={**BROKER, **more})
+    def start(self, more: Mapping[str, str] | None = None, *, process: bool = False) -> None:
+        properties = {**BROKER, **(more or {})}
+        peers.start_broker(self.work, port=self.port, properties=properties, process=process)
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_a_store_goes_from_us_to_the_broker_and_back_twice(broker: Broker) -> No
 def the_broker_serves_our_store(broker: Broker) -> None:
     """Let the real client read all, find by key, and send; meanwhile we are locked out, but can open read-only."""
     ends = {place: len(rows) for place, rows in written.rows(broker.store).items()}
-    broker.start()
+    broker.start(process=True)
     with pytest.raises(StoreLocked) as refusal:
         open_ours(broker.store)
     assert refusal.value.facts()["pid"] == broker.pid
@@ -141,7 +142,7 @@ def we_serve_the_store_of_the_broker(broker: Broker) -> None:
 
 def the_broker_goes_on_and_is_killed(broker: Broker) -> None:
     """Check that the real client receives our records, and that we open what a kill of the broker leaves."""
-    broker.start()
+    broker.start(process=True)
     answer = peers.talk(broker.port, ("pull", "made-by-us"), ("send", "made-by-us", str(SENT)))
     bodies = [base64.b64decode(row["body"]) for rows in answer.messages.values() for row in rows]
     assert sorted(bodies) == [json.dumps(f"ours {n}").encode() for n in range(SENT)]
@@ -170,7 +171,7 @@ def test_groups_go_on_where_they_stood(broker: Broker, setting: dict[str, str]) 
         commit(store, {"g1": {places[0]: 1, places[1]: 0}, "deleted": {places[0]: 1}})
         commit(store, {"g1": {places[0]: 4, places[2]: 2}, "ours_%-|2": {places[1]: 3}})
         offsets_of(store).delete_offsets("deleted")
-    broker.start(**setting)
+    broker.start(setting)
     answer = peers.talk(broker.port, ("committed", "orders", *ours), ("pull", "orders"))
     found = {(row["group"], row["queueId"]): row["offset"] for row in answer.committed}
     for group, offsets in ours.items():
@@ -221,7 +222,7 @@ def send_once_known(broker: Broker) -> None:
 def test_a_broker_with_rocksdb_keeps_its_store_to_itself(broker: Broker) -> None:
     """The broker leaves the queue files unchanged and continues in databases; the records are found in the log."""
     written.write(broker.store)
-    broker.start(storeType="defaultRocksDB")
+    broker.start({"storeType": "defaultRocksDB"}, process=True)
     send_once_known(broker)
     peers.stop_broker(broker.work)
     before = {path: path.stat().st_mtime_ns for path in broker.store.rglob("*")}
@@ -239,7 +240,9 @@ def test_a_broker_with_rocksdb_keeps_its_store_to_itself(broker: Broker) -> None
 def test_topics_that_the_broker_deleted_stay_away(broker: Broker) -> None:
     """The broker leaves the records in the log, and no note; one of the topics was created again."""
     written.write(broker.store)
-    broker.start(timerWheelEnable="true")  # without it the deletion ends in an error in the broker
+    broker.start(
+        {"timerWheelEnable": "true"}
+    )  # without it the deletion ends in an error in the broker
     peers.talk(broker.port, ("delete", "shapes", "orders"), ("send", "orders", str(SENT)))
     peers.stop_broker(broker.work)
     for read_only in (True, False):

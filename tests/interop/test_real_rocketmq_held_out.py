@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -32,32 +32,21 @@ SEEDS = {
 }
 
 
-WRITERS = 4
-"""Number of parallel writers: each sleeps most of its time, since the real store takes three seconds to stop."""
-
-
 @pytest.fixture(scope="module")
-def written(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Mapping[str, Future[GoldenStore]]]:
-    """A new store of each profile."""
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Mapping[str, str | None]]:
+    """A folder with a new store of each profile, and the errors of the real store while it wrote them."""
     root = tmp_path_factory.mktemp("held-out")
-
-    def write(profile: str) -> GoldenStore:
-        peers.write_golden(root / profile, profile=profile, seed=SEEDS[profile])
-        return GoldenStore(root / profile)
-
-    with ThreadPoolExecutor(WRITERS) as pool:
-        yield {profile: pool.submit(write, profile) for profile in SEEDS}
-        pool.shutdown(cancel_futures=True)
+    return root, peers.write_goldens(root, SEEDS)
 
 
 @pytest.fixture(params=SEEDS)
 def golden(
-    request: pytest.FixtureRequest, written: Mapping[str, Future[GoldenStore]]
+    request: pytest.FixtureRequest, written: tuple[Path, Mapping[str, str | None]]
 ) -> Iterator[GoldenStore]:
     """One of the new stores; no file of it may change."""
-    found = written[request.param].result()
+    root, errors = written
+    assert errors[request.param] is None
+    found = GoldenStore(root / request.param)
     before = picture(found.folder)
     yield found
     assert picture(found.folder) == before

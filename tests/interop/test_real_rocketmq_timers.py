@@ -55,7 +55,7 @@ def send_and_stop(broker: Broker) -> Due:
         for topic in ("orders", "later"):
             store.create_topic(topic, 1)
         store.append(TopicPartition("orders", 0), [Record(None, b"the first")])
-    broker.start(timerWheelEnable="true")
+    broker.start({"timerWheelEnable": "true"})
     answer = peers.talk(
         broker.port,
         ("pull", "orders"),  # waits until the name server knows the broker
@@ -106,7 +106,8 @@ def test_each_timed_message_is_delivered_once(brokers: list[Broker]) -> None:
         report = make(damaged, broker.store)
         assert report.moved_bytes == moved
         assert not [f for f in report.findings if f.code == "left-behind" and "timer" in f.path]
-        broker.start(timerWheelEnable="true")
+        broker.start({"timerWheelEnable": "true"})
+    time.sleep(max(0.0, max(due.values()) / 1000 - time.time()))
     for broker in others:
         wait_for(broker, EARLY + LATE)
     time.sleep(3)

@@ -12,8 +12,8 @@ import org.apache.rocketmq.common.ConfigManager;
  * They work on the folder itself: ConfigManager.load deletes an empty file.
  */
 public class ConfigReads {
-    public static void main(String[] a) throws Exception {
-        try (var folders = Files.list(Paths.get(a[0]))) {
+    static void run(String[] a) throws Exception {
+        try (var folders = Files.list(Paths.get(a[1]))) {
             for (Path folder : folders.sorted().toList()) {
                 Path config = folder.resolve("config");
                 String offsets = config.resolve("consumerOffset.json").toString();
@@ -27,7 +27,6 @@ public class ConfigReads {
                 tell(folder, groups, gm, gm::getSubscriptionGroupTable);
             }
         }
-        Runtime.getRuntime().halt(0);
     }
 
     static void tell(Path folder, String file, ConfigManager manager, Supplier<Object> table) {
@@ -42,6 +41,6 @@ public class ConfigReads {
         } catch (Throwable t) {
             row.put("error", t.toString());
         }
-        System.out.println(JSON.toJSONString(row, JSONWriter.Feature.WriteNonStringKeyAsString, JSONWriter.Feature.WriteNulls, JSONWriter.Feature.BrowserCompatible));
+        Peer.out.get().println(JSON.toJSONString(row, JSONWriter.Feature.WriteNonStringKeyAsString, JSONWriter.Feature.WriteNulls, JSONWriter.Feature.BrowserCompatible));
     }
 }

@@ -1,4 +1,3 @@
-import java.io.*;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 import org.apache.rocketmq.client.consumer.*;
@@ -117,20 +116,14 @@ public class Talk {
         }
     }
 
-    public static void main(String[] a) {
+    static void run(String[] a) throws Exception {
+        Talk t = new Talk(a[1]);
         try {
-            Peer.out = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
-            Talk t = new Talk(a[0]);
             List<String> action = new ArrayList<>();
-            for (int i = 1; i < a.length; i++) {
+            for (int i = 2; i < a.length; i++) {
                 if (!a[i].equals("--")) action.add(a[i]);
                 if (i + 1 == a.length || a[i].equals("--")) { t.act(action); action.clear(); }
             }
-            Peer.out.flush();
-        } catch (Throwable t) { // the threads of the client would keep the process alive
-            System.err.println("error: " + t);
-            Runtime.getRuntime().halt(1);
-        }
-        Runtime.getRuntime().halt(0);
+        } finally { t.c.shutdown(); t.p.shutdown(); }
     }
 }

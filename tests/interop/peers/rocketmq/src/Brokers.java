@@ -1,0 +1,59 @@
+import java.io.*;
+import java.nio.file.*;
+import java.util.*;
+import java.util.concurrent.*;
+import org.apache.rocketmq.broker.*;
+import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.netty.*;
+
+/**
+ * Real brokers in this JVM, each with a name server, of what "broker prepare" wrote: "broker-start DIR" returns when the broker
+ * serves, "broker-stop DIR" when it has ended cleanly. One that is not stopped ends as if killed, with the JVM.
+ */
+class Brokers {
+    record Running(NamesrvController names, BrokerController broker) { }
+    static final Map<String, Running> running = new ConcurrentHashMap<>();
+
+    static void start(String[] a) throws Exception {
+        Path dir = Paths.get(a[1]);
+        if (running.containsKey(a[1])) throw new IllegalStateException("already running");
+        NamesrvController names = names(dir);
+        BrokerController broker = null;
+        try {
+            ConfigContext given = BrokerStartup.configFileToConfigContext(dir.resolve("broker.conf").toString());
+            given.getBrokerConfig().setRocketmqHome(a[1]);
+            broker = BrokerStartup.buildBrokerController(given);
+            if (!broker.initialize()) throw new IllegalStateException("initialize() returned false");
+            broker.start();
+        } catch (Throwable t) {
+            if (broker != null) broker.shutdown();
+            names.shutdown();
+            throw t;
+        }
+        running.put(a[1], new Running(names, broker));
+    }
+
+    private static NamesrvController names(Path dir) throws Exception {
+        Properties p = new Properties();
+        try (InputStream in = Files.newInputStream(dir.resolve("namesrv.conf"))) { p.load(in); }
+        NamesrvConfig config = new NamesrvConfig();
+        NettyServerConfig server = new NettyServerConfig();
+        MixAll.properties2Object(p, config);
+        MixAll.properties2Object(p, server);
+        config.setRocketmqHome(dir.toString());
+        config.setKvConfigPath(dir.resolve("kvConfig.json").toString());
+        NamesrvController names = new NamesrvController(config, server, new NettyClientConfig());
+        if (!names.initialize()) throw new IllegalStateException("the name server: initialize() returned false");
+        names.start();
+        return names;
+    }
+
+    static void stop(String[] a) {
+        Running one = running.remove(a[1]);
+        if (one == null) return;
+        one.broker.shutdown();
+        one.names.shutdown();
+    }
+}
