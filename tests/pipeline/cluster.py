@@ -17,10 +17,11 @@ from typing import Final
 import pyspark
 
 from logserver.pipeline import PROCESSES
-from tests.pipeline.conftest import SHORT_LIVED
+from tests.pipeline.classes import java_options
 
 HOME: Final = Path(pyspark.__file__).parent
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
+SPARK_JOB: Final = ROOT / "scripts" / "spark_job.py"
 STARTS_IN_S: Final = 180.0
 JOB_S: Final = 800.0
 LOGS_S: Final = 60.0  # a worker writes the output of its executors to a file
@@ -38,9 +39,13 @@ class Cluster:
         self._workers = workers
 
     def submit(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run a job by spark-submit with the packaged code, from a folder without sources; wait for its end.
+        """Run a job by spark-submit; see `run`."""
+        return self.run(SPARK_JOB, *arguments)
 
-        The job begins once every worker has its executor: otherwise the first executor would run a short job alone.
+    def run(self, *program: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run a program by spark-submit with the packaged code, from a folder without sources; wait for its end.
+
+        Its jobs begin once every worker has its executor: otherwise the first executor would run a short job alone.
         """
         command: list[str | Path] = [HOME / "bin" / "spark-submit", "--master", self.master]
         command += ["--py-files", self._package, "--driver-memory", "512m"]
@@ -52,9 +57,8 @@ class Cluster:
             "spark.scheduler.maxRegisteredResourcesWaitingTime=120s",
         ):
             command += ["--conf", setting]
-        command += [ROOT / "scripts" / "spark_job.py", *arguments]
         return subprocess.run(
-            command,
+            [*command, *program],
             cwd=self.folder,
             env=environment(),
             stdin=subprocess.DEVNULL,
@@ -81,7 +85,7 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": PROCESSES,
-        "JDK_JAVA_OPTIONS": SHORT_LIVED,
+        "JDK_JAVA_OPTIONS": java_options(),
         "SPARK_HOME": str(HOME),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -12,10 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHORT_LIVED = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java options for cases where the compilation of the best code would take longer than it saves."""
 SETTINGS = {
-    "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.driver.memory": "1g",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -28,8 +25,10 @@ SETTINGS = {
 def spark() -> Iterator[SparkSession]:
     """A local session of two cores, with the format "logserver" registered."""
     from logserver.pipeline.session import create_session
+    from tests.pipeline.classes import java_options
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = create_session("tests", master="local[2]", settings=SETTINGS)
+    settings = {**SETTINGS, "spark.driver.extraJavaOptions": java_options()}
+    session = create_session("tests", master="local[2]", settings=settings)
     yield session
     session.stop()

@@ -6,6 +6,7 @@ python -m tests.pipeline.stream_job SOURCE PATH CHECKPOINT BACKEND JAVA_OPTIONS
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from logserver.pipeline.session import create_session
 from tests.pipeline.conftest import SETTINGS
@@ -20,8 +21,14 @@ def main(source: str, path: str, checkpoint: str, backend: str, java_options: st
     writing = writing.options(
         path=path, checkpointLocation=checkpoint, backend=backend, topic="t", numPartitions="2"
     )
+    begun(Path(source)).touch()
     writing.trigger(availableNow=True).start().awaitTermination()
     spark.stop()
+
+
+def begun(source: Path) -> Path:
+    """Return the file that exists once the query is about to start."""
+    return source.with_name("begun")
 
 
 if __name__ == "__main__":

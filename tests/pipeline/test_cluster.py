@@ -1,10 +1,9 @@
-"""The jobs on a real cluster: a standalone master and two workers, the packaged code, spark-submit."""
+"""The jobs on a real cluster, in two applications: a master and two workers, the packaged code, spark-submit."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from storage import Record, TopicPartition, open_store
 from storage.columns import SPLIT_BYTES
 from tests.golden import stores
-from tests.pipeline import cluster
+from tests.pipeline import cluster, cluster_jobs
 from tests.pipeline.cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow]
@@ -28,10 +27,9 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-def rows_of(done: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
+def rows_in(output: str) -> list[Mapping[str, Any]]:
     """Return the rows that a job has printed."""
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
 def more_than_a_task(store: Path) -> list[tuple[int, int]]:
@@ -58,7 +56,9 @@ def test_export(two_workers: Cluster, tmp_path: Path) -> None:
         for path in golden.glob("expect/*/expected.jsonl")
         for row in map(json.loads, path.read_text().splitlines())
     ]
-    told = rows_of(two_workers.submit("export", store, tmp_path / "out"))
+    done = two_workers.submit("export", store, tmp_path / "out")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    told = rows_in(done.stdout)
     assert sum(row["rows"] for row in told) == len(expected)
     written = pq.read_table(tmp_path / "out", columns=["partition", "offset"])
     found = zip(*(written[name].to_pylist() for name in ("partition", "offset")), strict=True)
@@ -67,24 +67,26 @@ def test_export(two_workers: Cluster, tmp_path: Path) -> None:
         assert two_workers.logged(worker, "Finished task")
 
 
-def test_audit(two_workers: Cluster) -> None:
-    """The damage of a golden store is found, and the exit code is the code for findings."""
-    damaged = stores.KAFKA / "torn" / "flip-active" / "data"
-    done = two_workers.submit("audit", damaged)
-    assert done.returncode == 1, done.stderr[-4000:]
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert [row["position"] for row in found if row["code"] == "damaged-batch"] == [3384]
+def test_rebuild_and_audit(two_workers: Cluster, tmp_path: Path) -> None:
+    """Lost indexes are rebuilt as the real broker had written them.
 
-
-def test_rebuild(two_workers: Cluster, tmp_path: Path) -> None:
-    """Lost indexes are rebuilt as the real broker had written them."""
+    The damage of a golden store is found, and the exit code is the code for findings.
+    """
     source = stores.KAFKA / "parts" / "data"
     store = tmp_path / "store"
     shutil.copytree(source, store)
     lost = sorted(store.glob("*/*.timeindex"))
     for path in lost:
         path.unlink()
-    rows_of(two_workers.submit("rebuild", store, "--write"))
+    damaged = stores.KAFKA / "torn" / "flip-active" / "data"
+    jobs = [["rebuild", str(store), "--write"], ["audit", str(damaged)]]
+    lines = [json.dumps(job) for job in jobs]
+    done = two_workers.run(Path(cluster_jobs.__file__), cluster.SPARK_JOB, *lines)
+    assert done.returncode == 1, done.stdout[-4000:] + done.stderr[-4000:]
+    rebuilt, _, audited = done.stdout.partition(f"{lines[1]}\n")
+    assert rows_in(rebuilt)
     assert len(lost) > 1
     for path in lost:
         assert path.read_bytes() == (source / path.relative_to(store)).read_bytes()
+    found = rows_in(audited)
+    assert [row["position"] for row in found if row["code"] == "damaged-batch"] == [3384]
