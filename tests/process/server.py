@@ -9,13 +9,13 @@ from __future__ import annotations
 import http.client
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from tests.process.forked import Forked
 
 JSON = "application/vnd.kafka.json.v2+json"
 BINARY = "application/vnd.kafka.binary.v2+json"
@@ -82,19 +82,12 @@ class Client:
 def start(
     data: Path,
     *options: str,
-    limits: Sequence[str] = (),
+    open_files: int | None = None,
     environment: Mapping[str, str] | None = None,
-) -> subprocess.Popen[str]:
-    """Start a server process; `limits`: a command (`prlimit`, ...) to run it under."""
-    command = [sys.executable, "-P", "-m", "logserver", "serve", "--listen", "127.0.0.1:0"]
-    return subprocess.Popen(
-        [*limits, *command, "--data", str(data), *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+) -> Forked:
+    """Start a server process; `open_files`: a limit of the process."""
+    command = ["serve", "--listen", "127.0.0.1:0", "--data", str(data), *options]
+    return Forked(command, open_files=open_files, environment=environment)
 
 
 class Server:
@@ -107,14 +100,13 @@ class Server:
         self,
         data: Path,
         *options: str,
-        limits: Sequence[str] = (),
+        open_files: int | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """See `start`."""
         self.data = data
         self.errors = ""  # the content of standard error, once it has ended
-        self.process = start(data, *options, limits=limits, environment=environment)
-        assert self.process.stdout is not None
+        self.process = start(data, *options, open_files=open_files, environment=environment)
         line = self.process.stdout.readline()
         assert line, f"did not start: {self.process.communicate()[1]}"
         self.url: str = json.loads(line)["url"]

@@ -20,7 +20,9 @@ from tests.process.faults import KILL, PASS, Faults, Rule
 from tests.process.life import Life
 from tests.process.server import Server, start
 
-CYCLES = 25
+CYCLES = 8  # in CI, and in a soak of an hour 25
+SOAKED = 2_500
+LIFE = 25  # cycles of one store: each start checks all its records
 STARTS_KILLED = (3, 0, 1, 0, 1, 0)  # after each cycle in turn, before a start succeeds
 
 Figures = Callable[[str], None]
@@ -28,26 +30,35 @@ Figures = Callable[[str], None]
 
 @pytest.mark.slow
 def test_nothing_acknowledged_or_served_is_lost(
-    tmp_path: Path, backend: Backend, figures: Figures
+    tmp_path: Path, backend: Backend, figures: Figures, amount: Callable[[int, int], int], seed: int
 ) -> None:
-    life = Life(tmp_path / "data", backend, seed=CYCLES)
+    cycles = amount(CYCLES, SOAKED)
+    for number, first in enumerate(range(0, cycles, LIFE)):
+        length = min(LIFE, cycles - first)
+        life = Life(tmp_path / f"{number}", backend, seed=seed + number)
+        live(life, length)
+        figures(
+            f"kill -9, {backend.name}: {length} cycles, {life.starts_killed} more before a start was done: "
+            f"{life.told()}"
+        )
+        shutil.rmtree(life.data)
+
+
+def live(life: Life, cycles: int) -> None:
+    """Kill the server of a store again and again; check the store at each start, and after a clean stop."""
     life.make()
-    for cycle in range(CYCLES):
+    for cycle in range(cycles):
         life.work_and_kill(life.random.uniform(0.05, 0.5))
         for _ in range(STARTS_KILLED[cycle % len(STARTS_KILLED)]):
             life.kill_starting()
-    with Server(life.data, *backend.options) as server:
+    with Server(life.data, *life.backend.options) as server:
         life.check(server)
         server.stop()
-    with Server(life.data, *backend.options) as server:
+    with Server(life.data, *life.backend.options) as server:
         life.check(server)
         assert "unclean" not in server.stop()
-    assert len(life.book.history.acked) > 10 * CYCLES
+    assert len(life.book.history.acked) > 10 * cycles
     assert life.starts_killed > 0
-    figures(
-        f"kill -9, {backend.name}: {CYCLES} cycles, {life.starts_killed} more before a start was done: "
-        f"{life.told()}"
-    )
 
 
 def test_a_start_that_is_killed_at_a_change_of_the_disk(
@@ -67,7 +78,6 @@ def test_a_start_that_is_killed_at_a_change_of_the_disk(
         first = 1 + kill * changes // kills
         faults.begin(Rule("any", f"{life.data}/*", KILL, first=first))
         process = start(life.data, *backend.options, environment=faults.environment)
-        assert process.stdout is not None
         served += bool(process.stdout.readline())  # if it has less to do than the first
         process.kill()
         process.communicate()

@@ -39,9 +39,8 @@ def test_many_partitions_and_few_open_files(
     """Files are rolled, read and checkpointed in turn while more clients connect than can be accepted."""
     data = tmp_path / "data"
     book = Book()
-    limits = ("prlimit", f"--nofile={limit}", "--")
     options = (*backend.options, "--checkpoint-interval-ms=100")
-    with Server(data, *options, limits=limits) as server, server.client() as client:
+    with Server(data, *options, open_files=limit) as server, server.client() as client:
         book.make_topic(client, "t", PARTITIONS)
         for number in range(PARTITIONS):
             put(book, client, number)
@@ -54,10 +53,10 @@ def test_many_partitions_and_few_open_files(
         book.check(client, whole_batches=backend.whole_batches)
         assert "open_files lowered" in server.stop()
     assert backend.is_clean(data)
-    with Server(data, *options, limits=limits) as server, server.client() as client:
+    with Server(data, *options, open_files=limit) as server, server.client() as client:
         records = book.check(client, whole_batches=backend.whole_batches)
         server.kill()
-    with Server(data, *options, limits=limits) as server, server.client() as client:
+    with Server(data, *options, open_files=limit) as server, server.client() as client:
         assert book.check(client, whole_batches=backend.whole_batches) == records
     figures(
         f"{limit} open files, {backend.name}: {PARTITIONS} partitions, {2 * limit} connections at once, "

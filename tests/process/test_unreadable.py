@@ -9,8 +9,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +18,7 @@ import pytest
 from tests.golden.rocketmq_stores import golden
 from tests.golden.stores import KAFKA, copy_store
 from tests.process.faults import Faults, Rule
+from tests.process.forked import Forked
 
 FINDINGS, IO_ERROR = 1, 3
 
@@ -63,18 +62,11 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Stored:
 
 def run(*args: object, environment: Mapping[str, str] | None = None) -> Ended:
     """Run the command; its rows are NDJSON."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "logserver", *map(str, args)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return Ended(
-        done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
-    )
+    process = Forked(list(map(str, args)), environment=environment)
+    told, errors = process.communicate(timeout=120)
+    assert "Traceback" not in errors
+    assert process.returncode is not None
+    return Ended(process.returncode, [json.loads(line) for line in told.splitlines()], errors)
 
 
 RULES = [("read", errno.EIO), ("open", errno.EACCES)]
