@@ -32,8 +32,8 @@ def serve() -> Iterator[Serve]:
     """A function that starts servers; all servers end with the test."""
     running: list[Running] = []
 
-    def start(*options: str | Path) -> Running:
-        running.append(Running(*options))
+    def start(*options: str | Path, interpreter: bool = False) -> Running:
+        running.append(Running(*options, interpreter=interpreter))
         return running[-1]
 
     yield start

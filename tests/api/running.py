@@ -11,26 +11,25 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tests.api.harness import JSON
+from tests.process.forked import Forked
 
-COMMAND = (sys.executable, "-P", "-m", "logserver", "serve")
 LISTEN = ("--listen", "127.0.0.1:0")
 
 
 class Running:
-    """A server in a process of its own."""
+    """A server in a process of its own.
 
-    def __init__(self, *options: str | Path) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, *LISTEN, *map(str, options)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    It is forked, or run by an interpreter that imports everything: `interpreter`.
+    """
+
+    def __init__(self, *options: str | Path, interpreter: bool = False) -> None:
+        words = ["serve", *LISTEN, *map(str, options)]
+        self.process = interpreted(words) if interpreter else Forked(words)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.communicate()[1]
@@ -60,12 +59,32 @@ class Running:
         """Send a signal and wait for the end; return exit code and standard error."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=30)
-        return self.process.returncode, errors
+        code = self.process.returncode
+        assert code is not None
+        return code, errors
 
     def peak_bytes(self) -> int:
         """Return the server's peak memory so far, in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def interpreted(words: Sequence[str]) -> subprocess.Popen[str]:
+    """Start `logserver` as a user does."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "logserver", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def not_started(*options: str | Path) -> tuple[int | None, str]:
+    """Return the exit code and the standard error of a server that does not start."""
+    process = Forked(["serve", *map(str, options)])
+    told, errors = process.communicate()
+    assert told == ""
+    return process.returncode, errors
 
 
 Serve: TypeAlias = Callable[..., Running]

@@ -32,7 +32,7 @@ from logserver.service import LogService
 from logserver.tokens import Scope, load_tokens
 from storage.errors import IoFailure
 from tests.api.harness import JSON, Api, opener, records, serving, settings
-from tests.api.running import COMMAND, Serve
+from tests.api.running import LISTEN, Serve, not_started
 
 READER, PRODUCER, ADMIN = "reader-0123456789", "producer-0123456789", "admin-0123456789ABC"
 TOKENS = {Scope.READ: READER, Scope.PRODUCE: PRODUCER, Scope.ADMIN: ADMIN}
@@ -506,15 +506,9 @@ def test_a_fifo_ends_the_start(tmp_path: Path, certificates: Path, setting: str)
     options = {"tls-cert": certificates / "server.pem"} if setting.startswith("tls") else {}
     options[setting] = fifo
     words = [word for name, path in options.items() for word in (f"--{name}", str(path))]
-    ended = subprocess.run(
-        [*COMMAND, "--listen", "127.0.0.1:0", "--data", str(tmp_path / "s"), *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 2
-    assert f"{fifo} is not a regular file" in ended.stderr
+    code, errors = not_started(*LISTEN, "--data", tmp_path / "s", *words)
+    assert code == 2
+    assert f"{fifo} is not a regular file" in errors
 
 
 def test_a_folder_is_no_token_file(tmp_path: Path) -> None:
