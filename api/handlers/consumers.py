@@ -20,6 +20,7 @@ from msgspec import Meta, Struct, field
 
 from api.call import Call, as_kind
 from api.description.parameters import (
+    ASYNC,
     CONSUMER_MAX_BYTES,
     CONSUMER_TIMEOUT,
     OF_PARTITION,
@@ -257,7 +258,7 @@ def _agreed_type(call: Call, kind: str) -> str:
 
 async def commit(call: Call) -> web.Response:
     """Handle POST .../offsets: the last consumed offset of each partition."""
-    call.params()
+    _ = call.params()[ASYNC]  # a wrong value is refused, a right one changes nothing
     asked = await call.json_body(CommitBody, lax=True) or CommitBody()
     with call.consumer() as consumer:
         if asked.offsets is None:

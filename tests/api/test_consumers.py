@@ -327,6 +327,7 @@ async def test_a_commit_of_3_stores_4_and_no_body_commits_what_was_delivered(api
     assert (await me.post("offsets")).json == []
     assert await me.committed() == {("t", 0): 6, ("t", 1): 0}
     assert (await me.post("offsets?async=true")).json == []
+    assert (await me.post("offsets?async=later")).code == 40000
     asked = {"partitions": [{"topic": "t", "partition": 1}]}
     answer = await api.call("GET", f"{me.path}/offsets", json=asked)
     assert [row["offset"] for row in answer.json["offsets"]] == [0]
