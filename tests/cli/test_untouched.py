@@ -39,6 +39,7 @@ def everything_about(path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", HEALTHY + DAMAGED)
 def test_a_store(where: str) -> None:
     root = stores.KAFKA / where
@@ -48,6 +49,7 @@ def test_a_store(where: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", DAMAGED)
 def test_a_partition_directory(where: str) -> None:
     root = stores.KAFKA / where
