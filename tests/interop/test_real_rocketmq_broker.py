@@ -40,6 +40,7 @@ BROKER = {
     **written.SIZES,
     "timerWheelEnable": "false",
     "enableCompaction": "false",
+    "timerFlushIntervalMs": "10000",  # with the default a broker writes 38 MB each second
     **dict(setting.split("=") for setting in PATIENT),
 }
 SENT = 6
