@@ -1,10 +1,11 @@
-"""The examples in the client's docstrings are run, each on a server of its own, and print the shown results."""
+"""The examples in the client's docstrings are run on a server, and print the shown results."""
 
 from __future__ import annotations
 
 import ast
 import doctest
 import inspect
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -59,12 +60,18 @@ async def test_example(api: Api, client: LogClient, found: doctest.DocTest) -> N
         assert doctest.OutputChecker().check_output(example.want, shown, FLAGS), shown
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[LogServer]:
+    """A server for the examples of all modules."""
+    with LogServer(backend="memory") as running:
+        yield running
+
+
 @pytest.mark.parametrize(
     "module", [outgoing, embedding, showing, testing, blocking], ids=lambda module: module.__name__
 )
-def test_examples_of_a_module(module: ModuleType) -> None:
-    with LogServer(backend="memory") as server:
-        ended = doctest.testmod(module, optionflags=FLAGS, extraglobs={"url": server.url})
+def test_examples_of_a_module(module: ModuleType, server: LogServer) -> None:
+    ended = doctest.testmod(module, optionflags=FLAGS, extraglobs={"url": server.url})
     assert ended.attempted > 0
     assert ended.failed == 0
 
