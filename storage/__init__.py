@@ -18,7 +18,6 @@ from storage.interface import (
     SupportsInspect,
     SupportsRawMessages,
 )
-from storage.journal import Journal, open_journal
 from storage.model import (
     AppendResult,
     BatchPage,
@@ -53,7 +52,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.parts import RunParts, SupportsParts
+from storage.parallel import RunParts, SupportsParts
 from storage.registry import (
     Detected,
     backends,
@@ -69,9 +68,17 @@ from storage.registry import (
     staged_form,
     wall_clock_ms,
 )
-from storage.sequencing import next_sequence
-from storage.staged_append import RunEncoder, StagedForm, StagedWrite, TopicShape, Unit, last_unit
-from storage.staged_files import Run, StagedFile, StagedWriter, staging_folder
+from storage.shared.journal import Journal, open_journal
+from storage.shared.sequencing import next_sequence
+from storage.shared.staged_append import (
+    RunEncoder,
+    StagedForm,
+    StagedWrite,
+    TopicShape,
+    Unit,
+    last_unit,
+)
+from storage.shared.staged_files import Run, StagedFile, StagedWriter, staging_folder
 from storage.staging import (
     append_staged,
     is_pending,

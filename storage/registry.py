@@ -26,9 +26,9 @@ from storage.files import (
 )
 from storage.interface import Clock, LogStore, OnForeseen, StoreOptions, SupportsInspect
 from storage.model import ConversionReport, StoredFile, TopicPartition
-from storage.own_files import own_file_findings
-from storage.parts import RunParts
-from storage.staged_append import StagedForm, finish_staged
+from storage.parallel import RunParts
+from storage.shared.own_files import own_file_findings
+from storage.shared.staged_append import StagedForm, finish_staged
 
 # An interrupted first start leaves its lock file.
 _NO_CONTENT: Final = frozenset({"lost+found", ".lock", "lock"})
@@ -84,7 +84,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         unreadable="storage.rocketmq.physical:unread_findings",
     ),
     "memory": Backend(
-        open_store="storage.memory:open_memory",
+        open_store="storage.memory.store:open_memory",
         recognize=None,
         open_inspector=None,
         list_files=None,

@@ -16,8 +16,8 @@ import msgspec
 from storage.errors import IoFailure
 from storage.files import FileSystem
 from storage.findings import finding
-from storage.journal import OLD, PREFIX, decode_entries
 from storage.model import Finding, TopicPartition
+from storage.shared.journal import OLD, PREFIX, decode_entries
 
 JOURNAL: Final = "idempotency"
 JOURNAL_FILE: Final = PREFIX + JOURNAL

@@ -12,14 +12,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from storage import staged_append
 from storage.errors import StorageError
 from storage.files import FileSystem, RealFileSystem, make_root
 from storage.interface import Clock, LogStore, StoreOptions
-from storage.new_store import new_store
 from storage.registry import open_store, staged_form, wall_clock_ms
-from storage.staged_append import StagedWrite
-from storage.staged_files import StagedWriter, other_folders
+from storage.shared import staged_append
+from storage.shared.atomic_store import new_store
+from storage.shared.staged_append import StagedWrite
+from storage.shared.staged_files import StagedWriter, other_folders
 
 MADE: Final = "store"
 

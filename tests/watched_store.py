@@ -21,7 +21,7 @@ from storage import (
     wall_clock_ms,
 )
 from storage.errors import StorageError
-from storage.memory import MemoryStore
+from storage.memory.store import MemoryStore
 
 
 class WatchedStore(MemoryStore):

@@ -39,9 +39,9 @@ from storage.model import (
     ConvertedTopic,
     TopicPartition,
 )
-from storage.new_store import new_store
-from storage.parts import RunParts
-from storage.recount import Contents, check_recount
+from storage.parallel import RunParts
+from storage.shared.atomic_store import new_store
+from storage.shared.recount import Contents, check_recount
 from storage.shown import encode_json
 
 WHAT: Final = "converting"

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from storage.coding.own_json import decode_json
+from storage.coding.json_file import decode_json
 from storage.conversion.order import Order
 from storage.conversion.sources import KafkaSource, RocketMQSource
 from storage.errors import DataError, InvalidArgument
 from storage.files import FileSystem
 from storage.findings import finding
 from storage.model import ConversionReport
-from storage.own_files import CONVERSION_REPORT
+from storage.shared.own_files import CONVERSION_REPORT
 
 REPORT: Final = CONVERSION_REPORT
 

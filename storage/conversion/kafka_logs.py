@@ -26,7 +26,7 @@ from storage.kafka.settings import INT32_MAX, TopicSettings, parse_store_setting
 from storage.kafka.store import open_kafka
 from storage.kafka.tools.recount import count_records
 from storage.model import Header, TopicPartition
-from storage.recount import Contents
+from storage.shared.recount import Contents
 
 BATCH_BYTES: Final = 256 << 10
 BATCH_RECORDS: Final = 1000

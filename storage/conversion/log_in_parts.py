@@ -22,7 +22,7 @@ from storage.files import FollowingFileSystem
 from storage.interface import Clock
 from storage.kafka.splits import open_splitter
 from storage.model import Finding, Isolation, OffsetBounds, TopicPartition
-from storage.parts import RunParts
+from storage.parallel import RunParts
 
 WHAT: Final = "converting"
 LOOKING: Final = "looking at times and sizes"

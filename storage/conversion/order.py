@@ -11,7 +11,7 @@ from pathlib import Path
 
 from storage.columns import SPLIT_BYTES
 from storage.interface import StoreOptions
-from storage.parts import RunParts
+from storage.parallel import RunParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

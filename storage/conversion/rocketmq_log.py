@@ -20,7 +20,6 @@ from storage.errors import UnrepresentableRecord
 from storage.files import FileSystem, HandleCache
 from storage.interface import Clock, StoreOptions
 from storage.model import TopicPartition
-from storage.recount import Contents
 from storage.rocketmq.directory import StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -40,6 +39,7 @@ from storage.rocketmq.sizes import resolve_sizes
 from storage.rocketmq.store import open_rocketmq
 from storage.rocketmq.tools.recount import count_records
 from storage.rocketmq.topics_file import TopicTable
+from storage.shared.recount import Contents
 
 WRITE_BYTES: Final = 1 << 20
 OPEN_FILES: Final = 4

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from storage.coding.own_json import decode_json
+from storage.coding.json_file import decode_json
 from storage.errors import Corrupt, UnsupportedFormat
 from storage.files.atomic import TEMPORARY_SUFFIX
 from storage.files.fs import FileSystem

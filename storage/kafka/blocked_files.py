@@ -20,7 +20,7 @@ from storage.kafka.directory import TOPICS_FILE, LogDirectory
 from storage.kafka.format import names
 from storage.kafka.interrupted_topics import interrupted_folders
 from storage.model import Finding, TopicPartition
-from storage.staged_append import NOTE
+from storage.shared.staged_append import NOTE
 
 _HERE: Final = "a folder in the place of a file"
 _RESTORE: Final = "Move it away, and restore the file: no other file has its content"

@@ -31,7 +31,7 @@ from storage.findings import finding
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.settings import StoreSettings, check_topic_config
 from storage.model import Finding, TopicPartition
-from storage.root_files import RootFiles, StoreFacts, json_text
+from storage.shared.root_files import RootFiles, StoreFacts, json_text
 
 BACKEND: Final = "kafka"
 TOPICS_FILE: Final = ".logserver.topics.json"

@@ -46,7 +46,7 @@ from storage.kafka.settings import (
     TopicSettings,
 )
 from storage.model import AppendResult, Header, ProducerSequence, Record
-from storage.sequencing import SEQUENCES
+from storage.shared.sequencing import SEQUENCES
 
 INT16_MAX: Final = 2**15 - 1
 NO_TIMESTAMP: Final = -1

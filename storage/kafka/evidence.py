@@ -37,10 +37,10 @@ from storage.kafka.format.names import parse_segment_name, partition_dir_name, s
 from storage.kafka.index_reading import ReadsFiles
 from storage.kafka.log_file import SEGMENT_OFFSETS
 from storage.kafka.plan import PartitionPlan, SegmentPlan
-from storage.kept import SALVAGE_REPORT, salvage_report
 from storage.model import Finding, TopicPartition
 from storage.request_journal import JOURNAL_FILE, journal_offsets
-from storage.staged_append import NOTE, pending_ends
+from storage.shared.loss_report import SALVAGE_REPORT, salvage_report
+from storage.shared.staged_append import NOTE, pending_ends
 
 INDEX_SUFFIXES: Final = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 _BROKER_STATE: Final = {names.TRANSACTION_STATE_TOPIC, names.SHARE_STATE_TOPIC}

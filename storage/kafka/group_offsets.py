@@ -18,13 +18,13 @@ from typing import Final, Protocol
 
 from storage.coding.javahash import java_hash
 from storage.errors import DiskFull
-from storage.group_offsets import OffsetTable, at_time, check_commits
 from storage.interface import Clock
 from storage.kafka.format import names
 from storage.kafka.format.offset_records import OffsetKey, OffsetValue, encode_key, encode_value
 from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
 from storage.kafka.partition import Partition
 from storage.model import CommittedOffset, GroupCommit, Record, TopicPartition
+from storage.shared.group_offsets import OffsetTable, at_time, check_commits
 
 INT32_MIN: Final = -(1 << 31)
 _Change = tuple[str, TopicPartition, CommittedOffset | None]

@@ -22,7 +22,6 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 from storage.errors import Corrupt, DataError, OffsetOutOfRange
-from storage.group_offsets import OffsetTable
 from storage.kafka.format.batch import (
     ABORT,
     COMMIT,
@@ -35,6 +34,7 @@ from storage.kafka.format.offset_records import OffsetKey, OffsetValue, decode_k
 from storage.kafka.format.properties import parse_uuid_text
 from storage.kafka.partition import Partition
 from storage.model import Isolation, TopicPartition
+from storage.shared.group_offsets import OffsetTable
 
 READ_BYTES: Final = 1 << 20
 _T = TypeVar("_T")

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from storage.errors import DamagedStore
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem
-from storage.group_offsets import OffsetTable
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import LogDirectory, StoreFile
 from storage.kafka.epochs import OwnEpochs
@@ -40,8 +39,9 @@ from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers, keep_aside
 from storage.kafka.segment_gaps import is_configured_compacted, losses_without_log, missing_segments
 from storage.kafka.settings import StoreSettings, TopicSettings
-from storage.kept import keep_losses, known_losses
 from storage.model import Finding, Loss, RecoveryReport, TopicPartition
+from storage.shared.group_offsets import OffsetTable
+from storage.shared.loss_report import keep_losses, known_losses
 
 SettingsOf = Callable[[str], TopicSettings]
 

@@ -61,7 +61,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.sequencing import last_sequence_of
+from storage.shared.sequencing import last_sequence_of
 
 _T = TypeVar("_T")
 

@@ -22,8 +22,8 @@ from typing import Final
 from storage.files import FileSystem
 from storage.kafka.format import names
 from storage.model import Finding, StoredFile, TopicPartition
-from storage.physical import Described, list_below
-from storage.unreadable import PathFacts, unreadable_findings
+from storage.shared.file_listing import Described, list_below
+from storage.shared.unreadable import PathFacts, unreadable_findings
 
 _OURS: Final = ".logserver."
 _KINDS: Final[Mapping[str, str]] = {
@@ -59,7 +59,7 @@ def _describe(path: Sequence[str]) -> Described:
 
 
 def unread_findings(fs: FileSystem) -> Sequence[Finding]:
-    """Return findings for files that `fs` could not read so far; see storage.unreadable."""
+    """Return findings for files that `fs` could not read so far; see storage.shared.unreadable."""
     return unreadable_findings(fs, _facts)
 
 

@@ -1,9 +1,9 @@
 """The producer state of a partition: sequences, epochs and open transactions (ProducerStateManager).
 
-Owns the entries of a `.snapshot` and the last stable offset; must not do IO, nor contain the rules of
-sequences (storage.sequencing). Appends and recovery add every batch in log order. Not thread-safe: the partition's
-append lock guards it. The partition changes it under its state lock too, and reads `first_unstable_offset` under the
-state lock alone.
+Owns the entries of a `.snapshot` and the last stable offset; must not do IO, nor contain the rules of sequences
+(storage.shared.sequencing). Appends and recovery add every batch in log order. Not thread-safe: the partition's append
+lock guards it. The partition changes it under its state lock too, and reads `first_unstable_offset` under the state
+lock alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.kafka.format.batch import (
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.model import ProducerSequence
-from storage.sequencing import (
+from storage.shared.sequencing import (
     KEPT_BATCHES,
     NO_PRODUCER,
     SEQUENCES,
@@ -83,7 +83,7 @@ class ProducerStates:
 
     @property
     def highest_id(self) -> int:
-        """The highest producer id known here; see storage.sequencing."""
+        """The highest producer id known here; see storage.shared.sequencing."""
         return highest_id(self._producers)
 
     @property

@@ -21,7 +21,7 @@ from storage.kafka.log_file import Batch, walk
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.segment import Segment
 from storage.model import Loss
-from storage.root_files import kept_name
+from storage.shared.root_files import kept_name
 
 
 def clear_leftovers(fs: FileSystem, directory: Path) -> None:

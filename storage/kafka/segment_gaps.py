@@ -20,8 +20,8 @@ from storage.kafka.evidence import emptied_segments, orphan_indexes
 from storage.kafka.log_file import Batch, walk
 from storage.kafka.lost_offsets import loss_of, without_log_finding
 from storage.kafka.plan import PartitionPlan, SegmentPlan
-from storage.kept import is_reported, reported_ranges
 from storage.model import Finding, Loss
+from storage.shared.loss_report import is_reported, reported_ranges
 
 
 def is_configured_compacted(configs: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from storage.config_text import one_of, unknown, unlike, whole_number
+from storage.coding.config_values import one_of, unknown, unlike, whole_number
 from storage.errors import NotOffered
 from storage.kafka.format.compression import CODECS
 from storage.kafka.format.names import (

@@ -28,7 +28,7 @@ from storage.kafka.segment import Segment
 from storage.kafka.settings import parse_store_settings
 from storage.kafka.tools.view import View
 from storage.model import Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
-from storage.notes import Notes
+from storage.shared.diagnostics import Notes
 
 PIECE_COST_BYTES: Final = 64 << 10
 """The cost of opening one more file, so that no split consists of too many small segments."""

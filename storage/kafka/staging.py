@@ -1,7 +1,7 @@
 """Staged appends of Kafka's record batches: a run is one batch, encoded where the records are.
 
-Owns the methods that `storage.staged_append.StagedForm` requires of a backend; must not encode a batch again when it is
-appended. Offsets and leader epoch, which the CRC does not cover, are set then.
+Owns the methods that `storage.shared.staged_append.StagedForm` requires of a backend; must not encode a batch again
+when it is appended. Offsets and leader epoch, which the CRC does not cover, are set then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.settings import TopicSettings, parse_store_settings
 from storage.kafka.store import KafkaStore
 from storage.model import Record, TopicPartition
-from storage.staged_append import TopicShape
+from storage.shared.staged_append import TopicShape
 
 
 class KafkaStaging:

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from storage.disk_store import DiskStore, open_directory
 from storage.errors import (
     DiskFull,
     InvalidArgument,
@@ -26,7 +25,6 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.files import FileLock, FileSystem
-from storage.group_offsets import KeepsGroupOffsets
 from storage.interface import (
     DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
@@ -84,7 +82,9 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.sequencing import FIRST_BESIDE_BROKER, ProducerIds
+from storage.shared.disk_store import DiskStore, open_directory
+from storage.shared.group_offsets import KeepsGroupOffsets
+from storage.shared.sequencing import FIRST_BESIDE_BROKER, ProducerIds
 
 
 class Unserved(NamedTuple):

@@ -32,7 +32,7 @@ from storage.rocketmq.opening import OpenedStore
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import locator_of
 from storage.rocketmq.settings import StoreSettings
-from storage.sequencing import SequencedBatch
+from storage.shared.sequencing import SequencedBatch
 
 RECORD_EXTRA_BYTES: Final = 64 << 10  # for all of a record except its body (MessageExtEncoder)
 

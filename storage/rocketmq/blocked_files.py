@@ -16,7 +16,7 @@ from storage.findings import damaged_store, finding
 from storage.model import Finding
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
-from storage.staged_append import NOTE
+from storage.shared.staged_append import NOTE
 
 _HERE: Final = "a folder in the place of a file"
 _AT_ROOT: Final = {

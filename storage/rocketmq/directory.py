@@ -44,8 +44,8 @@ from storage.rocketmq.format.config_shapes import shape_of
 from storage.rocketmq.offsets_file import StoredOffsets
 from storage.rocketmq.settings import Sizes
 from storage.rocketmq.topics_file import TopicTable
-from storage.root_files import RootFiles, StoreFacts
-from storage.sequencing import ProducerState
+from storage.shared.root_files import RootFiles, StoreFacts
+from storage.shared.sequencing import ProducerState
 
 _T = TypeVar("_T")
 BACKEND: Final = "rocketmq"
@@ -147,7 +147,7 @@ class DeletedTopics(msgspec.Struct, kw_only=True):
 
 
 class QueueProducers(msgspec.Struct, kw_only=True):
-    """The producers of one queue, as storage.sequencing returns them."""
+    """The producers of one queue, as storage.shared.sequencing returns them."""
 
     topic: str
     queue_id: int

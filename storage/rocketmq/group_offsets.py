@@ -15,11 +15,11 @@ from typing import Protocol
 
 from storage.errors import DiskFull, InvalidArgument
 from storage.files import Fence
-from storage.group_offsets import OffsetTable, check_commits
 from storage.interface import Clock
 from storage.model import CommittedOffset, GroupCommit, TopicPartition
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.offsets_file import SEPARATOR, StoredOffsets
+from storage.shared.group_offsets import OffsetTable, check_commits
 
 
 class Home(Protocol):

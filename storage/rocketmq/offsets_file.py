@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from storage.group_offsets import INT32_MAX, INT64_MAX, OffsetTable
 from storage.model import TopicPartition
 from storage.rocketmq.config_file import VERSION, next_version
 from storage.rocketmq.format.config_json import decode_loosely, decode_object, encode_config
 from storage.rocketmq.format.config_shapes import LMQ_OFFSETS
+from storage.shared.group_offsets import INT32_MAX, INT64_MAX, OffsetTable
 
 KIND: Final = "consumerOffset.json"
 TABLE: Final = "offsetTable"

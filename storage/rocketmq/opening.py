@@ -15,7 +15,6 @@ from pathlib import Path
 from storage.errors import Corrupt, DamagedStore, IoFailure
 from storage.files import HandleCache
 from storage.interface import Clock, StoreOptions
-from storage.kept import keep_losses
 from storage.model import Finding, Loss, RecoveryReport
 from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.commit_log import CommitLog, store_time_at
@@ -53,7 +52,8 @@ from storage.rocketmq.repair import (
 from storage.rocketmq.settings import Sizes, StoreSettings
 from storage.rocketmq.strayed import strayed_findings
 from storage.rocketmq.topic_files import TopicFiles
-from storage.sequencing import Producers
+from storage.shared.loss_report import keep_losses
+from storage.shared.sequencing import Producers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

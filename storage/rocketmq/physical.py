@@ -21,10 +21,10 @@ from typing import Final
 
 from storage.files import FileSystem
 from storage.model import Finding, StoredFile, TopicPartition
-from storage.physical import Described, list_below
 from storage.rocketmq.format import names
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
-from storage.unreadable import PathFacts, unreadable_findings
+from storage.shared.file_listing import Described, list_below
+from storage.shared.unreadable import PathFacts, unreadable_findings
 
 _OTHER: Final = Described("other")
 _OURS: Final = ".logserver."
@@ -70,7 +70,7 @@ def _in_queue(topic: str, queue_id: int | None, position: int | None) -> Describ
 
 
 def unread_findings(fs: FileSystem) -> Sequence[Finding]:
-    """Return findings about files that reads through `fs` could not get so far; see storage.unreadable."""
+    """Return findings about files that reads through `fs` could not get so far; see storage.shared.unreadable."""
     return unreadable_findings(fs, _facts)
 
 

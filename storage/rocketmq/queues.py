@@ -16,7 +16,7 @@ from storage.errors import OffsetOutOfRange
 from storage.files import HandleCache
 from storage.model import OffsetBounds, TopicPartition
 from storage.rocketmq.consume_queue import ConsumeQueue
-from storage.sequencing import Producers
+from storage.shared.sequencing import Producers
 
 
 class EdgeTime(NamedTuple):

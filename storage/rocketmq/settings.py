@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from storage.config_text import one_of, unknown, whole_number
+from storage.coding.config_values import one_of, unknown, whole_number
 from storage.errors import InvalidArgument, InvalidConfig, NotOffered
 from storage.rocketmq.format.index_file import ENTRY_SIZE, SLOT_SIZE
 from storage.rocketmq.format.message_id import encode_host

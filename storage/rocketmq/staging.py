@@ -1,7 +1,7 @@
 """Staged appends of RocketMQ messages: a run is some messages of one queue, complete except for their positions.
 
-Owns the implementation of `storage.staged_append.StagedForm` for this backend. Queue offset, physical offset, store
-time and store host are assigned at the append. Unique ids identify the messages.
+Owns the implementation of `storage.shared.staged_append.StagedForm` for this backend. Queue offset, physical offset,
+store time and store host are assigned at the append. Unique ids identify the messages.
 
     payload, MessagePack: [[body, properties, flag, sys flag, born timestamp, born host, ...], ...]
 """
@@ -19,7 +19,7 @@ from storage.rocketmq.encoding import Encoder, check_properties_size
 from storage.rocketmq.format.properties import UNIQ_KEY, decode_properties, with_crc_place
 from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore
-from storage.staged_append import TopicShape
+from storage.shared.staged_append import TopicShape
 
 RUN_BYTES: Final = 1 << 20
 _ENCODE: Final = msgspec.msgpack.Encoder().encode

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from storage.disk_store import DiskStore, open_directory
 from storage.errors import (
     DiskFull,
     InvalidArgument,
@@ -24,7 +23,6 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.files import FileLock, FileSystem
-from storage.group_offsets import KeepsGroupOffsets
 from storage.interface import (
     DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
@@ -80,7 +78,9 @@ from storage.rocketmq.topic_files import (
     check_new_topic,
     check_same_shape,
 )
-from storage.sequencing import PRODUCER_EXPIRATION_MS, ProducerIds, highest_id
+from storage.shared.disk_store import DiskStore, open_directory
+from storage.shared.group_offsets import KeepsGroupOffsets
+from storage.shared.sequencing import PRODUCER_EXPIRATION_MS, ProducerIds, highest_id
 
 
 def open_rocketmq(

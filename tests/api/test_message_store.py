@@ -17,7 +17,7 @@ import pytest
 
 from api.call import host_bytes
 from storage import AppendResult, Page, Record, TopicPartition
-from storage.memory import MemoryStore
+from storage.memory.store import MemoryStore
 from tests.api.harness import JSON, Api, records, serving, settings
 from tests.watched_store import WatchedStore
 

@@ -12,9 +12,9 @@ import pytest
 from storage import StoreOptions, detect, open_store
 from storage.errors import DamagedStore
 from storage.files import STORE_FILE
-from storage.kept import SALVAGE_REPORT
-from storage.own_files import CONVERSION_REPORT
-from storage.staged_append import NOTE
+from storage.shared.loss_report import SALVAGE_REPORT
+from storage.shared.own_files import CONVERSION_REPORT
+from storage.shared.staged_append import NOTE
 from tests.cli.runner import run, settings_options
 from tests.golden import rocketmq_stores, stores
 

@@ -18,7 +18,7 @@ from storage import (
     open_store,
 )
 from storage.files import RealFileSystem
-from storage.parts import one_by_one
+from storage.parallel import one_by_one
 from storage.rocketmq.directory import take_lock
 from tests.cli.runner import fine, run, settings_options
 from tests.contract.harness import ManualClock

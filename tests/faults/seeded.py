@@ -25,13 +25,13 @@ from logserver.writer import Group, Lane, Request
 from storage.files import FileSystem, HandleCache, atomic, atomic_write, write_durably
 from storage.files import failures as failures_module
 from storage.files.fence import Guard
-from storage.journal import Journal
 from storage.kafka.directory import LogDirectory
 from storage.kafka.partition import Partition
 from storage.kafka.store import KafkaStore
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.store import RocketMQStore
+from storage.shared.journal import Journal
 from tests.faults.recorder import RecordedFile, Recorder
 from tests.faults.relay import RelayFile
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from storage import LogStore, Record, StagedWrite, TopicPartition, Unit
 from storage.files import FileSystem
 from storage.registry import staged_form
-from storage.staged_append import append_staged
-from storage.staged_files import Run, StagedFile, StagedWriter, staging_folder
+from storage.shared.staged_append import append_staged
+from storage.shared.staged_files import Run, StagedFile, StagedWriter, staging_folder
 from tests.contract.harness import ManualClock
 from tests.faults.workload import PATH, Backend, open_at
 from tests.unit.rocketmq.workshop import by_hand

@@ -14,7 +14,7 @@ from logserver.writer import Acks, Writer
 from storage import LogStore, Record
 from storage.errors import DiskFull
 from storage.files import FileSystem
-from storage.sequencing import KEPT_BATCHES
+from storage.shared.sequencing import KEPT_BATCHES
 from tests.contract.harness import ManualClock
 from tests.faults import keyed
 from tests.faults.history import Sent, value_of

@@ -21,8 +21,8 @@ from storage.errors import (
 )
 from storage.files import FileSystem, OverlayFileSystem
 from storage.interface import StoreOptions
-from storage.staged_append import NOTE, StagedWrite, append_staged, last_unit
-from storage.staged_files import StagedFile, StagedPart
+from storage.shared.staged_append import NOTE, StagedWrite, append_staged, last_unit
+from storage.shared.staged_files import StagedFile, StagedPart
 from storage.staging import make_staged
 from tests.contract.harness import ManualClock
 from tests.faults.disk import Disk

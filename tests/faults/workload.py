@@ -28,7 +28,7 @@ from storage import (
     open_store,
 )
 from storage.files import FileSystem, OverlayFileSystem
-from storage.sequencing import MADE_UP_IDS
+from storage.shared.sequencing import MADE_UP_IDS
 from tests.contract.harness import ManualClock
 from tests.faults.history import (
     Acked,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage import FileCount, Finding, StoreOptions, open_inspector
 from storage.files import RealFileSystem
-from storage.parts import SupportsParts
+from storage.parallel import SupportsParts
 from storage.rocketmq.tools import stretches
 from tests.cli.test_rocketmq_verify import DAMAGES as ROCKETMQ
 from tests.cli.test_verify import DAMAGES as KAFKA

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage import StoreOptions, TopicPartition, convert_store, open_store
-from storage.parts import one_by_one
+from storage.parallel import one_by_one
 from tests.golden import rocketmq_stores, stores
 from tests.golden.rocketmq_stores import GoldenStore
 from tests.interop import peers, rocketmq_peers, rocketmq_written, written

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from storage.files import OverlayFileSystem, RealFileSystem
-from storage.kept import (
+from storage.model import Loss, LossReport, TopicPartition
+from storage.shared.loss_report import (
     CUT_REPORT,
     SALVAGE_REPORT,
     is_reported,
@@ -16,7 +17,6 @@ from storage.kept import (
     reported_ranges,
     write_report,
 )
-from storage.model import Loss, LossReport, TopicPartition
 
 
 def loss(first: int, stop: int | None, partition: int = 0) -> Loss:

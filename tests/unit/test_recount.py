@@ -24,10 +24,10 @@ from storage import (
 from storage.errors import MiscountedResult
 from storage.files import RealFileSystem, atomic_write
 from storage.kafka.tools.recount import count_records as kafka_count
-from storage.parts import one_by_one
-from storage.recount import Contents, check_files, check_recount
+from storage.parallel import one_by_one
 from storage.rocketmq.tools.recount import Built
 from storage.rocketmq.tools.recount import count_records as rocketmq_count
+from storage.shared.recount import Contents, check_files, check_recount
 from tests.cli.test_rocketmq_rebuild import derived
 from tests.golden import rocketmq_stores, stores
 

@@ -10,7 +10,6 @@ import pytest
 from storage import Finding, StoreOptions, TopicPartition
 from storage.errors import DamagedStore, MissingPartitions
 from storage.files import FileSystem, OverlayFileSystem
-from storage.journal import encode_entries
 from storage.kafka.format import names as kafka_names
 from storage.kafka.tools import open_inspector as open_kafka_inspector
 from storage.model import RecoveryReport
@@ -24,6 +23,7 @@ from storage.request_journal import (
     encode_entry,
     journal_offsets,
 )
+from storage.shared.journal import encode_entries
 from tests.unit.kafka import workshop as kafka
 from tests.unit.rocketmq import workshop as rocketmq
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage.errors import DiskFull, FencedProducer, OutOfOrderSequence
 from storage.model import ProducerSequence
-from storage.sequencing import (
+from storage.shared.sequencing import (
     KEPT_BATCHES,
     MADE_UP_IDS,
     NO_PRODUCER,

@@ -1,4 +1,4 @@
-"""Parts of work on a store (storage.parts), executed by Spark's executors.
+"""Parts of work on a store (storage.parallel), executed by Spark's executors.
 
 Owns the number of parts that run at once; must not know what a part does. A task is one part. Parts are planned,
 executed and combined wave by wave. So the driver only holds the parts and the results of one wave, whatever the size of

@@ -29,7 +29,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.parts import RunParts, one_by_one
+from storage.parallel import RunParts, one_by_one
 
 
 class DirectoryInspector:

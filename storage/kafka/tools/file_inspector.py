@@ -44,7 +44,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.notes import Notes
+from storage.shared.diagnostics import Notes
 
 _NOWHERE = TopicPartition("", 0)
 

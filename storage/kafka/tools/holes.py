@@ -14,8 +14,8 @@ from storage.kafka.log_file import Batch, Gap
 from storage.kafka.segment_gaps import gap_finding, is_compacted, segments_without_log
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.view import View
-from storage.kept import is_reported, reported_ranges
 from storage.model import Finding, TopicPartition
+from storage.shared.loss_report import is_reported, reported_ranges
 
 
 class HoleWatch:

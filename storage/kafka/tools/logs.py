@@ -24,7 +24,7 @@ from storage.kafka.format.record import DecodedRecord
 from storage.kafka.log_file import INT64_MAX, MISPLACED, OLD_FORMAT, Batch, Gap, is_zero, walk
 from storage.kafka.reading import decoded
 from storage.model import Finding
-from storage.notes import Meter, Notes
+from storage.shared.diagnostics import Meter, Notes
 
 CONTROL_TYPES: Final = range(7)
 """The types of control records: 0 abort, 1 commit, the others are the controller's (ControlRecordType)."""

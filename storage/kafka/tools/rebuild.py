@@ -33,8 +33,8 @@ from storage.kafka.tools.recount import count_entries
 from storage.kafka.tools.verify_partition import index_places, snapshot_place
 from storage.kafka.tools.view import View
 from storage.model import Finding, RebuildReport
-from storage.parts import RunParts, one_by_one
-from storage.recount import check_files
+from storage.parallel import RunParts, one_by_one
+from storage.shared.recount import check_files
 
 INDEXES: Final = "indexes"
 

@@ -22,7 +22,7 @@ from storage.kafka.producers import ProducerStates
 from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.opened_before import opened_before
 from storage.model import Finding
-from storage.notes import Meter, Notes
+from storage.shared.diagnostics import Meter, Notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

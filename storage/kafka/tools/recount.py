@@ -13,7 +13,7 @@ from storage.files import FileSystem
 from storage.kafka.format import names, offset_index, time_index, txn_index
 from storage.kafka.store import KafkaStore
 from storage.model import TopicPartition
-from storage.recount import Contents
+from storage.shared.recount import Contents
 
 ENTRY_BYTES: Final[Mapping[str, int]] = {
     names.INDEX: offset_index.ENTRY_SIZE,

@@ -25,7 +25,7 @@ from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.record import DecodedRecord
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.model import StoredRecord
-from storage.sequencing import SEQUENCES
+from storage.shared.sequencing import SEQUENCES
 
 Row: TypeAlias = dict[str, Any]
 

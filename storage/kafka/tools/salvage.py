@@ -41,10 +41,10 @@ from storage.kafka.tools.recount import count_records
 from storage.kafka.tools.salvage_files import SmallFiles
 from storage.kafka.tools.salvage_log import CopiedPartition, PartitionSource, copy_partition
 from storage.kafka.tools.view import View
-from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
 from storage.model import Finding, KeptRange, LossReport, OffsetBounds, TopicPartition
-from storage.new_store import new_store
-from storage.recount import Contents, check_recount
+from storage.shared.atomic_store import new_store
+from storage.shared.loss_report import SALVAGE_REPORT, lost_bytes, write_report
+from storage.shared.recount import Contents, check_recount
 
 WHAT: Final = "salvaging"
 UNNAMED: Final = TopicPartition("salvaged", 0)

@@ -21,7 +21,7 @@ from storage.kafka.tools.rows import Row
 from storage.kafka.tools.verify_files import foreign_folders
 from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition
-from storage.own_files import own_file_findings
+from storage.shared.own_files import own_file_findings
 
 BACKEND = "kafka"
 BATCH_FORMAT = "record batches, version 2 (written by Kafka 0.11 to 4.x)"

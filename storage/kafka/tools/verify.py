@@ -21,8 +21,8 @@ from storage.kafka.tools.verify_log import SegmentPart, SegmentResult, check_seg
 from storage.kafka.tools.verify_partition import PartitionCheck
 from storage.kafka.tools.view import View
 from storage.model import Finding
-from storage.notes import Notes
-from storage.parts import RunParts, one_by_one
+from storage.parallel import RunParts, one_by_one
+from storage.shared.diagnostics import Notes
 
 
 def check_view(

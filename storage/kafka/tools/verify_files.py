@@ -19,7 +19,7 @@ from storage.kafka.plan import PartitionPlan
 from storage.kafka.tools.rows import PARTITION_FILES
 from storage.kafka.tools.view import View
 from storage.model import FileCount, Finding, TopicPartition
-from storage.own_files import own_file_findings
+from storage.shared.own_files import own_file_findings
 
 _OURS = ".logserver."
 

@@ -33,9 +33,9 @@ from storage.kafka.tools.check_indexes import (
 from storage.kafka.tools.holes import hole
 from storage.kafka.tools.logs import Log, LogReader, epoch_at
 from storage.kafka.tools.opened_before import opened_before
-from storage.kept import is_reported
 from storage.model import Finding
-from storage.notes import Meter, Notes
+from storage.shared.diagnostics import Meter, Notes
+from storage.shared.loss_report import is_reported
 
 # An interval that no log fills: rebuild_indexes collects no entries that would be unused.
 _NEVER: Final = 1 << 62

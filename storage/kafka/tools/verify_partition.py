@@ -21,8 +21,8 @@ from storage.kafka.tools.holes import hole, left_behind
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.verify_log import SegmentPart, SegmentResult
 from storage.kafka.tools.view import INDEX_INTERVAL, View
-from storage.kept import is_reported
 from storage.model import FileCount, Finding
+from storage.shared.loss_report import is_reported
 
 
 class PartitionCheck:

@@ -38,9 +38,9 @@ from storage.kafka.repair import apply, clear_leftovers
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings, parse_store_settings, topic_settings
 from storage.kafka.tools.logs import Log, LogReader
-from storage.kept import known_losses
 from storage.model import Finding, TopicPartition
-from storage.notes import Meter, Notes
+from storage.shared.diagnostics import Meter, Notes
+from storage.shared.loss_report import known_losses
 
 _STATES: Final = {
     "delete": "the topic was deleted: a real broker removes this folder a minute after its start",

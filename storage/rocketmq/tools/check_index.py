@@ -17,7 +17,6 @@ from typing import Final, NamedTuple, Unpack
 from storage.files import HandleCache
 from storage.findings import Comparison, finding
 from storage.model import Finding
-from storage.notes import Tallies
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.index_file import (
     FIRST_ENTRY,
@@ -35,6 +34,7 @@ from storage.rocketmq.tools.check_index_file import (
     entry_finding,
 )
 from storage.rocketmq.tools.check_queues import Surroundings
+from storage.shared.diagnostics import Tallies
 
 
 class IndexPlace(NamedTuple):

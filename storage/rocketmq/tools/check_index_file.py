@@ -12,7 +12,6 @@ from typing import Final, Unpack
 from storage.files import HandleCache
 from storage.findings import Comparison, finding
 from storage.model import Finding
-from storage.notes import Tallies
 from storage.rocketmq.format.index_file import (
     ENTRY,
     ENTRY_SIZE,
@@ -27,6 +26,7 @@ from storage.rocketmq.format.index_file import (
 from storage.rocketmq.index_header import wrong_header
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.key_index_table import file_order
+from storage.shared.diagnostics import Tallies
 
 ENTRIES_AT_ONCE: Final = 1 << 14
 

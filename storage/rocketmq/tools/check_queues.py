@@ -16,13 +16,13 @@ from typing import Final, NamedTuple, Unpack
 from storage.errors import Corrupt
 from storage.findings import Comparison, finding
 from storage.model import TopicPartition
-from storage.notes import Tallies
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.tools import due_times
 from storage.rocketmq.tools.log_walk import overlap
+from storage.shared.diagnostics import Tallies
 
 UNITS_AT_ONCE: Final = 1024
 EXTENSION: Final = -(1 << 31)

@@ -12,11 +12,11 @@ from typing import Final
 
 from storage.errors import Corrupt
 from storage.findings import finding
-from storage.notes import Notes
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.queue_unit import Unit
 from storage.rocketmq.queues import QueueTable
+from storage.shared.diagnostics import Notes
 
 CODE: Final = "other-delay-level"
 WHAT: Final = (

@@ -14,7 +14,6 @@ from storage.errors import DataError, InvalidArgument
 from storage.files import FileSystem, HandleCache
 from storage.findings import finding
 from storage.model import Finding, TopicPartition
-from storage.notes import Notes
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import (
@@ -39,6 +38,7 @@ from storage.rocketmq.tools.rows import (
     unit_row,
 )
 from storage.rocketmq.tools.view import UNITS_AT_ONCE, View
+from storage.shared.diagnostics import Notes
 
 RECORDS: Final = "records"
 COMMIT_LOG: Final = "commitlog"

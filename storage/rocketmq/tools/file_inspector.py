@@ -30,7 +30,6 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.notes import Meter, Notes, Tallies
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -61,6 +60,7 @@ from storage.rocketmq.tools.salvage import Salvage
 from storage.rocketmq.tools.salvage_survey import LogSource
 from storage.rocketmq.tools.view import UNITS_AT_ONCE
 from storage.rocketmq.walking import Stretch
+from storage.shared.diagnostics import Meter, Notes, Tallies
 
 _NOWHERE: Final = TopicPartition("", 0)
 _EVERYWHERE: Final = 1 << 62

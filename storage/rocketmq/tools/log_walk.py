@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, Unpack
 from storage.errors import DataError
 from storage.findings import RecordFacts, finding
 from storage.model import Finding
-from storage.notes import Meter, Notes
 from storage.rocketmq.behind import Behind, LogSoFar
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import (
@@ -28,6 +27,7 @@ from storage.rocketmq.format.walking import BAD, BLANK, PADDING
 from storage.rocketmq.owners import UNKNOWN, Owners
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.walking import Stop, Stretch, walk_log
+from storage.shared.diagnostics import Meter, Notes
 
 MAX_SHOWN_BYTES: Final = 16 << 20
 """Limit on the bytes read at a bad place to describe its error."""

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 from storage.findings import RecordFacts, finding
-from storage.kept import is_reported, reported_ranges
 from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.queues import Queue
+from storage.shared.loss_report import is_reported, reported_ranges
 
 
 class GapWatch:

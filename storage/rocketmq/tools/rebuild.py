@@ -11,7 +11,7 @@ from typing import Final
 from storage.errors import InvalidArgument, NotOffered
 from storage.interface import Progress
 from storage.model import RebuildReport
-from storage.parts import RunParts
+from storage.parallel import RunParts
 from storage.rocketmq import live_data
 from storage.rocketmq.directory import StoreDirectory, take_lock
 from storage.rocketmq.format import names

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.interface import Progress
-from storage.notes import Meter
-from storage.parts import RunParts
+from storage.parallel import RunParts
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format import names
 from storage.rocketmq.queues import Queue
@@ -35,6 +34,7 @@ from storage.rocketmq.tools.rebuild_store import INDEX, QUEUES, Rebuild
 from storage.rocketmq.tools.rebuild_stretch import StagedStretch, UnitRun, stage_stretch
 from storage.rocketmq.tools.stretches import Reached, in_order
 from storage.rocketmq.tools.view import View
+from storage.shared.diagnostics import Meter
 
 UNITS_A_PART: Final = 1 << 20
 

@@ -20,8 +20,6 @@ from storage.files import FileSystem, HandleCache, OverlayFileSystem, copy_range
 from storage.findings import finding
 from storage.interface import Progress
 from storage.model import Finding, RebuildReport, TopicPartition
-from storage.notes import Meter, Notes
-from storage.recount import check_files
 from storage.rocketmq.consume_queue import NOWHERE
 from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch
@@ -41,6 +39,8 @@ from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.rebuild_stretch import DispatchWalk
 from storage.rocketmq.tools.recount import Built, count_entries, count_index, count_queues
 from storage.rocketmq.tools.view import View
+from storage.shared.diagnostics import Meter, Notes
+from storage.shared.recount import check_files
 
 QUEUES: Final = names.CONSUME_QUEUE
 INDEX: Final = "indexfile"

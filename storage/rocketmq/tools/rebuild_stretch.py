@@ -20,7 +20,6 @@ from typing import Final, NamedTuple, cast
 
 from storage.files import FileSystem
 from storage.model import Finding
-from storage.notes import Notes
 from storage.rocketmq.blanks import is_blank
 from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch, by_queue, dispatches_of
@@ -32,6 +31,7 @@ from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.picture import Opened, Picture
 from storage.rocketmq.tools.stretches import Reached, StretchPart, reached_by, resume
 from storage.rocketmq.walking import Stretch
+from storage.shared.diagnostics import Notes
 
 STAGED_UNIT: Final = Struct(">qqiq")
 BLOCK_HEAD: Final = Struct(">qq")

@@ -10,7 +10,6 @@ from typing import Final, Unpack
 from storage.errors import DataError
 from storage.findings import Comparison
 from storage.model import Finding
-from storage.notes import Notes, Tallies
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.properties import check_crc_property, has_crc_property
@@ -22,6 +21,7 @@ from storage.rocketmq.format.suspect import (
 )
 from storage.rocketmq.reading import MAX_BODY_BYTES
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
+from storage.shared.diagnostics import Notes, Tallies
 
 CONTENT: Final = frozenset({"topic", "properties"})
 """Parts of a record that readers receive."""

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from storage.files import FileSystem, HandleCache
 from storage.interface import Clock
 from storage.model import TopicPartition
-from storage.recount import Contents
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import FIRST_ENTRY
@@ -22,6 +21,7 @@ from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.settings import Sizes
 from storage.rocketmq.store import RocketMQStore
+from storage.shared.recount import Contents
 
 ENTRIES_AT_ONCE: Final = 50_000
 OPEN_FILES: Final = 32

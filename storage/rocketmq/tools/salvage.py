@@ -23,11 +23,7 @@ from storage.errors import DataError, UnsupportedFormat
 from storage.files import FileSystem, HandleCache, copy_range
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
-from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
 from storage.model import Finding, KeptRange, Loss, LossReport, TopicPartition
-from storage.new_store import new_store
-from storage.notes import Meter
-from storage.recount import Contents, check_recount
 from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
@@ -45,6 +41,10 @@ from storage.rocketmq.tools.salvage_check import SalvageCheck
 from storage.rocketmq.tools.salvage_log import write_log
 from storage.rocketmq.tools.salvage_survey import LogSource, Survey, odd_files
 from storage.rocketmq.tools.salvage_timers import copy_timers
+from storage.shared.atomic_store import new_store
+from storage.shared.diagnostics import Meter
+from storage.shared.loss_report import SALVAGE_REPORT, lost_bytes, write_report
+from storage.shared.recount import Contents, check_recount
 
 WHAT: Final = "salvaging"
 REFUSED_RECORD: Final = "impossible-queue-offset"

@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, IoFailure, UnknownPartition, UnknownTopic
 from storage.findings import finding
-from storage.kept import by_partition, is_reported, reported_ranges
 from storage.model import Finding, Loss, TopicPartition
-from storage.notes import Tallies
 from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.evidence import lost_head_findings
 from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.store import RocketMQStore
 from storage.rocketmq.tools.salvage_survey import MISSING, LogSource, Survey
+from storage.shared.diagnostics import Tallies
+from storage.shared.loss_report import by_partition, is_reported, reported_ranges
 
 ENTRIES_AT_ONCE: Final = 50_000
 

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, IoFailure, Truncated
 from storage.model import Finding, Loss
-from storage.notes import Meter, Notes, Tallies
 from storage.rocketmq.blanks import SMALLEST, is_blank
 from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.deleted_records import DeletedRecords, Lives
@@ -38,6 +37,7 @@ from storage.rocketmq.tools.files_behind import FileBehind, files_behind, files_
 from storage.rocketmq.tools.log_walk import LogWalk, Padding, why_bad
 from storage.rocketmq.topics_file import is_folder_name
 from storage.rocketmq.walking import Stretch
+from storage.shared.diagnostics import Meter, Notes, Tallies
 
 MISSING: Final = "missing"
 _NO_QUEUE: Final = ("", -1)

@@ -23,7 +23,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.parts import RunParts, one_by_one
+from storage.parallel import RunParts, one_by_one
 from storage.rocketmq.evidence import lost_head_findings, missing_config_findings
 from storage.rocketmq.tools import dump, rebuild, search, summary, verify
 from storage.rocketmq.tools.raw import RawStore

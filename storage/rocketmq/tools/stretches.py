@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
-from storage.parts import RunParts
+from storage.parallel import RunParts
 from storage.rocketmq.behind import first_told
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.tools.check_index import BEGIN, IndexPlace

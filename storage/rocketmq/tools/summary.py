@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 
 from storage.model import Finding, TopicPartition
-from storage.own_files import own_file_findings
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
@@ -22,6 +21,7 @@ from storage.rocketmq.queues import Queue
 from storage.rocketmq.time_lookup import NO_TIME, store_time
 from storage.rocketmq.tools.rows import Row, checkpoint_row
 from storage.rocketmq.tools.view import View
+from storage.shared.own_files import own_file_findings
 
 BACKEND: Final = "rocketmq"
 LOG_FORMAT: Final = "commit log of messages, versions 1 and 2 (written by RocketMQ 4.x and 5.x)"

@@ -15,8 +15,7 @@ from typing import Final
 from storage.findings import finding
 from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.model import FileCount, Finding
-from storage.notes import Meter, Notes, Tallies
-from storage.parts import RunParts, one_by_one
+from storage.parallel import RunParts, one_by_one
 from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.evidence import (
     LogEnd,
@@ -43,6 +42,7 @@ from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.stretches import Reached, in_order
 from storage.rocketmq.tools.verify_rest import check_file_of_index, check_rest, rest_parts
 from storage.rocketmq.tools.verify_stretch import StretchResult, check_stretch
+from storage.shared.diagnostics import Meter, Notes, Tallies
 
 WHAT: Final = "verifying"
 

@@ -14,7 +14,6 @@ from storage.errors import DataError, UnsupportedFormat
 from storage.files import FileSystem, real_path
 from storage.findings import finding
 from storage.model import Finding
-from storage.own_files import own_file_findings
 from storage.rocketmq import blocked_files, blocked_folders
 from storage.rocketmq.config_file import EMPTY
 from storage.rocketmq.file_run import FileRun
@@ -22,6 +21,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.tools.dump import bad_small_file, small_files
 from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.rows import small_file_entry
+from storage.shared.own_files import own_file_findings
 
 OURS: Final = ".logserver."
 _IGNORED: Final = frozenset({"lost+found"})

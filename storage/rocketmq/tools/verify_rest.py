@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.model import FileCount
-from storage.notes import Tallies
 from storage.rocketmq.tools.check_index import END, IndexCheck, IndexPlace
 from storage.rocketmq.tools.check_index_file import check_index_file
 from storage.rocketmq.tools.check_queues import Key, Range, damaged_in, judge_units
 from storage.rocketmq.tools.picture import Picture
+from storage.shared.diagnostics import Tallies
 
 UNITS_A_PART: Final = 1 << 20
 

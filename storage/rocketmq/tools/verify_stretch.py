@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.model import Finding
-from storage.notes import Meter, Notes, Tallies
 from storage.rocketmq.blanks import is_blank
 from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch, dispatch_of
@@ -36,6 +35,7 @@ from storage.rocketmq.tools.log_walk import LogWalk, Placed
 from storage.rocketmq.tools.picture import Opened, Picture
 from storage.rocketmq.tools.record_check import RecordCheck, note_tail
 from storage.rocketmq.tools.stretches import Reached, StretchPart, reached_by, resume
+from storage.shared.diagnostics import Meter, Notes, Tallies
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,9 +15,7 @@ from typing import Final
 from storage.errors import Corrupt, InvalidArgument, UnknownPartition, UnknownTopic
 from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions
-from storage.kept import known_losses
 from storage.model import Finding, Loss, TopicPartition
-from storage.notes import Meter, Notes
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import Unit
@@ -28,6 +26,8 @@ from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from storage.rocketmq.tools.log_walk import LogWalk
 from storage.rocketmq.tools.queue_gaps import GapWatch
+from storage.shared.diagnostics import Meter, Notes
+from storage.shared.loss_report import known_losses
 
 UNITS_AT_ONCE: Final = 1024
 WINDOW_BYTES: Final = 256 << 10

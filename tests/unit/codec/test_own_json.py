@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from storage.coding.own_json import decode_json
+from storage.coding.json_file import decode_json
 from storage.errors import Corrupt
 from storage.files import OverlayFileSystem
 from storage.registry import detect

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storage import StoreOptions, open_journal, open_store
 from storage.errors import DiskFull, IoFailure, StoreFenced, StoreReadOnly
 from storage.files import FileSystem, OverlayFileSystem
-from storage.journal import Journal, decode_entries, encode_entries
+from storage.shared.journal import Journal, decode_entries, encode_entries
 from tests.faults.recorder import Recorder
 from tests.faults.relay import Relay
 

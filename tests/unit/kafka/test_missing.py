@@ -20,8 +20,8 @@ from storage.kafka.format.batch import encode_batch
 from storage.kafka.format.names import segment_name
 from storage.kafka.store import KafkaStore, open_kafka
 from storage.kafka.tools import open_inspector
-from storage.kept import known_losses
 from storage.model import Finding, FindQuery, LossReport, TopicPartition
+from storage.shared.loss_report import known_losses
 from tests.unit.kafka.splitting import read_rows, splitter_of, whole
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
 

@@ -8,7 +8,7 @@ from storage.errors import FencedProducer, OutOfOrderSequence
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.producers import ProducerStates
-from storage.sequencing import SEQUENCES
+from storage.shared.sequencing import SEQUENCES
 from tests.unit.kafka.batches import data_batch, header_of, marker
 
 P = 7

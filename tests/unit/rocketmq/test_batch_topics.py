@@ -8,7 +8,7 @@ import pytest
 
 from storage import RawMessage, Record, TopicPartition
 from storage.errors import NotOffered, RecordNotFound
-from storage.parts import SupportsParts, one_by_one
+from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.store import RocketMQStore

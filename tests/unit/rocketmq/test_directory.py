@@ -25,7 +25,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.settings import Sizes
 from storage.rocketmq.topics_file import TopicTable
-from storage.sequencing import Producers
+from storage.shared.sequencing import Producers
 from tests.faults.faulty import FaultyFileSystem, Killed, at_change, disk_full, killed
 from tests.unit.files.guarded import ReadOnly, Watched
 from tests.unit.kafka.workshop import ROOT as KAFKA_ROOT

@@ -10,7 +10,7 @@ import pytest
 
 from storage import TopicPartition
 from storage.model import Finding, FindQuery, RebuildReport
-from storage.parts import SupportsParts, one_by_one
+from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.names import SCHEDULE_TOPIC, file_name
 from storage.rocketmq.format.queue_unit import UNIT, UNIT_SIZE
 from tests.unit.rocketmq.foreign_log import Message, inspector, write_log

@@ -11,7 +11,7 @@ import pytest
 from storage import RawMessage, StoreOptions, TopicPartition, open_splitter, open_store
 from storage.conversion.shapes import HOST
 from storage.errors import Corrupt
-from storage.parts import SupportsParts, one_by_one
+from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.message import MAGIC_V1, decode_message
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.names import file_name

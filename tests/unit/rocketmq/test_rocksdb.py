@@ -6,7 +6,7 @@ import pytest
 
 from storage.errors import NotOffered, UnsupportedFormat
 from storage.model import RebuildReport, TopicPartition
-from storage.parts import SupportsParts, one_by_one
+from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.names import file_name
 from tests.unit.rocketmq.foreign_log import (
     Message,

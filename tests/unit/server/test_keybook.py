@@ -24,7 +24,7 @@ from logserver.writer import Run
 from storage import Loss, OffsetBounds, ProducerSequence, TopicPartition
 from storage.errors import UnknownTopic
 from storage.files import OverlayFileSystem
-from storage.journal import Journal
+from storage.shared.journal import Journal
 from tests.contract.harness import ManualClock
 
 T0 = TopicPartition("t", 0)

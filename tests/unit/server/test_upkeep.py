@@ -17,8 +17,8 @@ from logserver.config import Settings
 from logserver.upkeep import Upkeep
 from storage import Record, RetentionReport, StoreOptions, TopicPartition
 from storage.errors import DiskFull, StoreFenced
-from storage.journal import Journal
-from storage.memory import MemoryStore
+from storage.memory.store import MemoryStore
+from storage.shared.journal import Journal
 from tests.faults.power import Power
 from tests.watched_store import WatchedStore
 

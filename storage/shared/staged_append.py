@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from storage.coding.own_json import decode_json
+from storage.coding.json_file import decode_json
 from storage.errors import (
     CallerError,
     Corrupt,
@@ -39,10 +39,10 @@ from storage.errors import (
 )
 from storage.files import FileSystem, atomic_write, is_missing
 from storage.interface import LogStore
-from storage.journal import OnDisk
 from storage.model import Record, TopicPartition
-from storage.root_files import json_text, kept_name
-from storage.staged_files import StagedFile, read_runs
+from storage.shared.journal import OnDisk
+from storage.shared.root_files import json_text, kept_name
+from storage.shared.staged_files import StagedFile, read_runs
 
 NOTE: Final = ".logserver.staged.json"
 KEPT_WRITERS: Final = 1000

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from storage.coding.own_json import decode_json
+from storage.coding.json_file import decode_json
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem
 from storage.findings import finding
-from storage.kept import SALVAGE_REPORT
 from storage.model import ConversionReport, Finding, LossReport
-from storage.staged_append import NOTE, Note
+from storage.shared.loss_report import SALVAGE_REPORT
+from storage.shared.staged_append import NOTE, Note
 
 CONVERSION_REPORT: Final = ".logserver.convert.json"
 

@@ -22,8 +22,8 @@ import msgspec
 
 from storage.errors import Corrupt, StorageError
 from storage.files import FileSystem
-from storage.journal import encode_entries, read_entry
 from storage.model import TopicPartition
+from storage.shared.journal import encode_entries, read_entry
 
 STAGED: Final = ".staged-"
 

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from storage.coding.own_json import decode_json
+from storage.coding.json_file import decode_json
 from storage.errors import DataError, UnsupportedFormat
 from storage.files import STORE_FILE, FileSystem, atomic_write
 from storage.findings import finding

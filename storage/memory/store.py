@@ -18,7 +18,6 @@ from pathlib import Path
 
 from storage import errors
 from storage.files.fs import FileSystem
-from storage.group_offsets import OffsetTable, at_time, check_commits
 from storage.interface import (
     DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
@@ -27,7 +26,7 @@ from storage.interface import (
     LogStore,
     StoreOptions,
 )
-from storage.memory_rules import (
+from storage.memory.rules import (
     INT64_MAX,
     INT64_MIN,
     check_new_name,
@@ -57,7 +56,8 @@ from storage.model import (
     TopicPartition,
     weight_bytes,
 )
-from storage.sequencing import Producers
+from storage.shared.group_offsets import OffsetTable, at_time, check_commits
+from storage.shared.sequencing import Producers
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 _RECORD_ID = re.compile(r"(.+):(\d{1,10}):(\d{1,19})", re.DOTALL)

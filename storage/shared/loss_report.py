@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from storage.coding.own_json import decode_json
+from storage.coding.json_file import decode_json
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, write_durably
 from storage.model import Loss, LossReport, TopicPartition

@@ -1,0 +1,1 @@
+"""The backend in memory: the reference of the contract suite."""
