@@ -63,14 +63,14 @@ class Detected(NamedTuple):
 BACKENDS: Final[dict[str, Backend]] = {
     "kafka": Backend(
         open_store="storage.kafka.store:open_kafka",
-        recognize="storage.kafka.directory:recognize",
+        recognize="storage.kafka.state.directory:recognize",
         open_inspector="storage.kafka.tools:open_inspector",
-        list_files="storage.kafka.physical:list_files",
-        settings="storage.kafka.settings:SETTING_NAMES",
-        open_splitter="storage.kafka.splits:open_splitter",
-        read_split="storage.kafka.columns:read_split",
+        list_files="storage.kafka.state.file_listing:list_files",
+        settings="storage.kafka.state.settings:SETTING_NAMES",
+        open_splitter="storage.kafka.columns.splits:open_splitter",
+        read_split="storage.kafka.columns.read:read_split",
         staging="storage.kafka.staging:KafkaStaging",
-        unreadable="storage.kafka.physical:unread_findings",
+        unreadable="storage.kafka.state.file_listing:unread_findings",
     ),
     "rocketmq": Backend(
         open_store="storage.rocketmq.store:open_rocketmq",

@@ -20,8 +20,8 @@ from logserver.commands import COMMANDS
 from logserver.errors import CannotListen, ClientError, SettingsError
 from storage.errors import StorageError
 from storage.findings import catalogue, finding
-from storage.kafka import settings as kafka
 from storage.kafka.format import names
+from storage.kafka.state import settings as kafka
 from storage.registry import BACKENDS, resolve
 from storage.rocketmq import settings as rocketmq
 from storage.rocketmq.sizes import DEFAULTS

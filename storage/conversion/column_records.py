@@ -21,7 +21,7 @@ from storage.columns import (
     Split,
 )
 from storage.conversion.shapes import KafkaRecord
-from storage.kafka.columns import read_split
+from storage.kafka.columns.read import read_split
 from storage.model import Finding, Header
 
 _COLUMNS: Final = (KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS)

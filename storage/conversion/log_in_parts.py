@@ -20,7 +20,7 @@ from storage.conversion.selection import Selection
 from storage.conversion.tally import Fates
 from storage.files import FollowingFileSystem
 from storage.interface import Clock
-from storage.kafka.splits import open_splitter
+from storage.kafka.columns.splits import open_splitter
 from storage.model import Finding, Isolation, OffsetBounds, TopicPartition
 from storage.parallel import RunParts
 

@@ -17,9 +17,9 @@ from storage.errors import Corrupt
 from storage.files import FileSystem
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
-from storage.kafka.log_file import OLD_FORMAT, Batch
+from storage.kafka.log.log_file import OLD_FORMAT, Batch
+from storage.kafka.log.reading import AbortedRanges, batches_from, decoded
 from storage.kafka.partition import Partition
-from storage.kafka.reading import AbortedRanges, batches_from, decoded
 from storage.kafka.tools.view import View as KafkaView
 from storage.kafka.tools.view import segment_finder
 from storage.model import Finding, OffsetBounds, RawMessage, TopicPartition

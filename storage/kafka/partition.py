@@ -38,16 +38,16 @@ from storage.errors import (
 )
 from storage.files import Fence, FileSystem, HandleCache, atomic_write
 from storage.interface import Clock
-from storage.kafka import encoding, reading
-from storage.kafka.encoding import Encoded, Stamp
-from storage.kafka.epochs import LeaderEpochs, OwnEpochs
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot
-from storage.kafka.plan import PartitionPlan
-from storage.kafka.retention import given_up, remove_files
-from storage.kafka.segment import AppendedBatch, Segment
-from storage.kafka.settings import TopicSettings
+from storage.kafka.log import encoding, reading
+from storage.kafka.log.encoding import Encoded, Stamp
+from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.log.retention import given_up, remove_files
+from storage.kafka.log.segment import AppendedBatch, Segment
+from storage.kafka.state.epochs import LeaderEpochs, OwnEpochs
+from storage.kafka.state.settings import TopicSettings
 from storage.model import (
     AppendResult,
     BatchPage,

@@ -11,7 +11,7 @@ from pathlib import Path
 from storage.files import HandleCache
 from storage.kafka.format import batch
 from storage.kafka.partition import Partition
-from storage.kafka.settings import INERT_CONFIGS
+from storage.kafka.state.settings import INERT_CONFIGS
 from storage.model import Capabilities, StoreStats
 
 CAPABILITIES = Capabilities(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.interface import Clock, LogStore
-from storage.kafka.encoding import Stamp, encode_records
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
-from storage.kafka.settings import TopicSettings, parse_store_settings
+from storage.kafka.log.encoding import Stamp, encode_records
+from storage.kafka.state.settings import TopicSettings, parse_store_settings
 from storage.kafka.store import KafkaStore
 from storage.model import Record, TopicPartition
 from storage.shared.staged_append import TopicShape

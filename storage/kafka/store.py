@@ -32,8 +32,16 @@ from storage.interface import (
     Clock,
     StoreOptions,
 )
-from storage.kafka import blocked_files
-from storage.kafka.directory import (
+from storage.kafka.format import names
+from storage.kafka.group_offsets import GroupOffsets
+from storage.kafka.log.encoding import are_compressed, check_appendable, check_client_batches
+from storage.kafka.log.reading import Limits
+from storage.kafka.lookup.find import Budget, Search, find_by_id, find_records
+from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.recovery.opening import Opening, Recovered, own_epochs, recover_partitions
+from storage.kafka.reporting import CAPABILITIES, stats_of
+from storage.kafka.state import blocked_files
+from storage.kafka.state.directory import (
     LogDirectory,
     StoreFile,
     is_empty,
@@ -41,16 +49,8 @@ from storage.kafka.directory import (
     refuse_other_format,
     take_lock,
 )
-from storage.kafka.encoding import are_compressed, check_appendable, check_client_batches
-from storage.kafka.finding import Budget, Search, find_by_id, find_records
-from storage.kafka.format import names
-from storage.kafka.group_offsets import GroupOffsets
-from storage.kafka.joined import log_directory, log_roots, refuse_several
-from storage.kafka.opening import Opening, Recovered, own_epochs, recover_partitions
-from storage.kafka.partition import Partition, Surroundings
-from storage.kafka.reading import Limits
-from storage.kafka.reporting import CAPABILITIES, stats_of
-from storage.kafka.settings import (
+from storage.kafka.state.joined import log_directory, log_roots, refuse_several
+from storage.kafka.state.settings import (
     StoreSettings,
     TopicSettings,
     check_topic_config,

@@ -26,13 +26,13 @@ from storage.errors import (
     TopicExists,
 )
 from storage.files import FileSystem, HandleCache
-from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.format import checkpoints, names
-from storage.kafka.interrupted_topics import folder_of
+from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.log.segment import Segment
 from storage.kafka.partition import Partition, Surroundings
-from storage.kafka.plan import PartitionPlan
-from storage.kafka.segment import Segment
-from storage.kafka.settings import MAX_PARTITIONS, TopicSettings
+from storage.kafka.state.epochs import LeaderEpochs
+from storage.kafka.state.interrupted_topics import folder_of
+from storage.kafka.state.settings import MAX_PARTITIONS, TopicSettings
 from storage.model import TopicInfo, TopicPartition
 
 FIRST_EPOCH = 0

@@ -25,8 +25,8 @@ from logserver.writer import Group, Lane, Request
 from storage.files import FileSystem, HandleCache, atomic, atomic_write, write_durably
 from storage.files import failures as failures_module
 from storage.files.fence import Guard
-from storage.kafka.directory import LogDirectory
 from storage.kafka.partition import Partition
+from storage.kafka.state.directory import LogDirectory
 from storage.kafka.store import KafkaStore
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.file_run import FileRun

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from storage.kafka import repair, retention, topic_files
+from storage.kafka import topic_files
 from storage.kafka.group_offsets import GroupOffsets
-from storage.kafka.indexes import SparseIndex
+from storage.kafka.index.indexes import SparseIndex
+from storage.kafka.log import retention
+from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.segment import Segment
 from storage.kafka.partition import Partition
-from storage.kafka.plan import PartitionPlan, SegmentPlan
-from storage.kafka.producers import ProducerStates
-from storage.kafka.recovery import _Scan
-from storage.kafka.segment import Segment
+from storage.kafka.recovery import repair
+from storage.kafka.recovery.examine import _Scan
+from storage.kafka.state.producers import ProducerStates
 from tests.faults.seeded import fault, left_out, without, wrapped
 
 

@@ -11,8 +11,8 @@ import pytest
 from storage import Isolation, OffsetRange, StoreOptions
 from storage.columns import COMMON_COLUMNS
 from storage.files import FileSystem, OverlayFileSystem, RealFileSystem
-from storage.kafka.columns import read_split
-from storage.kafka.splits import open_splitter
+from storage.kafka.columns.read import read_split
+from storage.kafka.columns.splits import open_splitter
 from storage.kafka.tools import open_inspector
 from tests.chunks import rows_of
 from tests.golden import stores

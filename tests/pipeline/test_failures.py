@@ -15,7 +15,7 @@ storage.errors.InvalidArgument: schema: column 'ofset' is unknown: did you mean 
 
 IN_A_TASK = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
-  File "/x/storage/kafka/columns.py", line 115, in _good_batches
+  File "/x/storage/kafka/columns/read.py", line 115, in _good_batches
     file.close()
 storage.errors.Corrupt: /d/t-0/0.log: damaged batch at position 115: expected CRC 1, found CRC 2"""
 

@@ -23,7 +23,7 @@ from storage import (
 )
 from storage.errors import MiscountedResult
 from storage.files import RealFileSystem, atomic_write
-from storage.kafka.tools.recount import count_records as kafka_count
+from storage.kafka.tools.rebuild.recount import count_records as kafka_count
 from storage.parallel import one_by_one
 from storage.rocketmq.tools.recount import Built
 from storage.rocketmq.tools.recount import count_records as rocketmq_count
@@ -106,7 +106,7 @@ def test_a_conversion_that_writes_less_than_it_says(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["times", "segments", "txn"])
 def test_a_salvage_of_kafka_that_keeps_less_than_it_says(name: str, tmp_path: Path) -> None:
-    from storage.kafka.tools import salvage
+    from storage.kafka.tools.salvage import salvage
 
     inspector = open_inspector(data_of(name), StoreOptions())
     with (
@@ -152,7 +152,7 @@ def test_a_rebuild_of_kafka_that_writes_less_than_it_says(
     name: str, suffix: str, tmp_path: Path
 ) -> None:
     """The write of one index file omits its last entry; the replaced file is kept."""
-    from storage.kafka.tools import rebuild
+    from storage.kafka.tools.rebuild import rebuild
 
     root = stores.copy_store(data_of(name), tmp_path / "store")
     path = next(p for p in sorted(root.rglob("*" + suffix)) if p.stat().st_size)

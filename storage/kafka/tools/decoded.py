@@ -18,7 +18,7 @@ from storage.kafka.format.messages.records import (
     decode_control,
     decode_record,
 )
-from storage.kafka.log_file import Batch
+from storage.kafka.log.log_file import Batch
 from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.view import View

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from storage.errors import InvalidArgument
 from storage.interface import Counted, Progress, no_progress, not_counted
-from storage.kafka.tools import search, summary, verify
+from storage.kafka.tools import search, summary
 from storage.kafka.tools.decoded import DECODED, decoded_partitions, partition_runs
 from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
 from storage.kafka.tools.offsets import OFFSETS, offset_runs
-from storage.kafka.tools.rebuild import INDEXES, rebuild_indexes
-from storage.kafka.tools.salvage import salvage
+from storage.kafka.tools.rebuild.rebuild import INDEXES, rebuild_indexes
+from storage.kafka.tools.salvage.salvage import salvage
+from storage.kafka.tools.verify import verify
 from storage.kafka.tools.view import View
 from storage.model import (
     Bound,

@@ -12,15 +12,14 @@ from typing import Final
 
 from storage.errors import DataError, InvalidArgument
 from storage.findings import finding
-from storage.kafka.directory import bad_partition_metadata, bad_root_file
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.format.names import parse_segment_name
-from storage.kafka.log_file import Batch, Gap
-from storage.kafka.producers import ProducerStates
-from storage.kafka.reading import AbortedRanges
-from storage.kafka.segment import Segment
-from storage.kafka.tools.holes import HoleWatch
+from storage.kafka.log.log_file import Batch, Gap
+from storage.kafka.log.reading import AbortedRanges
+from storage.kafka.log.segment import Segment
+from storage.kafka.state.directory import bad_partition_metadata, bad_root_file
+from storage.kafka.state.producers import ProducerStates
 from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.rows import (
     OFFSET_FILES,
@@ -33,6 +32,7 @@ from storage.kafka.tools.rows import (
     index_entries,
     record_rows,
 )
+from storage.kafka.tools.verify.holes import HoleWatch
 from storage.kafka.tools.view import View, segment_finder
 from storage.model import Finding, Isolation, TopicPartition
 

@@ -15,14 +15,14 @@ from storage.files import FileSystem, HandleCache
 from storage.interface import Clock, Counted, Progress, StoreOptions, no_progress, not_counted
 from storage.kafka.format import names
 from storage.kafka.format.messages.records import DECODED_TOPICS
-from storage.kafka.log_file import INT64_MAX
-from storage.kafka.misnamed import alone_finding, begin_alone
-from storage.kafka.physical import unread_findings
+from storage.kafka.log.log_file import INT64_MAX
+from storage.kafka.recovery.misnamed import alone_finding, begin_alone
+from storage.kafka.state.file_listing import unread_findings
 from storage.kafka.tools import dump, search, summary
 from storage.kafka.tools.decoded import DECODED, log_runs
 from storage.kafka.tools.dump import BATCHES, CHECKPOINTS, FILE_KINDS, RECORDS
 from storage.kafka.tools.logs import Log, LogReader
-from storage.kafka.tools.rebuild import INDEXES
+from storage.kafka.tools.rebuild.rebuild import INDEXES
 from storage.kafka.tools.rows import (
     PARTITION_FILES,
     ROOT_FILES,
@@ -31,7 +31,7 @@ from storage.kafka.tools.rows import (
     checkpoint_entries,
     index_entries,
 )
-from storage.kafka.tools.salvage import UNNAMED, salvage
+from storage.kafka.tools.salvage.salvage import UNNAMED, salvage
 from storage.kafka.tools.view import View
 from storage.model import (
     FileCount,

@@ -21,8 +21,8 @@ from storage.kafka.format.batch import decode_control
 from storage.kafka.format.batch_header import KNOWN_ATTRIBUTES
 from storage.kafka.format.compression import CODECS
 from storage.kafka.format.record import DecodedRecord
-from storage.kafka.log_file import INT64_MAX, MISPLACED, OLD_FORMAT, Batch, Gap, is_zero, walk
-from storage.kafka.reading import decoded
+from storage.kafka.log.log_file import INT64_MAX, MISPLACED, OLD_FORMAT, Batch, Gap, is_zero, walk
+from storage.kafka.log.reading import decoded
 from storage.model import Finding
 from storage.shared.diagnostics import Meter, Notes
 

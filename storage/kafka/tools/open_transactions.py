@@ -13,7 +13,7 @@ from typing import Final
 
 from storage.findings import finding
 from storage.kafka.format.producer_snapshot import ProducerEntry
-from storage.kafka.plan import PartitionPlan
+from storage.kafka.log.plan import PartitionPlan
 from storage.model import Finding
 
 MAX_TIMEOUT_MS: Final = 15 * 60 * 1000

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from storage.errors import Corrupt, InvalidArgument, NotOffered, UnknownPartition, UnknownTopic
-from storage.kafka.finding import Search
 from storage.kafka.format.batch import HEADER_SIZE
-from storage.kafka.log_file import Batch
-from storage.kafka.reading import stored_records
-from storage.kafka.segment import Segment
+from storage.kafka.log.log_file import Batch
+from storage.kafka.log.reading import stored_records
+from storage.kafka.log.segment import Segment
+from storage.kafka.lookup.find import Search
 from storage.kafka.tools.logs import Log, LogReader, undecodable
 from storage.kafka.tools.rows import Row, stored_row
 from storage.kafka.tools.view import View

@@ -14,11 +14,11 @@ import msgspec
 from storage.errors import DataError
 from storage.kafka.format import names, properties
 from storage.kafka.format.producer_snapshot import ProducerEntry
-from storage.kafka.segment_gaps import is_configured_compacted, missing_segments
+from storage.kafka.recovery.segment_gaps import is_configured_compacted, missing_segments
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.open_transactions import open_transactions, transaction_findings
 from storage.kafka.tools.rows import Row
-from storage.kafka.tools.verify_files import foreign_folders
+from storage.kafka.tools.verify.files import foreign_folders
 from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition
 from storage.shared.own_files import own_file_findings

@@ -22,21 +22,21 @@ from storage.errors import (
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
-from storage.kafka import blocked_files
-from storage.kafka.epochs import OwnEpochs
-from storage.kafka.evidence import CHECKPOINTS, collect
 from storage.kafka.format import names
-from storage.kafka.interrupted_topics import interrupted_finding, interrupted_folders
-from storage.kafka.joined import log_directory, log_roots
+from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.log.segment import Segment
 from storage.kafka.offsets_log import OffsetsLog
-from storage.kafka.opening import add_committed, needs_committed
 from storage.kafka.partition import Partition, Surroundings
-from storage.kafka.physical import unread_findings
-from storage.kafka.plan import PartitionPlan
-from storage.kafka.recovery import RecoveryContext, examine
-from storage.kafka.repair import apply, clear_leftovers
-from storage.kafka.segment import Segment
-from storage.kafka.settings import TopicSettings, parse_store_settings, topic_settings
+from storage.kafka.recovery.evidence import CHECKPOINTS, collect
+from storage.kafka.recovery.examine import RecoveryContext, examine
+from storage.kafka.recovery.opening import add_committed, needs_committed
+from storage.kafka.recovery.repair import apply, clear_leftovers
+from storage.kafka.state import blocked_files
+from storage.kafka.state.epochs import OwnEpochs
+from storage.kafka.state.file_listing import unread_findings
+from storage.kafka.state.interrupted_topics import interrupted_finding, interrupted_folders
+from storage.kafka.state.joined import log_directory, log_roots
+from storage.kafka.state.settings import TopicSettings, parse_store_settings, topic_settings
 from storage.kafka.tools.logs import Log, LogReader
 from storage.model import Finding, TopicPartition
 from storage.shared.diagnostics import Meter, Notes

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from storage import OffsetRange, StoreOptions
 from storage.columns import COMMON_COLUMNS, Split
-from storage.kafka.columns import read_split
-from storage.kafka.splits import KafkaSplitter, open_splitter
+from storage.kafka.columns.read import read_split
+from storage.kafka.columns.splits import KafkaSplitter, open_splitter
 from tests.chunks import Row, rows_of
 from tests.unit.kafka.workshop import ROOT, Workshop
 

@@ -8,7 +8,7 @@ import pytest
 
 from storage.files import OverlayFileSystem
 from storage.kafka.format import offset_index, time_index
-from storage.kafka.segment import Segment
+from storage.kafka.log.segment import Segment
 from tests.unit.kafka.workshop import ROOT, Workshop, only_partition, put_value, values
 
 DENSE = {"index.interval.bytes": "0"}

@@ -19,12 +19,12 @@ from storage.columns import COMMON_COLUMNS, OFFSET, TIMESTAMP, VALUE, Chunk, Sli
 from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import OverlayFileSystem
 from storage.interface import StoreOptions
-from storage.kafka import columns, record_starts
-from storage.kafka.columns import read_split
+from storage.kafka.columns import read, record_starts
+from storage.kafka.columns.pieces import Piece
+from storage.kafka.columns.read import read_split
+from storage.kafka.columns.record_fields import read_varints
 from storage.kafka.format.batch import HEADER_SIZE, decode_header, decode_records, encode_batch
 from storage.kafka.format.batch_header import seal
-from storage.kafka.pieces import Piece
-from storage.kafka.record_fields import read_varints
 from storage.kafka.tools import open_inspector
 from storage.model import Finding, TopicPartition
 from tests.chunks import columns_of, rows_of
@@ -231,7 +231,7 @@ def test_a_column_of_another_backend_is_left_out() -> None:
 
 
 def test_chunks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(read, "CHUNK_BYTES", 20_000)
     log = b""
     for number in range(300):
         records = [Record(None, bytes([number % 256]) * 500)] * 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.kafka.epochs import LeaderEpochs
+from storage.kafka.state.epochs import LeaderEpochs
 
 ENTRIES = ((0, 0), (2, 10), (5, 30))
 

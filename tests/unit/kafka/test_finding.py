@@ -12,9 +12,9 @@ import pytest
 
 from storage import Isolation, Page, Record
 from storage.errors import Corrupt
-from storage.kafka import finding
+from storage.kafka.log.reading import Limits
+from storage.kafka.lookup import find
 from storage.kafka.partition import Partition
-from storage.kafka.reading import Limits
 from storage.kafka.store import KafkaStore
 from storage.model import TopicPartition
 from tests.golden import stores
@@ -47,8 +47,8 @@ def test_a_search_goes_on_where_retention_deletes_beside_it(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch, backward: bool
 ) -> None:
     """Retention deletes segments after the first page; the search continues to or from the first remaining record."""
-    monkeypatch.setattr(finding, "PAGE", Limits(max_records=2, max_bytes=1 << 20))
-    monkeypatch.setattr(finding, "BACKWARD_OFFSETS", 4)
+    monkeypatch.setattr(find, "PAGE", Limits(max_records=2, max_bytes=1 << 20))
+    monkeypatch.setattr(find, "BACKWARD_OFFSETS", 4)
     store = shop.open({"internal.segment.bytes": "300"})
     store.create_topic("t", 1, {"retention.bytes": "600"})
     for number in range(20):
@@ -81,8 +81,8 @@ def test_the_way_back(
 ) -> None:
     """A backward search returns the forward order reversed, for any step in offsets and bytes."""
     rows = partition.lines("expected.jsonl")
-    monkeypatch.setattr(finding, "BACKWARD_OFFSETS", offsets)
-    monkeypatch.setattr(finding, "BACKWARD_BYTES", size_bytes)
+    monkeypatch.setattr(find, "BACKWARD_OFFSETS", offsets)
+    monkeypatch.setattr(find, "BACKWARD_BYTES", size_bytes)
     address, limit = partition.address, ALL if offsets > FEW else FEW
     with stores.open_golden(partition.root, {}, read_only=True) as store:
         page = store.find(address.topic, limit=limit, backward=True, max_bytes=1 << 30)
@@ -138,7 +138,7 @@ def test_damage_is_told_once_and_passed_with_its_cursor(
     backward: bool,
 ) -> None:
     """Records before the damage come first; the error's cursor continues after it, in this and the other partitions."""
-    monkeypatch.setattr(finding, "BACKWARD_OFFSETS", span)
+    monkeypatch.setattr(find, "BACKWARD_OFFSETS", span)
     store = damaged_store(Workshop(), bad)
     found: list[bytes | None] = []
     told = 0

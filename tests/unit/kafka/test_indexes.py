@@ -11,7 +11,7 @@ import pytest
 from storage.errors import DataError
 from storage.files import HandleCache, OverlayFileSystem
 from storage.kafka.format import offset_index, time_index
-from storage.kafka.indexes import (
+from storage.kafka.index.indexes import (
     IndexBuilder,
     SparseIndex,
     TransactionIndex,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from storage import TopicPartition, open_inspector
+from storage.kafka.columns.splits import KafkaSplitter
 from storage.kafka.format.checkpoints import encode_clean_shutdown, encode_partition_metadata
 from storage.kafka.format.names import segment_name
-from storage.kafka.splits import KafkaSplitter
 from tests.faults.power import Power, moments
 from tests.unit.kafka.outage import on, safe_place
 from tests.unit.kafka.splitting import read_rows, splitter_of, whole

@@ -10,7 +10,7 @@ import pytest
 
 from storage.files import OverlayFileSystem
 from storage.files.fs import File
-from storage.kafka.log_file import CHUNK_BYTES, Batch, Gap, holds_lost_write, is_zero, walk
+from storage.kafka.log.log_file import CHUNK_BYTES, Batch, Gap, holds_lost_write, is_zero, walk
 from tests.unit.kafka.batches import data_batch
 
 SIZE = len(data_batch())

@@ -9,7 +9,7 @@ import pytest
 from storage import LogStore
 from storage.errors import IoFailure, StoreFenced
 from storage.files import FileSystem, OverlayFileSystem
-from storage.kafka.epochs import LeaderEpochs
+from storage.kafka.state.epochs import LeaderEpochs
 from storage.kafka.store import KafkaStore
 from tests.faults.relay import Relay
 from tests.unit.kafka.batches import data_batch

@@ -14,10 +14,10 @@ from storage import CommittedOffset, GroupCommit, StoreOptions
 from storage.coding.checksum import crc32c
 from storage.errors import DamagedStore, MissingPartitions
 from storage.files import OverlayFileSystem
-from storage.kafka.evidence import CHECKPOINTS
 from storage.kafka.format import names
 from storage.kafka.format.batch import encode_batch
 from storage.kafka.format.names import segment_name
+from storage.kafka.recovery.evidence import CHECKPOINTS
 from storage.kafka.store import KafkaStore, open_kafka
 from storage.kafka.tools import open_inspector
 from storage.model import Finding, FindQuery, LossReport, TopicPartition

@@ -11,7 +11,7 @@ from storage.errors import Corrupt, DamagedStore, Truncated
 from storage.interface import StoreOptions
 from storage.kafka.format import old_message as old_format
 from storage.kafka.format.batch_header import seal
-from storage.kafka.log_file import OLD_FORMAT
+from storage.kafka.log.log_file import OLD_FORMAT
 from storage.kafka.tools.view import View
 from storage.model import Finding
 from tests.unit.kafka.batches import data_batch, header_of

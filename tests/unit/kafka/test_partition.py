@@ -18,7 +18,7 @@ from storage.errors import (
 from storage.files import OverlayFileSystem
 from storage.kafka.format.checkpoints import encode_clean_shutdown
 from storage.kafka.format.producer_snapshot import decode_snapshot
-from storage.kafka.reading import Limits
+from storage.kafka.log.reading import Limits
 from tests.beside import beside
 from tests.unit.files.guarded import Watched
 from tests.unit.kafka.batches import data_batch

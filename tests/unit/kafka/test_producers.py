@@ -7,7 +7,7 @@ import pytest
 from storage.errors import FencedProducer, OutOfOrderSequence
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.txn_index import AbortedTransaction
-from storage.kafka.producers import ProducerStates
+from storage.kafka.state.producers import ProducerStates
 from storage.shared.sequencing import SEQUENCES
 from tests.unit.kafka.batches import data_batch, header_of, marker
 

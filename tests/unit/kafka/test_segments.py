@@ -206,7 +206,7 @@ def test_a_fetch_of_batches_checks_those_that_it_hands_out_alone(
         checked.append(header.base_offset)
         return check_crc(data, at, header)
 
-    monkeypatch.setattr("storage.kafka.log_file.check_crc", counted)
+    monkeypatch.setattr("storage.kafka.log.log_file.check_crc", counted)
     whole = store.read_batches(T0, 0).data
     size_bytes = len(whole) // 6
     for number in range(6):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.errors import InvalidConfig, NotOffered
-from storage.kafka.settings import check_topic_config, parse_store_settings, topic_settings
+from storage.kafka.state.settings import check_topic_config, parse_store_settings, topic_settings
 
 DAY_MS = 86_400_000
 

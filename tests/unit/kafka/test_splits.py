@@ -12,8 +12,8 @@ from hypothesis.strategies import SearchStrategy
 
 from storage import Isolation, OffsetRange, Record, StoreOptions
 from storage.errors import InvalidArgument, OffsetOutOfRange, UnknownPartition, UnknownTopic
+from storage.kafka.columns.splits import PIECE_COST_BYTES, KafkaSplitter, open_splitter
 from storage.kafka.format.batch import encode_batch
-from storage.kafka.splits import PIECE_COST_BYTES, KafkaSplitter, open_splitter
 from storage.kafka.store import KafkaStore
 from storage.model import TopicPartition
 from tests.chunks import stored_row

@@ -9,7 +9,7 @@ import pytest
 
 from storage.errors import Corrupt, IoFailure, StoreLocked, UnsupportedFormat
 from storage.files import STORE_FILE, FileSystem, OverlayFileSystem, RealFileSystem, atomic_write
-from storage.kafka import directory as kafka
+from storage.kafka.state import directory as kafka
 from storage.model import ProducerSequence, TopicPartition
 from storage.rocketmq.directory import (
     DAMAGED_TOPICS_FILE,

@@ -1,0 +1,368 @@
+"""The sparse offset index and time index of one segment, and its transaction index: index files, and their entries
+in memory once these are needed.
+
+Owns loading, lookup, appending, preallocation and trimming of `.index`, `.timeindex` and
+`.txnindex`, and the one rule that selects the batches with an entry (IndexBuilder, used by appends and
+by recovery alike); must not read `.log` files.
+
+A sparse index is two arrays of numbers that ascend together, so a lookup is one bisect. A full index of 10 MiB
+has 1.3 M entries in 10 MiB of memory. The file is preallocated (as a sparse file, as AbstractIndex
+does) while its segment takes appends. It is cut to its entries when the segment is rolled or closed.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias
+
+from storage.errors import Corrupt, DataError, DiskFull, IoFailure
+from storage.files import FileSystem, HandleCache, atomic_write
+from storage.kafka.format import offset_index, time_index, txn_index
+from storage.kafka.format.batch import BatchHeader
+from storage.kafka.format.txn_index import AbortedTransaction
+from storage.kafka.index.index_reading import index_bytes
+
+NO_TIMESTAMP = -1
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""An entry names an offset by its distance from the segment's base offset. A batch farther away has no entry. A segment
+with such batches is split at a start (storage.kafka.log.overflow). Until then a read scans it from its last entry."""
+
+
+class EntryFormat(Protocol):
+    """The format of one kind of index: a module of storage.kafka.format."""
+
+    ENTRY_SIZE: int
+
+    def encode_entry(self, first: int, second: int, /) -> bytes: ...
+
+    def decode_entries(self, data: bytes, /) -> Sequence[tuple[int, int]]: ...
+
+
+Entries: TypeAlias = Sequence[tuple[int, int]]
+
+
+class SparseIndex:
+    """An index file of ascending (key, value) entries.
+
+    Offset index: (relative last offset, position); time index: (timestamp, relative last offset).
+    Thread-safe for one writer (under the partition's append lock) and many readers: an entry's value is appended
+    before its key, and readers bisect the keys.
+    """
+
+    def __init__(
+        self,
+        files: HandleCache,
+        path: Path,
+        entry_format: EntryFormat,
+        *,
+        max_bytes: int,
+        key_type: str,
+        remake: Callable[[], Entries],
+        holds: Callable[[Entries], bool] | None = None,
+    ) -> None:
+        """Create the index without reading its file. `remake` rebuilds the entries from the log if the file is damaged.
+        `holds` returns whether entries that were read can belong to the log.
+        """
+        self.path = path
+        self._remake = remake
+        self._holds = holds
+        self.max_entries = max_bytes // entry_format.ENTRY_SIZE
+        self._files = files
+        self._format = entry_format
+        self._key_type = key_type
+        self._keys: array[int] | None = None
+        self._values: array[int] = array("q")
+        self._written = 0  # number of entries in the file
+        self._preallocated = False
+        self._remade = False  # True: the file is damaged, and the entries come from the log
+        self._loading = threading.Lock()
+
+    def _loaded(self) -> array[int]:
+        """Return the keys. The first call reads the file."""
+        keys = self._keys
+        if keys is None:
+            with self._loading:
+                if self._keys is None:
+                    self.hold(self._read())
+                keys = self._keys
+                assert keys is not None
+        return keys
+
+    def _read(self) -> Entries:
+        """Return the file's entries, or entries rebuilt from the log if the file is damaged. The broker does not check
+        entries when it loads a file; a damaged file would lead reads to wrong positions.
+        """
+        with self._files.borrow(self.path) as file:
+            data = index_bytes(file)
+        with suppress(DataError):
+            entries = self._format.decode_entries(data)
+            if self._holds is None or self._holds(entries):
+                return entries
+        self._remade = True
+        return self._remake()
+
+    def hold(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Use these as the file's entries; the file is then not read."""
+        self._values = array("q", [value for _, value in entries])
+        self._written = len(entries)
+        self._keys = array(self._key_type, [key for key, _ in entries])
+
+    def start_empty(self) -> None:
+        """Set a new index to no entries: there is no file content to load."""
+        self.hold(())
+
+    def release(self) -> None:
+        """Drop the entries from memory. The next use reads the file again."""
+        self._keys = None
+        self._remade = False
+
+    @property
+    def held(self) -> tuple[Sequence[int], Sequence[int]] | None:
+        """The keys and values in memory, not to be changed; None while they are not loaded."""
+        keys = self._keys
+        return None if keys is None else (keys, self._values)
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    def entries(self) -> Sequence[tuple[int, int]]:
+        """Return all entries, ascending."""
+        keys = self._loaded()
+        return list(zip(keys, self._values, strict=False))
+
+    def last(self) -> tuple[int, int] | None:
+        """Return the newest entry; None in an empty index."""
+        keys = self._loaded()
+        count = len(keys)
+        return (keys[count - 1], self._values[count - 1]) if count else None
+
+    def floor(self, key: int) -> tuple[int, int] | None:
+        """Return the entry with the greatest key <= `key`; None without such an entry."""
+        keys = self._loaded()
+        at = bisect_right(keys, key) - 1
+        return (keys[at], self._values[at]) if at >= 0 else None
+
+    def append(self, key: int, value: int) -> None:
+        """Add an entry in memory; `write` writes it to the file."""
+        keys = self._loaded()
+        self._values.append(value)  # before the key: readers bisect the keys without a lock
+        keys.append(key)
+
+    def write(self) -> None:
+        """Write new entries to the file, without a sync. A file that is not preallocated is first extended (sparsely)
+        to its full size.
+        """
+        keys = self._loaded()
+        self.mend()
+        count = len(keys)
+        if count == self._written and self._preallocated:
+            return
+        size = self._format.ENTRY_SIZE
+        encode = self._format.encode_entry
+        data = b"".join(encode(keys[i], self._values[i]) for i in range(self._written, count))
+        with self._files.borrow(self.path, write=True) as file:
+            if not self._preallocated:
+                file.truncate(max(self.max_entries, count) * size)
+                self._preallocated = True
+            if data:
+                file.pwrite(data, self._written * size)
+        self._written = count
+
+    def truncate(self, count: int) -> None:
+        """Remove all entries after the first `count`, in memory and in the file."""
+        keys = self._loaded()
+        del keys[count:], self._values[count:]
+        if self._written > count:
+            with self._files.borrow(self.path, write=True) as file:
+                file.truncate(count * self._format.ENTRY_SIZE)
+            self._written = count
+            self._preallocated = False
+
+    def replace(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Write a file with exactly these entries, without preallocation; durable on return. For recovery's rebuild."""
+        data = b"".join(self._format.encode_entry(key, value) for key, value in entries)
+        _replace_file(self._files, self.path, data)
+        self.hold(entries)
+        self._preallocated = self._remade = False
+
+    def mend(self) -> None:
+        """Rewrite the file if it was damaged and its entries were rebuilt from the log."""
+        if self._remade:
+            self.replace(self.entries())
+
+    def trim(self) -> None:
+        """Cut the file to its entries and sync it: at a roll and at a clean close. An index that is not loaded is left
+        as it is.
+        """
+        if self._keys is None:
+            return
+        size_bytes = len(self._loaded()) * self._format.ENTRY_SIZE
+        with self._files.borrow(self.path, write=True) as file:
+            if file.size() != size_bytes:
+                file.truncate(size_bytes)
+            file.datasync()
+        self._preallocated = False
+
+
+class IndexBuilder:
+    """The rule that selects the batches with an index entry, as in LogSegment.append and LogSegment.recover.
+
+    Per batch, in order: if more than `interval_bytes` were added since the last entry, this batch gets an
+    entry; then its size is added. So the first batch never has an entry. The time index may get an entry with
+    each offset entry, and once more at the end. It gets an entry only if the maximum timestamp so
+    far is above the timestamp of its last entry.
+    """
+
+    def __init__(self, interval_bytes: int) -> None:
+        self.interval_bytes = interval_bytes
+        self.max_timestamp_ms = NO_TIMESTAMP
+        self.max_timestamp_offset = -1  # last offset of the first batch with that timestamp
+        self._bytes_since_entry = 0
+
+    def add(self, header: BatchHeader) -> bool:
+        """Add the next batch; return whether it gets an offset entry."""
+        if header.max_timestamp > self.max_timestamp_ms:
+            self.max_timestamp_ms = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+        indexed = self._bytes_since_entry > self.interval_bytes
+        if indexed:
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += header.size_bytes
+        return indexed
+
+    def wants_time_entry(self, last: tuple[int, int] | None) -> bool:
+        """Return whether a time index with the newest entry `last` needs an entry for the maximum timestamp so far."""
+        return self.max_timestamp_ms > (NO_TIMESTAMP if last is None else last[0])
+
+
+class RebuiltIndexes(NamedTuple):
+    """The entries of both sparse indexes of a segment (relative offsets), rebuilt by a scan of its log, with the
+    closing time entry.
+    """
+
+    offsets: Sequence[tuple[int, int]]
+    times: Sequence[tuple[int, int]]
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+
+
+def rebuild_indexes(
+    batches: Iterable[tuple[int, BatchHeader]], *, base_offset: int, interval_bytes: int
+) -> RebuiltIndexes:
+    """Return the index entries of a segment with these (position, header) pairs, as LogSegment.recover
+    builds them. Offsets too large for an entry get no entry.
+    """
+    builder = IndexBuilder(interval_bytes)
+    offsets: list[tuple[int, int]] = []
+    times: list[tuple[int, int]] = []
+
+    def add_time() -> None:
+        relative_offset = builder.max_timestamp_offset - base_offset
+        is_wanted = builder.wants_time_entry(times[-1] if times else None)
+        if is_wanted and relative_offset <= MAX_RELATIVE_OFFSET:
+            times.append((builder.max_timestamp_ms, relative_offset))
+
+    for position, header in batches:
+        if builder.add(header) and header.last_offset - base_offset <= MAX_RELATIVE_OFFSET:
+            offsets.append((header.last_offset - base_offset, position))
+            add_time()
+    add_time()
+    return RebuiltIndexes(offsets, times, builder.max_timestamp_ms, builder.max_timestamp_offset)
+
+
+class TransactionIndex:
+    """The transaction index of one segment: the aborted transactions with their marker in this segment, in marker
+    order. The file exists from the first entry on.
+    """
+
+    def __init__(self, files: HandleCache, path: Path, *, exists: bool) -> None:
+        self.path = path
+        self._files = files
+        self._entries: list[AbortedTransaction] | None = None if exists else []
+
+    def entries(self) -> Sequence[AbortedTransaction]:
+        """Return all entries. The first call reads the file.
+
+        Raises Corrupt, with the path of the file: the entries cannot be rebuilt from this segment's log
+        alone, because a transaction may begin in an earlier segment.
+        """
+        if self._entries is None:
+            with self._files.borrow(self.path) as file:
+                data = file.pread(file.size(), 0)
+            try:
+                self._entries = list(txn_index.decode_entries(data))
+            except DataError as error:
+                facts = {**error.facts(), "path": str(self.path)}
+                raise Corrupt(f"{self.path}: {error.message}", **facts) from error
+        return self._entries
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add an entry, in memory and in the file; not durable until `sync`.
+
+        A full disk is an IoFailure here, not DiskFull: the marker is in the log already, so the transaction that it
+        ends has to be in the index.
+        """
+        entries = self.entries()
+        try:
+            with self._files.borrow(self.path, write=True, create=True) as file:
+                file.pwrite(txn_index.encode_entry(entry), len(entries) * txn_index.ENTRY_SIZE)
+        except DiskFull as error:
+            raise IoFailure(error.message, **error.facts()) from error
+        self.hold([*entries, entry])
+
+    def hold(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Use these as the file's entries; the file is then not read."""
+        self._entries = list(entries)
+
+    def replace(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Write a file with exactly these entries; durable on return. Without entries no file is written."""
+        if entries:
+            data = b"".join(map(txn_index.encode_entry, entries))
+            _replace_file(self._files, self.path, data)
+        self.hold(entries)
+
+    def sync(self) -> None:
+        """Make the file durable, if there are entries."""
+        if self._entries:
+            with self._files.borrow(self.path, write=True) as file:
+                file.datasync()
+
+
+def _replace_file(files: HandleCache, path: Path, data: bytes) -> None:
+    """Replace a file atomically; durable on return. The next start would trust a half-written file."""
+    atomic_write(files.fs, path, data)
+    files.forget(path, sync=False)
+
+
+def open_offset_index(
+    files: HandleCache, path: Path, *, max_bytes: int, remake: Callable[[], Entries]
+) -> SparseIndex:
+    """Return the offset index (`.index`) of one segment."""
+    return SparseIndex(files, path, offset_index, max_bytes=max_bytes, key_type="i", remake=remake)
+
+
+def open_time_index(
+    files: HandleCache,
+    path: Path,
+    *,
+    max_bytes: int,
+    remake: Callable[[], Entries],
+    holds: Callable[[Entries], bool] | None = None,
+) -> SparseIndex:
+    """Return the time index (`.timeindex`) of one segment."""
+    return SparseIndex(
+        files, path, time_index, max_bytes=max_bytes, key_type="q", remake=remake, holds=holds
+    )
+
+
+def modification_time_ms(fs: FileSystem, path: Path) -> int:
+    """Return a file's modification time, the time of a segment without time entries; 0 if it cannot be read."""
+    try:
+        return fs.mtime_ms(path)
+    except IoFailure:
+        return 0

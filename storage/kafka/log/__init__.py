@@ -1,0 +1,1 @@
+"""The log of a partition: segments, the batches in them, appends and reads."""

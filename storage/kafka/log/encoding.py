@@ -1,0 +1,455 @@
+"""Encoding of appended records, or of a client's whole batches, into the batches of the log.
+
+Owns the checks and the encoding of one append: records become as few batches as the size limit
+allows, raw batches are checked and stamped; must not write. Everything is checked before anything is
+written, so an append is all or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from storage.errors import (
+    DataError,
+    InvalidBatch,
+    NotOffered,
+    RecordTooLarge,
+    Truncated,
+    UnrepresentableRecord,
+)
+from storage.kafka.format.batch import (
+    DEFAULT_MAX_BYTES,
+    HEADER_SIZE,
+    BatchHeader,
+    check_offered,
+    check_records,
+    decode_header,
+    decode_records,
+    encode_batch,
+    restamp_append_time,
+    restamp_latest,
+    split_batches,
+    stamp,
+)
+from storage.kafka.format.compression import codec_id
+from storage.kafka.format.record import MIN_RECORD_BYTES
+from storage.kafka.log.reading import KEYS_HEADER, TAGS_HEADER
+from storage.kafka.log.segment import AppendedBatch
+from storage.kafka.state.settings import (
+    INT32_MAX,
+    INT64_MAX,
+    TIMESTAMP_AFTER,
+    TIMESTAMP_BEFORE,
+    TopicSettings,
+)
+from storage.model import AppendResult, Header, ProducerSequence, Record
+from storage.shared.sequencing import SEQUENCES
+
+INT16_MAX: Final = 2**15 - 1
+NO_TIMESTAMP: Final = -1
+MAX_CONTENT_BYTES: Final = DEFAULT_MAX_BYTES // 2
+"""The limit for keys and values of one compressed batch: half of the bytes that a reader decompresses at most. The
+other half is for headers and lengths."""
+
+
+class Stamp(NamedTuple):
+    """The fields that an append assigns to its batches: base offset, leader epoch, and append time."""
+
+    base_offset: int
+    leader_epoch: int
+    now_ms: int
+    log_append_time: bool
+
+
+class Encoded(NamedTuple):
+    """The bytes of whole batches, and the position and header of each batch."""
+
+    data: bytes
+    batches: Sequence[AppendedBatch]
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch."""
+        return self.batches[-1].header.next_offset
+
+
+def with_lookup_headers(records: Sequence[Record]) -> Sequence[Record]:
+    """Return the records with tag and lookup keys moved into headers TAGS and KEYS, RocketMQ's names for them.
+
+    Raises UnrepresentableRecord for properties, for a lookup key that is empty or has a space, and for a record that
+    has the header already.
+    """
+    if not any(r.tag is not None or r.lookup_keys or r.properties for r in records):
+        return records
+    return [_with_lookups(record, index) for index, record in enumerate(records)]
+
+
+def _with_lookups(record: Record, index: int) -> Record:
+    if record.properties:
+        raise UnrepresentableRecord(
+            f"record {index}: this backend keeps no properties: use headers",
+            field="properties",
+            index=index,
+        )
+    names = {name for name, _ in record.headers}
+    extra: list[Header] = []
+    if record.tag is not None:
+        _refuse_both(names, TAGS_HEADER, field="tag", index=index)
+        extra.append((TAGS_HEADER, record.tag.encode()))
+    if record.lookup_keys:
+        _refuse_both(names, KEYS_HEADER, field="keys", index=index)
+        if any(not key or key.split() != [key] for key in record.lookup_keys):
+            raise UnrepresentableRecord(
+                f"record {index}: a lookup key is empty or holds a space, which separates keys",
+                field="keys",
+                index=index,
+            )
+        extra.append((KEYS_HEADER, " ".join(record.lookup_keys).encode()))
+    return record._replace(headers=(*record.headers, *extra), tag=None, lookup_keys=())
+
+
+def _refuse_both(names: set[str], header: str, *, field: str, index: int) -> None:
+    if header in names:
+        raise UnrepresentableRecord(
+            f"record {index} has both {field} and a header {header}: give one of them",
+            field=field,
+            index=index,
+        )
+
+
+def encode_records(
+    records: Sequence[Record],
+    mark: Stamp,
+    *,
+    compression: str,
+    producer: ProducerSequence | None,
+    limit_bytes: int,
+) -> Encoded:
+    """Encode records as one batch, or as several if one batch would be over `limit_bytes` or `MAX_CONTENT_BYTES`.
+
+    A sequenced append is never split. Raises RecordTooLarge with the index of the record that is too large by itself,
+    or for a sequenced batch that is too large; raises UnrepresentableRecord.
+    """
+    records = with_lookup_headers(records)
+    codec = codec_id(compression)
+
+    def encode(start: int, stop: int) -> list[bytes]:
+        content_bytes = _content_bytes(records[start:stop]) if codec else 0
+        if content_bytes > MAX_CONTENT_BYTES:
+            return halved(start, stop, content_bytes, MAX_CONTENT_BYTES)
+        data = encode_batch(
+            records[start:stop],
+            base_offset=mark.base_offset + start,
+            leader_epoch=mark.leader_epoch,
+            now_ms=mark.now_ms,
+            codec=codec,
+            log_append_time=mark.log_append_time,
+            producer_id=-1 if producer is None else producer.producer_id,
+            producer_epoch=-1 if producer is None else producer.epoch,
+            base_sequence=-1 if producer is None else producer.sequence,
+        )
+        if len(data) <= limit_bytes:
+            return [data]
+        return halved(start, stop, len(data), limit_bytes)
+
+    def halved(start: int, stop: int, size_bytes: int, limit_bytes: int) -> list[bytes]:
+        if stop - start == 1 or producer is not None:
+            raise _too_large(size_bytes, limit_bytes, index=start, whole=stop - start > 1)
+        middle = (start + stop) // 2
+        return encode(start, middle) + encode(middle, stop)
+
+    parts = encode(0, len(records))
+    batches: list[AppendedBatch] = []
+    at = 0
+    for part in parts:
+        batches.append(AppendedBatch(at, decode_header(part, 0)))
+        at += len(part)
+    return Encoded(parts[0] if len(parts) == 1 else b"".join(parts), batches)
+
+
+def _content_bytes(records: Sequence[Record]) -> int:
+    return sum(len(record.key or b"") + len(record.value or b"") for record in records)
+
+
+def _too_large(size_bytes: int, limit_bytes: int, *, index: int, whole: bool) -> RecordTooLarge:
+    what = "the sequenced batch" if whole else f"record {index}"
+    return RecordTooLarge(
+        f"{what} takes {size_bytes} bytes as a batch: the limit max.message.bytes is {limit_bytes}",
+        size_bytes=size_bytes,
+        limit_bytes=limit_bytes,
+        index=index,
+    )
+
+
+def check_batches(
+    data: bytes, *, limit_bytes: int, keep_offsets: bool, client: bool
+) -> Sequence[AppendedBatch]:
+    """Return the batches of `data`. Each batch is whole, with a good CRC and of legal size.
+
+    Raises InvalidBatch (field, position), RecordTooLarge, and NotOffered for a client's control and
+    transactional batches.
+    """
+    try:
+        batches = [AppendedBatch(at, header) for at, header in split_batches(data)]
+        for at, header in batches:
+            check_offered(header, at)
+    except DataError as error:
+        facts = error.facts()
+        raise InvalidBatch(
+            f"record batch: {error.message}",
+            field="length" if isinstance(error, Truncated) else facts.get("field", "batch"),
+            position=facts.get("position"),
+        ) from error
+    if not batches:
+        raise InvalidBatch("record batch: the body is empty", field="length", position=0)
+    for index, (at, header) in enumerate(batches):
+        if header.size_bytes > limit_bytes:
+            raise _too_large(header.size_bytes, limit_bytes, index=index, whole=False)
+        if not keep_offsets:
+            _check_new_batch(at, header)
+        if client:
+            _check_client_attributes(at, header)
+    return batches
+
+
+def _check_client_attributes(at: int, header: BatchHeader) -> None:
+    """Raise for batches that only the log's owner writes: transactional batches and markers (NotOffered), and those
+    with the time at which the cleaner may drop them (InvalidBatch).
+    """
+    if header.is_control or header.is_transactional:
+        raise NotOffered(
+            f"record batch at {at}: control and transactional batches are not offered",
+            feature="transactions",
+        )
+    if header.has_delete_horizon:
+        raise InvalidBatch(
+            f"record batch at {at}: a delete horizon is the log cleaner's, not a producer's",
+            field="attributes",
+            position=at,
+        )
+
+
+def check_times(times_ms: Iterable[int | None], settings: TopicSettings, *, now_ms: int) -> None:
+    """Raise UnrepresentableRecord for the first record with a timestamp too far from the server's clock, as
+    LogValidator does. A record without a timestamp (None, NO_TIMESTAMP) passes. Under LogAppendTime every record
+    passes.
+    """
+    before_ms, after_ms = settings.timestamp_before_ms, settings.timestamp_after_ms
+    if settings.log_append_time or (before_ms is None and after_ms is None):
+        return
+    for index, time_ms in enumerate(times_ms):
+        if time_ms is None or time_ms == NO_TIMESTAMP:
+            continue
+        if before_ms is not None and now_ms - time_ms > before_ms:
+            raise _untimely(index, time_ms, now_ms, f"{TIMESTAMP_BEFORE}={before_ms}")
+        if after_ms is not None and time_ms - now_ms > after_ms:
+            raise _untimely(index, time_ms, now_ms, f"{TIMESTAMP_AFTER}={after_ms}")
+
+
+def check_batch_times(
+    data: bytes, batches: Sequence[AppendedBatch], settings: TopicSettings, *, now_ms: int
+) -> None:
+    """Check the timestamps of a client's whole batches as `check_times` does."""
+    if settings.timestamp_before_ms is None and settings.timestamp_after_ms is None:
+        return  # spares decoding the records
+    times_ms = (
+        record[1] for at, header in batches for record in decode_records(data, at, header=header)
+    )
+    check_times(times_ms, settings, now_ms=now_ms)
+
+
+def _untimely(index: int, time_ms: int, now_ms: int, limit: str) -> UnrepresentableRecord:
+    return UnrepresentableRecord(
+        f"record {index}: timestamp {time_ms} is {abs(now_ms - time_ms)} ms "
+        f"{'before' if time_ms < now_ms else 'after'} the server's clock: the topic's limit is {limit}",
+        field="timestamp",
+        index=index,
+    )
+
+
+def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
+    """Return a client's batches in the form that the log stores. Each record is checked. A wrong largest timestamp in a
+    header is corrected, as LogValidator does.
+
+    Raises InvalidBatch (field records, position).
+    """
+    buffer: bytearray | None = None
+    taken: list[AppendedBatch] = []
+    for at, header in batches:
+        latest = _latest_or_fault(data, at, header)
+        if isinstance(latest, str):
+            raise InvalidBatch(f"record {latest}", field="records", position=at)
+        if latest != header.max_timestamp:
+            buffer = bytearray(data) if buffer is None else buffer
+            restamp_latest(buffer, at, latest)
+            taken.append(AppendedBatch(at, decode_header(buffer, at)))
+        else:
+            taken.append(AppendedBatch(at, header))
+    return Encoded(data if buffer is None else bytes(buffer), taken)
+
+
+def are_compressed(data: bytes) -> bool:
+    """Return whether any of these batches is compressed. False for bytes that are no batches."""
+    with suppress(DataError):
+        return any(header.codec for _, header in split_batches(data))
+    return False
+
+
+def check_client_batches(data: bytes, settings: TopicSettings, *, now_ms: int) -> Encoded:
+    """Check a client's batches and return them as `take_in` does.
+
+    Raises the errors of `check_batches`, `take_in` and `check_batch_times`.
+    """
+    limit_bytes = settings.max_message_bytes
+    batches = check_batches(data, limit_bytes=limit_bytes, keep_offsets=False, client=True)
+    taken = take_in(data, batches)
+    check_batch_times(taken.data, taken.batches, settings, now_ms=now_ms)
+    return taken
+
+
+def _latest_or_fault(data: bytes, at: int, header: BatchHeader) -> int | str:
+    """Return the largest timestamp, or a fault as text. A chained error would keep all decompressed bytes in memory
+    until the request is answered, up to 256 MiB for each request.
+    """
+    try:
+        return check_records(data, at, header)
+    except DataError as error:
+        return error.message
+
+
+def _check_new_batch(at: int, header: BatchHeader) -> None:
+    """Raise InvalidBatch for header fields that a right CRC does not prove (LogValidator, ProducerStateManager):
+
+    - There are as many offsets as records.
+    - The records fit into the bytes of the batch.
+    - Producer id, producer epoch and base sequence number are in their ranges. With a producer id there is an epoch
+      and, except in a control batch, a sequence number.
+    """
+    codec_bytes = header.size_bytes - HEADER_SIZE if header.codec == 0 else DEFAULT_MAX_BYTES
+    idempotent = header.producer_id >= 0
+    lowest_sequence = 0 if idempotent and not header.is_control else -1
+    checks = (
+        ("count", header.count, header.last_offset_delta + 1, header.last_offset_delta + 1),
+        ("count", header.count, 1, codec_bytes // MIN_RECORD_BYTES),
+        ("producer_id", header.producer_id, -1, INT64_MAX),
+        ("producer_epoch", header.producer_epoch, 0 if idempotent else -1, INT16_MAX),
+        ("base_sequence", header.base_sequence, lowest_sequence, INT32_MAX),
+    )
+    for field, value, low, high in checks:
+        if not low <= value <= high:
+            wanted = f"{low}" if low == high else f"{low} to {high}"
+            raise InvalidBatch(
+                f"record batch at {at}: {field} is {value}, it must be {wanted}",
+                field=field,
+                position=at,
+            )
+
+
+def check_span(batches: Sequence[AppendedBatch]) -> None:
+    """Raise InvalidBatch for batches that no segment can hold: its index stores relative offsets in 31 bits."""
+    first, last = batches[0].header.base_offset, batches[-1].header.last_offset
+    if last - first > INT32_MAX or last >= INT64_MAX:
+        raise InvalidBatch(
+            f"record batches from offset {first} to {last}: one append may span {INT32_MAX} offsets "
+            f"and end below {INT64_MAX}",
+            field="base_offset",
+            position=batches[-1].at,
+        )
+
+
+def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) -> Encoded:
+    """Return the batches with offsets from `mark.base_offset` on and the leader epoch of `mark`. Under LogAppendTime
+    the batches get its time too.
+    """
+    buffer = bytearray(data)
+    stamped: list[AppendedBatch] = []
+    offset = mark.base_offset
+    for at, header in batches:
+        stamp(buffer, at, base_offset=offset, leader_epoch=mark.leader_epoch)
+        if mark.log_append_time:
+            restamp_append_time(buffer, at, mark.now_ms)
+            new = decode_header(bytes(buffer[at : at + HEADER_SIZE]), 0)
+        else:
+            new = header._replace(base_offset=offset, leader_epoch=mark.leader_epoch)
+        stamped.append(AppendedBatch(at, new))
+        offset = new.next_offset
+    return Encoded(bytes(buffer), stamped)
+
+
+def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> None:
+    """Raise InvalidBatch unless the offsets that the batches have already continue a log that ends at `next_offset`."""
+    for at, header in batches:
+        if header.base_offset < next_offset:
+            raise InvalidBatch(
+                f"record batch at {at}: base offset {header.base_offset} is below {next_offset}, "
+                "the next of the log",
+                field="base_offset",
+                position=at,
+            )
+        next_offset = header.next_offset
+
+
+def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
+    """Raise InvalidBatch unless all data batches of a sequenced append have the same producer id and epoch and an
+    unbroken sequence. An append in which no data batch has a producer id passes.
+    """
+    data = [batch for batch in batches if not batch.header.is_control]
+    if all(header.producer_id < 0 for _, header in data):
+        return
+    for (_, before), (at, header) in pairwise(data):
+        producer = (header.producer_id, header.producer_epoch)
+        expected = (before.last_sequence + 1) % SEQUENCES
+        if producer != (before.producer_id, before.producer_epoch):
+            field = "producer_id"
+        elif header.base_sequence != expected:
+            field = "base_sequence"
+        else:
+            continue
+        raise InvalidBatch(
+            f"record batch at {at}: {field} does not go on from the batch before it",
+            field=field,
+            position=at,
+        )
+
+
+def mark_of(header: BatchHeader) -> ProducerSequence:
+    """Return the producer id, epoch and base sequence number of a batch."""
+    return ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
+
+
+def as_one(known: Sequence[AppendResult | None]) -> AppendResult | None:
+    """Return one result for batches that were all stored before, one directly after the other; else None."""
+    found = [result for result in known if result is not None]
+    if len(found) < len(known):
+        return None
+    if any(after.base_offset != before.last_offset + 1 for before, after in pairwise(found)):
+        return None
+    first, last = found[0].base_offset, found[-1].last_offset
+    return AppendResult(first, last, -1, range(first, last + 1), duplicate=True)
+
+
+def check_appendable(
+    records: Sequence[Record] | bytes,
+    settings: TopicSettings,
+    *,
+    compression: str | None,
+    producer: ProducerSequence | None,
+    now_ms: int,
+) -> None:
+    """Raise the error that an append of these records, or of a client's whole batches, would raise."""
+    if isinstance(records, bytes):
+        batches = check_client_batches(records, settings, now_ms=now_ms).batches
+        check_one_producer(batches)
+        check_span(stamp_batches(records, batches, Stamp(0, 0, 0, log_append_time=False)).batches)
+    elif records:
+        check_times([record.timestamp_ms for record in records], settings, now_ms=now_ms)
+        encode_records(
+            records,
+            Stamp(0, 0, now_ms, settings.log_append_time),
+            compression=compression or settings.compression,
+            producer=producer,
+            limit_bytes=settings.max_message_bytes,
+        )

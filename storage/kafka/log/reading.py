@@ -1,0 +1,275 @@
+"""Reading one partition's segments: pages of records, raw batches, lookups by time.
+
+Owns the conversion of batches to records, the hiding of batches under read_committed, and the broker's rule for times;
+must not write, and must not know which offsets are published. The caller passes the end of the visible offsets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from storage.errors import Corrupt, DataError
+from storage.kafka.format.batch import decode_records
+from storage.kafka.format.record import DecodedRecord
+from storage.kafka.log.log_file import INT64_MAX, Batch
+from storage.kafka.log.segment import Segment
+from storage.model import Header, StoredRecord, TimedOffset
+
+TAGS_HEADER: Final = "TAGS"
+KEYS_HEADER: Final = "KEYS"
+_OFFSET: Final = itemgetter(0)  # the offset of a decoded record
+SegmentAt = Callable[[int], Segment]
+
+
+class Limits(NamedTuple):
+    """The limits of a page. Bytes count keys, values and headers."""
+
+    max_records: int
+    max_bytes: int
+
+
+def batches_from(
+    segment_at: SegmentAt, offset: int, end: int, *, max_bytes: int | None = None
+) -> Iterator[Batch]:
+    """Yield good batches of the whole partition that hold or follow `offset`, with base offset < `end`.
+
+    With `max_bytes`, end in the first segment that has more batches than fit. Raises Corrupt at a gap, unless all
+    wanted batches are after it.
+    """
+    while offset < end:
+        segment = segment_at(offset)
+        behind = segment.size_bytes
+        for batch in segment.batches(offset, stop_offset=end, max_bytes=max_bytes):
+            yield batch
+            offset = batch.header.next_offset
+            behind = batch.position + batch.header.size_bytes
+        if segment.limit_offset == INT64_MAX or (max_bytes and behind < segment.size_bytes):
+            return
+        offset = max(offset, segment.limit_offset)
+
+
+class Reading(NamedTuple):
+    """Records, and the offset to continue from."""
+
+    records: list[StoredRecord]
+    next_offset: int
+
+
+def read_records(
+    segment_at: SegmentAt, offset: int, end: int, limits: Limits, *, committed: bool
+) -> Reading:
+    """Return records in [offset, end) up to the limits, at least one; never control records.
+
+    `committed`: records of aborted transactions are left out too. A gap ends the page, or raises Corrupt if no batch
+    precedes it. Offsets rise across batches too: as in Kafka's consumer, a record at or below the offset of the record
+    before it is dropped.
+    """
+    records: list[StoredRecord] = []
+    next_offset = offset
+    left_bytes = limits.max_bytes
+    aborted = AbortedRanges(segment_at, offset, end) if committed else None
+    try:
+        for batch in batches_from(segment_at, offset, end):
+            if batch.header.is_control or (aborted is not None and aborted.hides(batch)):
+                next_offset = max(next_offset, batch.header.next_offset)
+                continue
+            last_offset = batch.header.last_offset
+            is_first = True
+            for record in stored_records(batch, next_offset):
+                key, value = record.key, record.value
+                left_bytes -= (len(key) if key else 0) + (len(value) if value else 0)
+                if record.headers:
+                    left_bytes -= _headers_bytes(record.headers)
+                # A record after its batch's last offset can be found only through that offset: a page keeps both.
+                if (
+                    records
+                    and (left_bytes < 0 or len(records) >= limits.max_records)
+                    and (is_first or record.offset <= last_offset)
+                ):
+                    return Reading(records, min(record.offset, last_offset))
+                records.append(record)
+                is_first = False
+            next_offset = max(batch.header.next_offset, records[-1].offset + 1 if records else 0)
+    except Corrupt:
+        if next_offset == offset:
+            raise
+        return Reading(records, next_offset)
+    return Reading(records, max(next_offset, end))
+
+
+def read_bytes(segment_at: SegmentAt, offset: int, end: int, max_bytes: int) -> tuple[bytes, int]:
+    """Return whole batches, as they are on disk, and the offset to continue from.
+
+    The first batch holds `offset` or is the next batch. The batches have at most `max_bytes`, but there is at least
+    one batch. A gap after the first batch ends them; a gap before it raises Corrupt.
+    """
+    parts: list[memoryview] = []
+    left_bytes = max_bytes
+    next_offset = offset
+    try:
+        for batch in batches_from(segment_at, offset, end, max_bytes=max_bytes):
+            left_bytes -= batch.header.size_bytes
+            if parts and left_bytes < 0:
+                break
+            parts.append(memoryview(batch.data)[batch.at : batch.at + batch.header.size_bytes])
+            next_offset = batch.header.next_offset
+    except Corrupt:
+        if not parts:
+            raise
+    # If the last batch has more records than its header has offsets, no batch follows, though the log ends later.
+    return b"".join(parts), next_offset if parts else max(offset, end)
+
+
+def _headers_bytes(headers: Sequence[Header]) -> int:
+    return sum(len(name) + len(value or b"") for name, value in headers)
+
+
+def decoded(batch: Batch) -> Sequence[DecodedRecord]:
+    """Return the records of a batch as the codec decodes them.
+
+    A right CRC does not make the records valid. Raises Corrupt with the offset where good data continues.
+    """
+    try:
+        return decode_records(batch.data, batch.at, header=batch.header)
+    except DataError as error:
+        raise Corrupt(
+            f"{batch.path}: batch at position {batch.position} cannot be decoded: {error.message}",
+            kind="records",
+            path=str(batch.path),
+            position=batch.position,
+            next_good_offset=batch.header.next_offset,
+            trailing_bytes=error.facts().get("trailing_bytes", 0),
+        ) from error
+
+
+def stored_records(batch: Batch, from_offset: int = 0) -> Iterator[StoredRecord]:
+    """Yield the records of a data batch at or after `from_offset`. Tag and lookup keys come from the headers TAGS and
+    KEYS.
+    """
+    kind = "LogAppendTime" if batch.header.is_log_append_time else "CreateTime"
+    found = decoded(batch)
+    if batch.header.base_offset < from_offset:
+        found = found[bisect_left(found, from_offset, key=_OFFSET) :]
+    for offset, timestamp_ms, key, value, headers in found:
+        tag, lookup_keys = _lookups(headers) if headers else (None, ())
+        yield StoredRecord(
+            offset, timestamp_ms, key, value, headers, kind, tag, lookup_keys, offset
+        )
+
+
+def _lookups(headers: Sequence[Header]) -> tuple[str | None, Sequence[str]]:
+    tag: str | None = None
+    keys: Sequence[str] = ()
+    for name, value in headers:
+        if value is not None and name == TAGS_HEADER:
+            tag = value.decode("utf-8", "replace")
+        elif value is not None and name == KEYS_HEADER:
+            keys = tuple(value.decode("utf-8", "replace").split())
+    return tag, keys
+
+
+class AbortedRanges:
+    """The ranges of aborted transactions in [offset, end), from the segments' transaction indexes.
+
+    A data batch is hidden if an entry of its producer covers it: first offset <= base offset <= the marker's offset.
+    As in UnifiedLog.collectAbortedTransactions, the search ends at the first entry with a last stable offset at or
+    above `end`. Every transaction that ends later began at or after that offset.
+    """
+
+    def __init__(self, segment_at: SegmentAt, offset: int, end: int) -> None:
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        at = offset
+        while offset < end:
+            segment = segment_at(at)
+            for entry in segment.txn_index.entries():
+                if entry.last_offset >= offset and entry.first_offset < end:
+                    ranges = self._ranges.setdefault(entry.producer_id, [])
+                    ranges.append((entry.first_offset, entry.last_offset))
+                if entry.last_stable_offset >= end:
+                    return
+            at = segment.limit_offset
+            if at == INT64_MAX:
+                return
+
+    def hides(self, batch: Batch) -> bool:
+        """Return whether read_committed must hide this batch."""
+        header = batch.header
+        if not header.is_transactional or header.producer_id not in self._ranges:
+            return False
+        ranges = self._ranges[header.producer_id]
+        return any(first <= header.base_offset <= last for first, last in ranges)
+
+
+def find_time(
+    segments: Sequence[Segment], timestamp_ms: int, *, start: int, end: int
+) -> TimedOffset | None:
+    """Return the first record at or after a time, by the broker's rule (UnifiedLog.fetchOffsetByTimestamp).
+
+    The first segment with a largest time at or after `timestamp_ms` decides; later segments are not tried. In this
+    segment, batches are searched from the offset that the time index gives, in offset order. Control records count.
+    """
+    for segment in segments:
+        if segment.largest_timestamp_ms() < timestamp_ms:
+            continue
+        from_offset = max(segment.offset_before_time(timestamp_ms), start)
+        for batch in segment.batches(from_offset, stop_offset=end):
+            if batch.header.max_timestamp < timestamp_ms:
+                continue
+            for offset, time_ms, _, _, _ in decoded(batch):
+                if time_ms >= timestamp_ms and offset >= start:
+                    return TimedOffset(offset, time_ms, batch.header.leader_epoch)
+        return None
+    return None
+
+
+def skip_to_time(segments: Sequence[Segment], timestamp_ms: int, *, start: int, end: int) -> int:
+    """Return an offset such that no record of [start, end) before it is at or after a time; at most `end`.
+
+    It is the start of the first batch at or after the time. The broker's rule (`find_time`) stops in a segment with a
+    largest time that belongs to a record before `start`; here later segments are searched too. Damage may contain any
+    time, so it ends the search.
+    """
+    for segment in segments:
+        if segment.largest_timestamp_ms() < timestamp_ms:
+            continue
+        from_offset = max(segment.offset_before_time(timestamp_ms), start)
+        try:
+            for batch in segment.batches(from_offset, stop_offset=end):
+                if batch.header.max_timestamp >= timestamp_ms:
+                    return max(batch.header.base_offset, start)
+        except Corrupt:
+            return from_offset
+    return end
+
+
+def find_time_upper(
+    segment_at: SegmentAt, timestamp_ms: int, *, start: int, end: int
+) -> TimedOffset | None:
+    """Return the last record, in offset order, at or before a time; None if there is none."""
+    found: TimedOffset | None = None
+    for batch in batches_from(segment_at, start, end):
+        for offset, time_ms, _, _, _ in decoded(batch):
+            if time_ms <= timestamp_ms and offset >= start:
+                found = TimedOffset(offset, time_ms, batch.header.leader_epoch)
+    return found
+
+
+def find_latest_time(segments: Sequence[Segment], *, end: int) -> TimedOffset | None:
+    """Return the first record with the largest time of all (ListOffsets -3); None if there is none."""
+    best: Segment | None = None
+    best_ms = -1
+    for segment in segments:
+        last = segment.builder.max_timestamp_ms
+        if last > best_ms:
+            best, best_ms = segment, last
+    if best is None:
+        return None
+    for batch in best.batches(best.base_offset, stop_offset=end):
+        if batch.header.max_timestamp == best_ms:
+            for offset, time_ms, _, _, _ in decoded(batch):
+                if time_ms == best_ms:
+                    return TimedOffset(offset, time_ms, batch.header.leader_epoch)
+    return None

@@ -1,0 +1,1 @@
+"""The start: examine every partition, repair after an unclean stop, open."""

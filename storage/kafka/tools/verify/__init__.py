@@ -1,0 +1,1 @@
+"""Verification: every file is compared with the log."""

@@ -1,0 +1,320 @@
+"""Verification of one segment: every batch of its log, and its indexes against the log's content.
+
+Owns the single pass over a log that checks batches, records, epochs, offsets and index entries; must
+not know other files. A segment is a part that any process may check. Results that depend on earlier
+segments are kept apart, and verify_partition judges them. Only the open transactions must be known
+before the pass. They are guessed from the snapshot that the broker writes where a segment begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, Unpack
+
+from storage.errors import DataError
+from storage.files import FileSystem, HandleCache
+from storage.findings import FindingFacts, finding
+from storage.kafka.format import names, offset_index, time_index, txn_index
+from storage.kafka.format.batch import BatchHeader
+from storage.kafka.format.names import segment_name
+from storage.kafka.format.txn_index import AbortedTransaction
+from storage.kafka.index.indexes import RebuiltIndexes, rebuild_indexes
+from storage.kafka.log.log_file import Batch, Gap
+from storage.kafka.log.overflow import first_overflow, overflow_finding
+from storage.kafka.state.producers import ProducerStates
+from storage.kafka.tools.logs import Log, LogReader, epoch_at
+from storage.kafka.tools.rebuild.opened_before import opened_before
+from storage.kafka.tools.verify.holes import hole
+from storage.kafka.tools.verify.indexes import (
+    OffsetEntries,
+    TimeEntries,
+    WrongEntries,
+    wrong_transaction,
+)
+from storage.model import Finding
+from storage.shared.diagnostics import Meter, Notes
+from storage.shared.loss_report import is_reported
+
+# An interval that no log fills: rebuild_indexes collects no entries that would be unused.
+_NEVER: Final = 1 << 62
+
+
+class _Format(Protocol):
+    """The functions needed from the module of an index format."""
+
+    ENTRY_SIZE: int
+
+    def decode_entries(self, data: bytes) -> list[tuple[int, int]]: ...
+    def leading_entries(self, data: bytes) -> list[tuple[int, int]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPart:
+    """One segment to be read. Picklable.
+
+    - `indexes`: the paths with the bytes of its index files, by suffix.
+    - `epochs`: the partition's checkpoint of leader epochs.
+    - `left_behind`: ranges of offsets that are known to be missing.
+    - `open_transactions`: the transactions open where the segment begins; None: read them from `snapshot`.
+    - `open_end`: a running server may be writing here, or a crash ended the log. Then index entries may be missing,
+      some may be ahead of the log (its size was read earlier), and zeros may follow them.
+    """
+
+    fs: FileSystem
+    log: Log
+    indexes: Mapping[str, Path]
+    snapshot: Path | None
+    start_offset: int
+    epochs: Sequence[tuple[int, int]] | None
+    interval_bytes: int | None
+    left_behind: Sequence[range]
+    open_end: bool
+    open_transactions: Mapping[int, int] | None = None
+
+
+class FirstBatch(NamedTuple):
+    """The first batch of a log."""
+
+    position: int
+    base_offset: int
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentResult:
+    """The findings of one segment, and the facts that the partition has to judge.
+
+    `first` is None if a bad range comes first, `next_offset` if there is no good batch. `epochs` maps
+    each (epoch of a batch, epoch wanted) that disagree to a finding. `transactional`: the transactions
+    open before the segment mattered; the result is then valid for `opened`.
+    """
+
+    findings: Sequence[Finding] = ()
+    if_undamaged: Sequence[Finding] = ()
+    if_all_is_there: Sequence[Finding] = ()  # neither damaged nor compacted so far
+    holes: list[Finding] = field(default_factory=list)
+    epochs: dict[tuple[int, int | None], Finding] = field(default_factory=dict)
+    first: FirstBatch | None = None
+    next_offset: int | None = None
+    after_gap: bool = False
+    damaged: bool = False
+    compacted: bool = False
+    transactional: bool = False
+    opened: Mapping[int, int] = field(default_factory=dict)
+    left_open: Mapping[int, int] = field(default_factory=dict)
+    records: int = 0
+
+
+def check_segment(part: SegmentPart, meter: Meter | None = None) -> SegmentResult:
+    """Read one segment. Memory: its index files, and one window of its log. Raises IoFailure."""
+    files = HandleCache(part.fs, 2)
+    try:
+        return LogCheck(part, files, meter or Meter()).run()
+    finally:
+        files.close(sync=False)
+
+
+class LogCheck:
+    """One pass over one segment."""
+
+    def __init__(self, part: SegmentPart, files: HandleCache, meter: Meter) -> None:
+        self._part = part
+        self._log = log = part.log
+        self._met = Notes()  # bad ranges
+        self._notes = Notes()
+        self._reader = LogReader(files, self._met)
+        self._reader.meter = meter
+        self._raw = {suffix: part.fs.read_bytes(path) for suffix, path in part.indexes.items()}
+        self._aborted: list[AbortedTransaction] = []
+        self._overflows = False
+        self._offsets = OffsetEntries(self._load(names.INDEX), log.base_offset)
+        self._times = TimeEntries(self._load(names.TIME_INDEX), log.base_offset)
+        self._result = SegmentResult(
+            opened=opened_before(part.fs, part.open_transactions, part.snapshot)
+        )
+        self._producers = ProducerStates.with_open(self._result.opened)
+
+    def run(self) -> SegmentResult:
+        """Read the log, judge its indexes and return the result."""
+        part, result = self._part, self._result
+        rebuilt = rebuild_indexes(
+            self._good(),
+            base_offset=self._log.base_offset,
+            interval_bytes=_NEVER if part.interval_bytes is None else part.interval_bytes,
+        )
+        self._judge_entries()
+        result.if_undamaged = [*self._compare(rebuilt)]
+        result.if_all_is_there = [*self._check_transactions()]
+        result.findings = [*self._met.all(), *self._notes.all()]
+        result.left_open = self._producers.open_transactions
+        return result
+
+    def _judge_entries(self) -> None:
+        open_end = self._part.open_end
+        if not open_end:
+            self._offsets.finish()
+            self._times.finish()
+        self._judge(names.INDEX, self._offsets.wrong)
+        self._judge(names.TIME_INDEX, self._times.wrong)
+        if self._times.is_behind and not open_end and names.TIME_INDEX in self._raw:
+            self._report(
+                names.TIME_INDEX,
+                "time-index-behind",
+                "warning",
+                expected=f"a last entry of time {self._times.largest_ms}",
+                message="lookups by time may pass over this segment",
+            )
+
+    # ---- the log -------------------------------------------------------------------------------
+
+    def _good(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield the position and header of every good batch, checked on the way."""
+        result = self._result
+        for item in self._reader.items(self._log):
+            if isinstance(item, Gap):
+                self._pass_gap(item)
+                continue
+            header = item.header
+            self._check_offsets(item)
+            self._check_reach(item)
+            self._check_epoch(item)
+            result.records += len(self._reader.records(item, self._log))
+            self._offsets.meet(item.position, header)
+            self._times.meet(header)
+            result.transactional |= header.is_control or header.is_transactional
+            ended = self._producers.update(header, item.data, item.at)
+            if ended is not None:
+                self._aborted.append(ended)
+            yield item.position, header
+
+    def _pass_gap(self, gap: Gap) -> None:
+        self._offsets.pass_over(gap.position, gap.end)
+        self._times.pass_over()
+        self._result.after_gap = self._result.damaged = True
+
+    def _check_offsets(self, batch: Batch) -> None:
+        header, result = batch.header, self._result
+        expected, found = result.next_offset, header.base_offset
+        if expected is None and not result.after_gap:
+            result.first = FirstBatch(batch.position, found)
+        elif (
+            expected is not None
+            and found > expected
+            and not result.after_gap
+            and not is_reported(self._part.left_behind, expected, found)
+        ):
+            result.holes.append(hole(self._log, batch.position, expected=expected, found=found))
+        if header.has_delete_horizon or header.count <= header.last_offset_delta:
+            result.compacted = True
+        result.next_offset = header.log_end
+        result.after_gap = False
+
+    def _check_reach(self, batch: Batch) -> None:
+        """Report, once for each segment, offsets that are too far from its base offset."""
+        header, log = batch.header, self._log
+        far = first_overflow([(batch.position, header)], log.base_offset)
+        if far is not None and not self._overflows:
+            self._overflows = True
+            self._notes.add(overflow_finding(log.path, (log.topic, log.partition), *far))
+
+    def _check_epoch(self, batch: Batch) -> None:
+        header, part = batch.header, self._part
+        if header.leader_epoch < 0 or part.epochs is None:
+            return
+        if header.base_offset < part.start_offset:
+            return
+        wanted = epoch_at(part.epochs, header.base_offset)
+        pair = header.leader_epoch, wanted
+        if wanted != header.leader_epoch and pair not in self._result.epochs:
+            self._result.epochs[pair] = self._log.finding(
+                "leader-epoch-mismatch",
+                "warning",
+                position=batch.position,
+                offset=header.base_offset,
+                expected="no epoch" if wanted is None else f"epoch {wanted}",
+                found=f"epoch {header.leader_epoch}",
+                message="the batch and the partition's checkpoint of leader epochs disagree",
+            )
+
+    # ---- the indexes ---------------------------------------------------------------------------
+
+    def _load(self, suffix: str) -> Sequence[tuple[int, int]]:
+        """Return the valid entries of an index; report damage and zeros after the entries."""
+        entry_format: _Format = offset_index if suffix == names.INDEX else time_index
+        data = self._raw.get(suffix, b"")
+        try:
+            entries = entry_format.decode_entries(data)
+        except DataError as error:
+            self._report(suffix, "bad-index", "warning", message=error.message)
+            return entry_format.leading_entries(data)
+        if len(data) > len(entries) * entry_format.ENTRY_SIZE:
+            self._report(
+                suffix,
+                "index-not-trimmed",
+                "info" if self._part.open_end else "warning",
+                position=len(entries) * entry_format.ENTRY_SIZE,
+                message="zeros follow the entries",
+            )
+        return entries
+
+    def _judge(self, suffix: str, wrong: WrongEntries) -> None:
+        if wrong.count:
+            self._report(
+                suffix,
+                "wrong-index-entry",
+                "warning",
+                position=wrong.position,
+                expected=wrong.expected,
+                found=wrong.found,
+                message=f"{wrong.count} entries are wrong, the first of them here",
+            )
+
+    def _compare(self, rebuilt: RebuiltIndexes) -> Iterator[Finding]:
+        """Report an index with other entries than a rebuild gives, if the index interval is known and not `open_end`.
+
+        Missing or additional entries do not mislead a reader, so the finding is information only.
+        """
+        if self._part.interval_bytes is None or self._part.open_end:
+            return
+        for suffix, entries in ((names.INDEX, rebuilt.offsets), (names.TIME_INDEX, rebuilt.times)):
+            stored = self._load(suffix)
+            if suffix in self._raw and list(stored) != list(entries):
+                yield self._finding(
+                    suffix,
+                    "index-differs",
+                    "info",
+                    expected=f"{len(entries)} entries",
+                    found=f"{len(stored)} entries",
+                    message="a rebuild gives other entries; these are right too",
+                )
+
+    def _check_transactions(self) -> Iterator[Finding]:
+        data = self._raw.get(names.TXN_INDEX, b"")
+        try:
+            stored = txn_index.decode_entries(data)
+        except DataError as error:
+            self._report(names.TXN_INDEX, "bad-index", "warning", message=error.message)
+            return
+        wrong = wrong_transaction(stored, self._aborted, start_offset=self._part.start_offset)
+        if wrong is not None:
+            yield self._finding(
+                names.TXN_INDEX,
+                "wrong-txn-index",
+                "warning",
+                expected=wrong[0],
+                found=wrong[1],
+                message="read_committed may show aborted records, or hide committed ones",
+            )
+
+    def _report(self, suffix: str, code: str, severity: str, **facts: Unpack[FindingFacts]) -> None:
+        self._notes.add(self._finding(suffix, code, severity, **facts))
+
+    def _finding(
+        self, suffix: str, code: str, severity: str, **facts: Unpack[FindingFacts]
+    ) -> Finding:
+        log = self._log
+        path = log.path.with_name(segment_name(log.base_offset, suffix))
+        return finding(
+            code, path, severity=severity, topic=log.topic, partition=log.partition, **facts
+        )
