@@ -22,8 +22,6 @@ COMPILED = [
     "storage/kafka/format/batch_header.py",
     "storage/kafka/format/record.py",
     "storage/kafka/format/record_positions.py",
-    "storage/rocketmq/dispatch.py",
-    "storage/rocketmq/encoding.py",
     "storage/rocketmq/format/index_file.py",
     "storage/rocketmq/format/message.py",
     "storage/rocketmq/format/message_encoding.py",
@@ -31,7 +29,9 @@ COMPILED = [
     "storage/rocketmq/format/queue_unit.py",
     "storage/rocketmq/format/suspect.py",
     "storage/rocketmq/format/walking.py",
-    "storage/rocketmq/key_index_table.py",
+    "storage/rocketmq/index/dispatch.py",
+    "storage/rocketmq/index/key_index_table.py",
+    "storage/rocketmq/log/encoding.py",
 ]
 
 # mypy checks only these modules here; the strict settings of pyproject.toml are for the project's own checks.

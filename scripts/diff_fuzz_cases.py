@@ -25,7 +25,6 @@ from storage.coding import cursor, javahash, murmur2, varint
 from storage.errors import StorageError
 from storage.kafka.format import batch, record_positions
 from storage.model import ProducerSequence, RawMessage, Record
-from storage.rocketmq import dispatch, encoding, key_index_table
 from storage.rocketmq.format import (
     index_file,
     message,
@@ -36,7 +35,9 @@ from storage.rocketmq.format import (
     suspect,
     walking,
 )
-from storage.rocketmq.settings import parse_store_settings
+from storage.rocketmq.index import dispatch, key_index_table
+from storage.rocketmq.log import encoding
+from storage.rocketmq.state.settings import parse_store_settings
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 MODULES = (
@@ -48,8 +49,6 @@ MODULES = (
     "storage.kafka.format.batch_header",
     "storage.kafka.format.record",
     "storage.kafka.format.record_positions",
-    "storage.rocketmq.dispatch",
-    "storage.rocketmq.encoding",
     "storage.rocketmq.format.index_file",
     "storage.rocketmq.format.message",
     "storage.rocketmq.format.message_encoding",
@@ -57,7 +56,9 @@ MODULES = (
     "storage.rocketmq.format.queue_unit",
     "storage.rocketmq.format.suspect",
     "storage.rocketmq.format.walking",
-    "storage.rocketmq.key_index_table",
+    "storage.rocketmq.index.dispatch",
+    "storage.rocketmq.index.key_index_table",
+    "storage.rocketmq.log.encoding",
 )
 LIMIT_BYTES = 1 << 20
 SMALL_BATCH_BYTES = 1 << 13

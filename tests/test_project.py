@@ -23,8 +23,8 @@ from storage.findings import catalogue, finding
 from storage.kafka.format import names
 from storage.kafka.state import settings as kafka
 from storage.registry import BACKENDS, resolve
-from storage.rocketmq import settings as rocketmq
-from storage.rocketmq.sizes import DEFAULTS
+from storage.rocketmq.index.sizes import DEFAULTS
+from storage.rocketmq.state import settings as rocketmq
 from tests.sources import FOREIGN, PACKAGES, ROOT, import_all, modules, text_of, tree
 
 LOCKS = ("requirements.lock", "requirements-test.lock")

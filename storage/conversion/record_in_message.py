@@ -35,7 +35,6 @@ from storage.conversion.shapes import (
 )
 from storage.errors import UnrepresentableRecord
 from storage.model import Header, RawMessage
-from storage.rocketmq.encoding import SEQUENCE_PROPERTY
 from storage.rocketmq.format.properties import (
     KEY_SEPARATOR,
     KEYS,
@@ -48,6 +47,7 @@ from storage.rocketmq.format.properties import (
     decode_properties,
     encode_properties,
 )
+from storage.rocketmq.log.encoding import SEQUENCE_PROPERTY
 
 HOLDS_NUL: Final = "holds a NUL"
 _KEPT: Final = frozenset({KEYS, TAGS})

@@ -20,8 +20,6 @@ from storage.errors import UnrepresentableRecord
 from storage.files import FileSystem, HandleCache
 from storage.interface import Clock, StoreOptions
 from storage.model import TopicPartition
-from storage.rocketmq.directory import StoreDirectory, StoreFile
-from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import (
     BORN_HOST_V6,
@@ -34,11 +32,13 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.properties import closed_record, has_crc_property
-from storage.rocketmq.settings import Sizes, parse_store_settings
-from storage.rocketmq.sizes import resolve_sizes
+from storage.rocketmq.index.sizes import resolve_sizes
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.state.directory import StoreDirectory, StoreFile
+from storage.rocketmq.state.settings import Sizes, parse_store_settings
+from storage.rocketmq.state.topics_file import TopicTable
 from storage.rocketmq.store import open_rocketmq
-from storage.rocketmq.tools.recount import count_records
-from storage.rocketmq.topics_file import TopicTable
+from storage.rocketmq.tools.rebuild.recount import count_records
 from storage.shared.recount import Contents
 
 WRITE_BYTES: Final = 1 << 20

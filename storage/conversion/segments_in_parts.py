@@ -31,9 +31,9 @@ from storage.files import FileSystem, FollowingFileSystem
 from storage.interface import Clock
 from storage.kafka.format.names import partition_dir_name
 from storage.model import Finding, TopicPartition
-from storage.rocketmq.columns import read_split
+from storage.rocketmq.columns.read import read_split
+from storage.rocketmq.columns.splits import open_splitter
 from storage.rocketmq.format.message import decode_message
-from storage.rocketmq.splits import open_splitter
 
 PART: Final = "part-"
 _READ: Final[ReadSplit] = read_split  # type: ignore[assignment]  # a split of RocketMQ's has its plan

@@ -17,9 +17,6 @@ from storage.errors import InvalidArgument, IoFailure, RecordTooLarge, StorageEr
 from storage.files import Fence
 from storage.interface import Clock
 from storage.model import AppendResult, ProducerSequence
-from storage.rocketmq.dispatch import Dispatch, new_dispatches
-from storage.rocketmq.dispatcher import Dispatcher
-from storage.rocketmq.encoding import Encoded, runs
 from storage.rocketmq.format.message import (
     HOST_SIZE_V4,
     magic_for,
@@ -27,11 +24,14 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.properties import closed_record
-from storage.rocketmq.index_coverage import key_beside
-from storage.rocketmq.opening import OpenedStore
-from storage.rocketmq.queues import Queue
+from storage.rocketmq.index.dispatch import Dispatch, new_dispatches
+from storage.rocketmq.index.dispatcher import Dispatcher
+from storage.rocketmq.index.index_coverage import key_beside
+from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.log.encoding import Encoded, runs
 from storage.rocketmq.reading import locator_of
-from storage.rocketmq.settings import StoreSettings
+from storage.rocketmq.recovery.opening import OpenedStore
+from storage.rocketmq.state.settings import StoreSettings
 from storage.shared.sequencing import SequencedBatch
 
 RECORD_EXTRA_BYTES: Final = 64 << 10  # for all of a record except its body (MessageExtEncoder)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 
-from storage.rocketmq.directory import StoreDirectory, StoreFile
-from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.format.checkpoint import Checkpoint
-from storage.rocketmq.opening import OpenedStore
+from storage.rocketmq.index.dispatcher import Dispatcher
+from storage.rocketmq.recovery.opening import OpenedStore
+from storage.rocketmq.state.directory import StoreDirectory, StoreFile
 
 
 class Checkpointer:

@@ -14,10 +14,6 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt
 from storage.findings import finding
 from storage.model import Finding, Header, StoredRecord, TopicPartition
-from storage.rocketmq.commit_log import CommitLog
-from storage.rocketmq.consume_queue import ConsumeQueue
-from storage.rocketmq.encoding import SEQUENCE_PROPERTY
-from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.properties import (
@@ -29,7 +25,11 @@ from storage.rocketmq.format.properties import (
 )
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
 from storage.rocketmq.format.suspect import suspect_parts
-from storage.rocketmq.lmq import is_in_lmq
+from storage.rocketmq.index.consume_queue import ConsumeQueue
+from storage.rocketmq.index.lmq import is_in_lmq
+from storage.rocketmq.log.commit_log import CommitLog
+from storage.rocketmq.log.encoding import SEQUENCE_PROPERTY
+from storage.rocketmq.log.file_run import FileRun
 
 WINDOW_BYTES: Final = 1 << 20
 NEAR_BYTES: Final = 8 << 10  # records closer than this are read together

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from storage.files import HandleCache
 from storage.model import Capabilities, StoreStats
-from storage.rocketmq.commit_log import CommitLog
-from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.format import message
-from storage.rocketmq.queues import QueueTable
-from storage.rocketmq.settings import INERT_CONFIGS
+from storage.rocketmq.index.dispatcher import Dispatcher
+from storage.rocketmq.index.queues import QueueTable
+from storage.rocketmq.log.commit_log import CommitLog
+from storage.rocketmq.state.settings import INERT_CONFIGS
 
 CAPABILITIES = Capabilities(
     backend="rocketmq",

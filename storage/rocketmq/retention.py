@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import TypeVar
 
 from storage.errors import DataError, DiskFull, IoFailure
-from storage.rocketmq.commit_log import CommitLog
-from storage.rocketmq.key_index import KeyIndex
-from storage.rocketmq.queues import QueueTable
-from storage.rocketmq.settings import StoreSettings
+from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.queues import QueueTable
+from storage.rocketmq.log.commit_log import CommitLog
+from storage.rocketmq.state.settings import StoreSettings
 
 _T = TypeVar("_T")
 

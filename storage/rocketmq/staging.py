@@ -15,9 +15,9 @@ import msgspec
 
 from storage.interface import Clock, LogStore
 from storage.model import RawMessage, Record, TopicPartition
-from storage.rocketmq.encoding import Encoder, check_properties_size
 from storage.rocketmq.format.properties import UNIQ_KEY, decode_properties, with_crc_place
-from storage.rocketmq.settings import parse_store_settings
+from storage.rocketmq.log.encoding import Encoder, check_properties_size
+from storage.rocketmq.state.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore
 from storage.shared.staged_append import TopicShape
 

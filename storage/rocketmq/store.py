@@ -47,37 +47,38 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.rocketmq import blocked_files, blocked_folders, live_data, rocksdb
 from storage.rocketmq.appending import Appender, Stamp
 from storage.rocketmq.checkpoints import Checkpointer
-from storage.rocketmq.directory import (
-    StoreDirectory,
-    StoreFile,
-    is_empty,
-    refuse_other_format,
-    take_lock,
-)
-from storage.rocketmq.dispatcher import Dispatcher
-from storage.rocketmq.encoding import Encoder
-from storage.rocketmq.finding import Search, find_by_id, find_records
-from storage.rocketmq.group_offsets import GroupOffsets
-from storage.rocketmq.index_check import IndexCheck
-from storage.rocketmq.index_proof import proof_of
-from storage.rocketmq.opening import OpenedStore, Opening, open_parts
-from storage.rocketmq.queues import Queue
+from storage.rocketmq.index.dispatcher import Dispatcher
+from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.index.sizes import resolve_sizes
+from storage.rocketmq.log.encoding import Encoder
+from storage.rocketmq.lookup.by_time import find_time
+from storage.rocketmq.lookup.find import Search, find_by_id, find_records
 from storage.rocketmq.reading import Limits, QueueReader, locator_text
-from storage.rocketmq.reporting import CAPABILITIES, stats_of
-from storage.rocketmq.retention import Deletions, before_deletion, delete_head, given_up
-from storage.rocketmq.settings import MULTI_PATH_SPLITTER, StoreSettings, parse_store_settings
-from storage.rocketmq.sizes import resolve_sizes
-from storage.rocketmq.time_lookup import find_time
-from storage.rocketmq.topic_files import (
+from storage.rocketmq.recovery import blocked_folders
+from storage.rocketmq.recovery.index_check import IndexCheck
+from storage.rocketmq.recovery.index_proof import proof_of
+from storage.rocketmq.recovery.opening import OpenedStore, Opening, open_parts
+from storage.rocketmq.recovery.topic_files import (
     TopicFiles,
     check_changes,
     check_folder_name,
     check_new_topic,
     check_same_shape,
 )
+from storage.rocketmq.reporting import CAPABILITIES, stats_of
+from storage.rocketmq.retention import Deletions, before_deletion, delete_head, given_up
+from storage.rocketmq.state import blocked_files, live_data, rocksdb
+from storage.rocketmq.state.directory import (
+    StoreDirectory,
+    StoreFile,
+    is_empty,
+    refuse_other_format,
+    take_lock,
+)
+from storage.rocketmq.state.group_offsets import GroupOffsets
+from storage.rocketmq.state.settings import MULTI_PATH_SPLITTER, StoreSettings, parse_store_settings
 from storage.shared.disk_store import DiskStore, open_directory
 from storage.shared.group_offsets import KeepsGroupOffsets
 from storage.shared.sequencing import PRODUCER_EXPIRATION_MS, ProducerIds, highest_id

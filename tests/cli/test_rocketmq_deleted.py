@@ -9,8 +9,8 @@ import pytest
 
 from storage import Record, StoreOptions, TopicPartition, open_store
 from storage.model import RawMessage
+from storage.rocketmq.state.topics_file import TopicTable
 from storage.rocketmq.store import RocketMQStore
-from storage.rocketmq.topics_file import TopicTable
 from tests.cli.runner import fine, settings_options
 from tests.contract.harness import ManualClock
 from tests.golden.sharing import Shared

@@ -28,8 +28,8 @@ from storage.files.fence import Guard
 from storage.kafka.partition import Partition
 from storage.kafka.state.directory import LogDirectory
 from storage.kafka.store import KafkaStore
-from storage.rocketmq.directory import StoreDirectory
-from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.state.directory import StoreDirectory
 from storage.rocketmq.store import RocketMQStore
 from storage.shared.journal import Journal
 from tests.faults.recorder import RecordedFile, Recorder
@@ -272,7 +272,7 @@ def every_stop_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
 @fault("rocketmq")
 def lost_writes_count_as_damage(patch: pytest.MonkeyPatch) -> None:
     """Refuse to start if the disk lost a write that is followed by later ones."""
-    rocketmq = sys.modules["storage.rocketmq.recovery"]
+    rocketmq = sys.modules["storage.rocketmq.recovery.examine"]
     patch.setattr(rocketmq, "has_zeroed_sector", lambda *args: False)
 
 

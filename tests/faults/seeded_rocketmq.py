@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from storage.rocketmq import opening, recovery, repair, store
+from storage.rocketmq import store
 from storage.rocketmq.checkpoints import Checkpointer
-from storage.rocketmq.commit_log import CommitLog
-from storage.rocketmq.config_file import ConfigFile
-from storage.rocketmq.consume_queue import ConsumeQueue
-from storage.rocketmq.directory import StoreDirectory
-from storage.rocketmq.file_run import FileRun
-from storage.rocketmq.group_offsets import GroupOffsets
-from storage.rocketmq.key_index import KeyIndex
-from storage.rocketmq.plan import StorePlan
+from storage.rocketmq.index.consume_queue import ConsumeQueue
+from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.log.commit_log import CommitLog
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.recovery import examine, opening, repair
+from storage.rocketmq.recovery.plan import StorePlan
+from storage.rocketmq.state.config_file import ConfigFile
+from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.group_offsets import GroupOffsets
 from tests.faults.seeded import fault, left_out, without, wrapped
 
 NOWHERE = 1 << 62
@@ -30,7 +31,7 @@ def planned(patch: pytest.MonkeyPatch, **changes: Callable[[StorePlan], object])
         plan = original(*args)
         return replace(plan, **{name: change(plan) for name, change in changes.items()})  # type: ignore[arg-type]
 
-    wrapped(patch, recovery, "examine", examined)
+    wrapped(patch, examine, "examine", examined)
 
 
 # ---- log ----
@@ -73,13 +74,13 @@ def accepted_files_do_not_count_as_written(patch: pytest.MonkeyPatch) -> None:
 @fault("rocketmq", seed=3)
 def properties_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     """Accept a record with a lost end: the checksum covers only its body."""
-    patch.setattr(recovery, "sound_part", lambda stretch: stretch)
+    patch.setattr(examine, "sound_part", lambda stretch: stretch)
 
 
 @fault("rocketmq")
 def walk_begins_where_the_queues_end(patch: pytest.MonkeyPatch) -> None:
     """Trust, at a start, that the log exists up to the end of the queues."""
-    patch.setattr(recovery, "_checkpointed", lambda context: NOWHERE)
+    patch.setattr(examine, "_checkpointed", lambda context: NOWHERE)
 
 
 @fault("rocketmq")
@@ -127,7 +128,7 @@ def checkpoint_before_the_syncs(patch: pytest.MonkeyPatch) -> None:
 @fault("rocketmq")
 def units_are_believed_after_a_crash(patch: pytest.MonkeyPatch) -> None:
     """Use the queue entries at a start as they are on disk."""
-    patch.setattr(recovery, "_checked_end", lambda queue, trusted: queue.units.end)
+    patch.setattr(examine, "_checked_end", lambda queue, trusted: queue.units.end)
 
 
 @fault("rocketmq")
@@ -205,7 +206,7 @@ def half_a_sequenced_append_stays(patch: pytest.MonkeyPatch) -> None:
         original(walk, stretch)
         walk._open = None
 
-    wrapped(patch, recovery._Walk, "_note_sequenced", noted)
+    wrapped(patch, examine._Walk, "_note_sequenced", noted)
 
 
 @fault("rocketmq")

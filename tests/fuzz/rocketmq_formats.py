@@ -9,7 +9,6 @@ from zlib import crc32
 from scripts.diff_fuzz_cases import messages
 from storage.errors import CallerError, InvalidArgument, InvalidTopic
 from storage.model import RawMessage
-from storage.rocketmq import dispatch
 from storage.rocketmq.format import (
     batch_body,
     checkpoint,
@@ -23,7 +22,8 @@ from storage.rocketmq.format import (
     queue_unit,
     walking,
 )
-from storage.rocketmq.topics_file import TopicTable
+from storage.rocketmq.index import dispatch
+from storage.rocketmq.state.topics_file import TopicTable
 from tests.fuzz.target import SEED_BYTES, Check, Target, text_of, tried, unless
 from tests.golden.rocketmq_stores import all_stores
 

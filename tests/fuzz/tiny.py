@@ -23,7 +23,7 @@ from storage import (
 )
 from storage.errors import Corrupt, StorageError
 from storage.files import FileSystem
-from storage.rocketmq import encoding
+from storage.rocketmq.log import encoding
 from tests.contract.harness import START_MS, ManualClock
 from tests.faults.ram import Ram
 from tests.golden.rocketmq_stores import files_below

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from storage import RebuildReport, RunParts, StoreOptions, SupportsParts, open_inspector
 from storage.errors import StoreLocked
 from storage.files import RealFileSystem
-from storage.rocketmq.directory import take_lock
+from storage.rocketmq.state.directory import take_lock
 from storage.rocketmq.tools import stretches
 from tests.cli.test_rocketmq_rebuild import KINDS, WHOLE, derived
 from tests.golden import rocketmq_stores as rocketmq

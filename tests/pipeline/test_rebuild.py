@@ -11,7 +11,7 @@ import pytest
 
 from storage.errors import StoreLocked
 from storage.files import RealFileSystem
-from storage.rocketmq.directory import take_lock
+from storage.rocketmq.state.directory import take_lock
 from storage.rocketmq.tools import stretches
 from tests.cli.runner import run as run_command
 from tests.cli.runner import settings_options

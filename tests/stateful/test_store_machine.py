@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from storage import LogStore, Record, TopicPartition
 from storage.errors import StorageError
-from storage.rocketmq.dispatcher import Dispatcher
+from storage.rocketmq.index.dispatcher import Dispatcher
 from tests.stateful.machine import StoreMachine
 
 

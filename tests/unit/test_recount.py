@@ -25,8 +25,8 @@ from storage.errors import MiscountedResult
 from storage.files import RealFileSystem, atomic_write
 from storage.kafka.tools.rebuild.recount import count_records as kafka_count
 from storage.parallel import one_by_one
-from storage.rocketmq.tools.recount import Built
-from storage.rocketmq.tools.recount import count_records as rocketmq_count
+from storage.rocketmq.tools.rebuild.recount import Built
+from storage.rocketmq.tools.rebuild.recount import count_records as rocketmq_count
 from storage.shared.recount import Contents, check_files, check_recount
 from tests.cli.test_rocketmq_rebuild import derived
 from tests.golden import rocketmq_stores, stores
@@ -72,7 +72,7 @@ def one_less(count: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("name", ["basic", "small", "broker"])
 def test_a_salvage_of_rocketmq_that_keeps_less_than_it_says(name: str, tmp_path: Path) -> None:
-    from storage.rocketmq.tools import salvage
+    from storage.rocketmq.tools.salvage import salvage
 
     golden = rocketmq_stores.golden(name)
     inspector = open_inspector(golden.root, StoreOptions(settings=golden.settings))
@@ -204,7 +204,7 @@ def test_a_rebuild_of_rocketmq_that_writes_less_than_it_says(
     tmp_path: Path,
 ) -> None:
     """The difference is found before any file is put in place: the store stays as it was."""
-    from storage.rocketmq.tools import rebuild_store
+    from storage.rocketmq.tools.rebuild import store
 
     golden = rocketmq_stores.golden(name)
     root = rocketmq_stores.copy_store(golden, tmp_path / "store")
@@ -213,9 +213,9 @@ def test_a_rebuild_of_rocketmq_that_writes_less_than_it_says(
     damaged.write_bytes(b"\xee" + damaged.read_bytes()[1:])
     before = derived(root)
     inspector = open_inspector(root, StoreOptions(settings=golden.settings))
-    count = getattr(rebuild_store, counter)
+    count = getattr(store, counter)
     with (
-        patch.object(rebuild_store, counter, lambda *args: wrong(count(*args))),
+        patch.object(store, counter, lambda *args: wrong(count(*args))),
         pytest.raises(MiscountedResult, match="store is unchanged"),
     ):
         rebuild_of(inspector, what, run)

@@ -14,7 +14,6 @@ from storage.errors import DataError, InvalidArgument
 from storage.files import FileSystem, HandleCache
 from storage.findings import finding
 from storage.model import Finding, TopicPartition
-from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import (
     ENTRY_SIZE,
@@ -25,7 +24,8 @@ from storage.rocketmq.format.index_file import (
     decode_header,
     entry_position,
 )
-from storage.rocketmq.key_index_table import file_order
+from storage.rocketmq.index.consume_queue import ConsumeQueue
+from storage.rocketmq.index.key_index_table import file_order
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.rows import (
     Row,

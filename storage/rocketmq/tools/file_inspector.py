@@ -30,22 +30,20 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.rocketmq.consume_queue import ConsumeQueue
-from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, file_size
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
-from storage.rocketmq.key_index_file import KeyIndexFile
-from storage.rocketmq.key_index_sizes import infer_sizes
-from storage.rocketmq.physical import unread_findings
-from storage.rocketmq.queues import QueueTable
-from storage.rocketmq.settings import Sizes, parse_store_settings
-from storage.rocketmq.sizes import DEFAULTS
-from storage.rocketmq.tools import dump, rebuild, search, summary
-from storage.rocketmq.tools.check_index import BEGIN, IndexCheck
-from storage.rocketmq.tools.check_index_file import check_index_file
-from storage.rocketmq.tools.check_queues import Surroundings
+from storage.rocketmq.index.consume_queue import ConsumeQueue
+from storage.rocketmq.index.key_index_file import KeyIndexFile
+from storage.rocketmq.index.key_index_sizes import infer_sizes
+from storage.rocketmq.index.queues import QueueTable
+from storage.rocketmq.index.sizes import DEFAULTS
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.walking import Stretch
+from storage.rocketmq.state.file_listing import unread_findings
+from storage.rocketmq.state.settings import Sizes, parse_store_settings
+from storage.rocketmq.tools import dump, search, summary
 from storage.rocketmq.tools.dump import (
     COMMIT_LOG,
     CONSUME_QUEUE,
@@ -54,12 +52,15 @@ from storage.rocketmq.tools.dump import (
 )
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.place import Alone
-from storage.rocketmq.tools.record_check import RecordCheck, note_tail
+from storage.rocketmq.tools.rebuild import rebuild
 from storage.rocketmq.tools.rows import Row, message_row
-from storage.rocketmq.tools.salvage import Salvage
-from storage.rocketmq.tools.salvage_survey import LogSource
+from storage.rocketmq.tools.salvage.salvage import Salvage
+from storage.rocketmq.tools.salvage.survey import LogSource
+from storage.rocketmq.tools.verify.index import BEGIN, IndexCheck
+from storage.rocketmq.tools.verify.index_file import check_index_file
+from storage.rocketmq.tools.verify.queues import Surroundings
+from storage.rocketmq.tools.verify.record_check import RecordCheck, note_tail
 from storage.rocketmq.tools.view import UNITS_AT_ONCE
-from storage.rocketmq.walking import Stretch
 from storage.shared.diagnostics import Meter, Notes, Tallies
 
 _NOWHERE: Final = TopicPartition("", 0)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from storage.findings import finding
 from storage.model import Finding
-from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.log.file_run import FileRun
 
 
 class FileBehind(NamedTuple):

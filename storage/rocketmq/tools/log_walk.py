@@ -13,8 +13,6 @@ from typing import Final, NamedTuple, Unpack
 from storage.errors import DataError
 from storage.findings import RecordFacts, finding
 from storage.model import Finding
-from storage.rocketmq.behind import Behind, LogSoFar
-from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import (
     MAGIC_V1,
     MAGIC_V2,
@@ -24,9 +22,11 @@ from storage.rocketmq.format.message import (
     peek,
 )
 from storage.rocketmq.format.walking import BAD, BLANK, PADDING
-from storage.rocketmq.owners import UNKNOWN, Owners
-from storage.rocketmq.queues import QueueTable
-from storage.rocketmq.walking import Stop, Stretch, walk_log
+from storage.rocketmq.index.queues import QueueTable
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.walking import Stop, Stretch, walk_log
+from storage.rocketmq.recovery.behind import Behind, LogSoFar
+from storage.rocketmq.recovery.owners import UNKNOWN, Owners
 from storage.shared.diagnostics import Meter, Notes
 
 MAX_SHOWN_BYTES: Final = 16 << 20

@@ -15,16 +15,16 @@ from typing import Final, NamedTuple
 
 from storage.errors import DataError
 from storage.files import FileSystem, HandleCache
-from storage.rocketmq.deleted_records import DeletedRecords
-from storage.rocketmq.dispatch import Dispatch
-from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message, peek
-from storage.rocketmq.key_index_file import KeyIndexFile
-from storage.rocketmq.queues import QueueTable
-from storage.rocketmq.settings import Sizes
-from storage.rocketmq.tools.check_queues import Surroundings
+from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.key_index_file import KeyIndexFile
+from storage.rocketmq.index.queues import QueueTable
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.recovery.deleted_records import DeletedRecords
+from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.tools.raw import RawStore
+from storage.rocketmq.tools.verify.queues import Surroundings
 
 OPEN_FILES: Final = 64
 

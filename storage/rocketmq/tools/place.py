@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from storage.errors import Truncated
 from storage.files import FileSystem
-from storage.rocketmq.directory import detect
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import (
     MAGIC_PADDING,
@@ -21,6 +20,7 @@ from storage.rocketmq.format.message import (
     peek,
 )
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.state.directory import detect
 from storage.rocketmq.tools.dump import (
     CHECKPOINTS,
     COMMIT_LOG,

@@ -20,8 +20,8 @@ from storage.findings import RecordFacts, finding
 from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
-from storage.rocketmq.lmq import is_lmq
-from storage.rocketmq.queues import Queue
+from storage.rocketmq.index.lmq import is_lmq
+from storage.rocketmq.index.queues import Queue
 from storage.shared.loss_report import is_reported, reported_ranges
 
 

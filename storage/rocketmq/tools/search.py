@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from storage.errors import Corrupt, DataError, InvalidArgument
 from storage.model import FindQuery
-from storage.rocketmq.finding import Search, index_pieces, message_at, offset_of
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.index_file import TAG_TYPE, index_string
 from storage.rocketmq.format.message import (
@@ -25,12 +24,13 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.message_id import decode_offset_id
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_properties
-from storage.rocketmq.key_index_file import ALWAYS, DoubtedIndex
+from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex
+from storage.rocketmq.log.walking import Stretch
+from storage.rocketmq.lookup.find import Search, index_pieces, message_at, offset_of
 from storage.rocketmq.reading import MAX_BODY_BYTES
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.rows import Row, gone_row, message_row, queued_row
 from storage.rocketmq.tools.view import View
-from storage.rocketmq.walking import Stretch
 
 _REPLACEMENT = "\ufffd"
 

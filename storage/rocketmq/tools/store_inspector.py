@@ -24,11 +24,13 @@ from storage.model import (
     TopicPartition,
 )
 from storage.parallel import RunParts, one_by_one
-from storage.rocketmq.evidence import lost_head_findings, missing_config_findings
-from storage.rocketmq.tools import dump, rebuild, search, summary, verify
+from storage.rocketmq.recovery.evidence import lost_head_findings, missing_config_findings
+from storage.rocketmq.tools import dump, search, summary
 from storage.rocketmq.tools.raw import RawStore
-from storage.rocketmq.tools.salvage import Salvage
-from storage.rocketmq.tools.salvage_survey import LogSource
+from storage.rocketmq.tools.rebuild import rebuild
+from storage.rocketmq.tools.salvage.salvage import Salvage
+from storage.rocketmq.tools.salvage.survey import LogSource
+from storage.rocketmq.tools.verify import verify
 from storage.rocketmq.tools.view import View
 
 

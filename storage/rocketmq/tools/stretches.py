@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
 from storage.parallel import RunParts
-from storage.rocketmq.behind import first_told
-from storage.rocketmq.file_run import FileRun
-from storage.rocketmq.tools.check_index import BEGIN, IndexPlace
-from storage.rocketmq.tools.check_queues import Key, QueueState, Range
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.recovery.behind import first_told
 from storage.rocketmq.tools.log_walk import LogWalk
+from storage.rocketmq.tools.verify.index import BEGIN, IndexPlace
+from storage.rocketmq.tools.verify.queues import Key, QueueState, Range
 
 STRETCH_BYTES: Final = 64 << 20
 

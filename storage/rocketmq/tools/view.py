@@ -19,10 +19,10 @@ from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import Unit
-from storage.rocketmq.physical import unread_findings
-from storage.rocketmq.queues import Queue
+from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.reading import check_address, unreadable
-from storage.rocketmq.settings import parse_store_settings
+from storage.rocketmq.state.file_listing import unread_findings
+from storage.rocketmq.state.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from storage.rocketmq.tools.log_walk import LogWalk
 from storage.rocketmq.tools.queue_gaps import GapWatch

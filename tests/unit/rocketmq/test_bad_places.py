@@ -6,13 +6,13 @@ import pytest
 
 from storage import StoreOptions, TopicPartition, open_inspector
 from storage.errors import DamagedStore
-from storage.rocketmq import behind, recovery
-from storage.rocketmq.commit_log import record_at
-from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import walking
 from storage.rocketmq.format.checkpoint import decode_checkpoint, encode_checkpoint
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.names import file_name
+from storage.rocketmq.log.commit_log import record_at
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.recovery import behind, examine
 from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_file, put_value
 
 QUEUES = 4
@@ -91,14 +91,14 @@ def test_a_start_ends_where_a_log_file_and_a_queue_are_missing(
     for base in shop.queue_bases(TopicPartition("t", lost_queue)):
         shop.fs.remove(ROOT / "consumequeue" / "t" / str(lost_queue) / file_name(base))
     walks: list[int] = []
-    original = recovery._Walk.run
+    original = examine._Walk.run
 
-    def counted(walk: recovery._Walk) -> None:
+    def counted(walk: examine._Walk) -> None:
         walks.append(walk.start)
         assert len(walks) < 10, "the start repeats itself"
         original(walk)
 
-    monkeypatch.setattr(recovery._Walk, "run", counted)
+    monkeypatch.setattr(examine._Walk, "run", counted)
     with pytest.raises(DamagedStore):
         shop.open()
     shop.open(accept_loss=True).close()

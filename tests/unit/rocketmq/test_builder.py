@@ -9,9 +9,9 @@ import pytest
 
 from storage.errors import DiskFull
 from storage.model import TopicPartition
-from storage.rocketmq.dispatch import Dispatch
-from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.format.queue_unit import UNIT
+from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.store import RocketMQStore
 from tests.faults.faulty import SYNCS, FaultyFileSystem, fails
 from tests.unit.rocketmq.workshop import T0, Workshop

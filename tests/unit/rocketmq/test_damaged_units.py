@@ -13,7 +13,7 @@ from storage.errors import Corrupt
 from storage.rocketmq import reading
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.queue_unit import UNIT, UNIT_SIZE
-from storage.rocketmq.queues import Queue
+from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.store import RocketMQStore
 from tests.unit.rocketmq.workshop import ROOT, T0, Workshop, put_value, values
 

@@ -10,11 +10,11 @@ from storage import TopicPartition
 from storage.errors import RecordNotFound
 from storage.files import FileSystem
 from storage.model import RawMessage
-from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
 from storage.rocketmq.format.queue_unit import UNIT
+from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.topics_file import TopicTable
 from storage.rocketmq.store import RocketMQStore
-from storage.rocketmq.topics_file import TopicTable
 from tests.faults.power import Power, moments
 from tests.unit.rocketmq.workshop import (
     ROOT,

@@ -11,7 +11,9 @@ from storage.errors import Corrupt, IoFailure, StoreLocked, UnsupportedFormat
 from storage.files import STORE_FILE, FileSystem, OverlayFileSystem, RealFileSystem, atomic_write
 from storage.kafka.state import directory as kafka
 from storage.model import ProducerSequence, TopicPartition
-from storage.rocketmq.directory import (
+from storage.rocketmq.format import names
+from storage.rocketmq.format.checkpoint import Checkpoint
+from storage.rocketmq.state.directory import (
     DAMAGED_TOPICS_FILE,
     DeletedTopics,
     StoreDirectory,
@@ -21,10 +23,8 @@ from storage.rocketmq.directory import (
     refuse_other_format,
     take_lock,
 )
-from storage.rocketmq.format import names
-from storage.rocketmq.format.checkpoint import Checkpoint
-from storage.rocketmq.settings import Sizes
-from storage.rocketmq.topics_file import TopicTable
+from storage.rocketmq.state.settings import Sizes
+from storage.rocketmq.state.topics_file import TopicTable
 from storage.shared.sequencing import Producers
 from tests.faults.faulty import FaultyFileSystem, Killed, at_change, disk_full, killed
 from tests.unit.files.guarded import ReadOnly, Watched

@@ -16,9 +16,9 @@ from storage import LogStore
 from storage.errors import DiskFull, StoreFenced
 from storage.files import Fence, HandleCache, OverlayFileSystem, make_root
 from storage.model import ProducerSequence, Record, TopicPartition
-from storage.rocketmq.consume_queue import ConsumeQueue
-from storage.rocketmq.dispatcher import PENDING_APPENDS, Builder, Dispatcher
 from storage.rocketmq.format.queue_unit import UNIT
+from storage.rocketmq.index.consume_queue import ConsumeQueue
+from storage.rocketmq.index.dispatcher import PENDING_APPENDS, Builder, Dispatcher
 from tests.beside import beside
 from tests.faults.faulty import FaultyFileSystem, fails, no_fault
 from tests.unit.rocketmq.workshop import T0, Workshop, check_lookups, put_value, values

@@ -21,9 +21,9 @@ from storage import (
 from storage.errors import Corrupt, InvalidArgument, RecordNotFound
 from storage.files import FileSystem, OverlayFileSystem
 from storage.interface import SupportsRawMessages
-from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.properties import encode_properties
+from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.store import RocketMQStore
 from tests.golden.rocketmq_stores import physical_offset, put
 

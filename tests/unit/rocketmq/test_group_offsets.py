@@ -11,7 +11,7 @@ from storage import CommittedOffset, GroupCommit, LogStore, SupportsGroupOffsets
 from storage.errors import Corrupt, DiskFull, InvalidArgument, StoreFenced
 from storage.files import OverlayFileSystem, RealFileSystem
 from storage.rocketmq.format.config_json import decode_config
-from storage.rocketmq.offsets_file import StoredOffsets
+from storage.rocketmq.state.offsets_file import StoredOffsets
 from tests.faults.faulty import (
     FaultyFileSystem,
     Killed,

@@ -19,9 +19,9 @@ from storage.rocketmq.format.index_file import (
     file_size,
 )
 from storage.rocketmq.format.names import index_name
-from storage.rocketmq.key_index import KeyIndex
-from storage.rocketmq.key_index_file import TimeRange
-from storage.rocketmq.key_index_table import CACHED, KeyHasher
+from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.key_index_file import TimeRange
+from storage.rocketmq.index.key_index_table import CACHED, KeyHasher
 from tests.golden.rocketmq_stores import CLEAN, GoldenStore, all_stores, by_id, golden
 from tests.unit.rocketmq.indexes import (
     FOLDER,
@@ -325,7 +325,7 @@ def test_a_reader_beside_the_writer() -> None:
 
 
 def test_the_tail_is_written_when_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.rocketmq.key_index.TAIL_BYTES", 100)
+    monkeypatch.setattr("storage.rocketmq.index.key_index.TAIL_BYTES", 100)
     fs = OverlayFileSystem()
     index = open_index(fs, entries=1000)
     index.put_all(records(3))

@@ -13,8 +13,8 @@ from storage.rocketmq.format.index_file import (
     file_size,
 )
 from storage.rocketmq.format.names import index_name
-from storage.rocketmq.key_index import KeyIndex
-from storage.rocketmq.key_index_file import DoubtedIndex
+from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.key_index_file import DoubtedIndex
 from tests.faults.faulty import FaultyFileSystem, at_change, disk_full
 from tests.golden.rocketmq_stores import put
 from tests.unit.rocketmq.indexes import (
@@ -158,7 +158,7 @@ def test_after_a_full_disk_the_same_records_are_put_once(
     fail_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dispatcher puts the same records again: the files are as if the disk had never been full."""
-    monkeypatch.setattr("storage.rocketmq.key_index.TAIL_BYTES", 60)
+    monkeypatch.setattr("storage.rocketmq.index.key_index.TAIL_BYTES", 60)
     disk = OverlayFileSystem()
     fs = FaultyFileSystem(disk)
     fs.fault = at_change(fs, fail_at, disk_full)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from storage.files import HandleCache, OverlayFileSystem
-from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.index_file import (
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -16,9 +15,10 @@ from storage.rocketmq.format.index_file import (
     decode_header,
     entry_position,
 )
-from storage.rocketmq.key_index import KeyIndex
-from storage.rocketmq.key_index_file import ALWAYS
-from storage.rocketmq.key_index_mending import mend
+from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.key_index_file import ALWAYS
+from storage.rocketmq.index.key_index_mending import mend
 from tests.unit.rocketmq.indexes import trusted
 
 FOLDER = Path("/store/index")

@@ -17,7 +17,7 @@ from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.properties import encode_properties
 from storage.rocketmq.format.queue_unit import Unit, decode_units, encode_unit
-from storage.rocketmq.lmq import lmq_offsets
+from storage.rocketmq.index.lmq import lmq_offsets
 from storage.rocketmq.store import RocketMQStore
 from tests.unit.rocketmq.foreign_log import (
     Message,

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from storage.model import TopicPartition
-from storage.rocketmq.key_index_file import KeyIndexFile
-from storage.rocketmq.queues import Queue, QueueTable
+from storage.rocketmq.index.key_index_file import KeyIndexFile
+from storage.rocketmq.index.queues import Queue, QueueTable
 from tests.unit.rocketmq.foreign_log import inspector
 from tests.unit.rocketmq.workshop import Workshop, keyed
 

@@ -17,9 +17,9 @@ from storage import Finding, LossReport, StoreOptions, TopicPartition, open_insp
 from storage.columns import OffsetRange
 from storage.errors import Corrupt, DamagedStore, InvalidConfig
 from storage.files import OverlayFileSystem
+from storage.rocketmq.columns.unit_runs import SplitPlan
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from storage.rocketmq.format.names import file_name
-from storage.rocketmq.unit_runs import SplitPlan
 from tests.faults.power import Power
 from tests.unit.rocketmq.outage import mixed, tree
 from tests.unit.rocketmq.workshop import (

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from storage.rocketmq.tools.check_queues import damaged_in
 from storage.rocketmq.tools.log_walk import overlap
+from storage.rocketmq.tools.verify.queues import damaged_in
 
 
 class Counted(list[tuple[int, int]]):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.columns import Named, Slices
+from storage.rocketmq.columns.property_columns import Properties
 from storage.rocketmq.format.properties import RESERVED, decode_properties
-from storage.rocketmq.property_columns import Properties
 
 TOKENS = [
     *(b"\x01", b"\x02", b"\x01", b"\x02", b"TAGS", b"KEYS", b"UNIQ_KEY", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC"),

@@ -15,9 +15,9 @@ from storage.rocketmq.format.properties import (
     encode_crc_property,
     has_crc_property,
 )
+from storage.rocketmq.log.walking import Stop, walk_log
 from storage.rocketmq.staging import RocketMQStaging
 from storage.rocketmq.store import RocketMQStore
-from storage.rocketmq.walking import Stop, walk_log
 from tests.golden.salvaging import salvage
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,

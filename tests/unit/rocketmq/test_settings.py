@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.errors import InvalidArgument, InvalidConfig, NotOffered
-from storage.rocketmq.settings import (
+from storage.rocketmq.state.settings import (
     HOUR_MS,
     MAX_QUEUES,
     attributes_text,

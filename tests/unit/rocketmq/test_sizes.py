@@ -13,8 +13,8 @@ from storage.errors import DamagedStore, InvalidConfig
 from storage.files import FileSystem, OverlayFileSystem, RealFileSystem
 from storage.model import Finding
 from storage.rocketmq.format.index_file import file_size
-from storage.rocketmq.settings import Sizes, parse_store_settings
-from storage.rocketmq.sizes import DEFAULTS, resolve_sizes
+from storage.rocketmq.index.sizes import DEFAULTS, resolve_sizes
+from storage.rocketmq.state.settings import Sizes, parse_store_settings
 
 ROOT = Path("/store")
 GOLDEN = Path(__file__).parents[2] / "golden/rocketmq"

@@ -14,10 +14,10 @@ import pytest
 
 from storage import OffsetRange, ProducerSequence, Record, Splitter, TopicPartition, open_splitter
 from storage.model import OffsetBounds
-from storage.rocketmq import known_store
-from storage.rocketmq.dispatcher import Dispatcher
+from storage.rocketmq.columns import known_store
+from storage.rocketmq.index.dispatcher import Dispatcher
+from storage.rocketmq.log.walking import walk_log
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
-from storage.rocketmq.walking import walk_log
 from tests.column_rows import everything, read_rows
 from tests.unit.rocketmq.split_yard import (
     LOG_BYTES,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import storage.rocketmq.strayed as strayed_module
+import storage.rocketmq.recovery.strayed as strayed_module
 from storage.model import Finding, TopicPartition
-from storage.rocketmq.commit_log import record_at
-from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import Message as StoredMessage
+from storage.rocketmq.log.commit_log import record_at
+from storage.rocketmq.log.file_run import FileRun
 from tests.unit.rocketmq.foreign_log import Message, inspector, write_log
 from tests.unit.rocketmq.test_dump_gaps import patch, places
 from tests.unit.rocketmq.workshop import ROOT, Workshop, put_file, put_value, values

@@ -7,9 +7,9 @@ from unittest.mock import patch
 
 from storage import Bound
 from storage.model import TimedOffset
-from storage.rocketmq.consume_queue import ConsumeQueue
+from storage.rocketmq.index.consume_queue import ConsumeQueue
+from storage.rocketmq.lookup.by_time import find_time
 from storage.rocketmq.store import RocketMQStore
-from storage.rocketmq.time_lookup import find_time
 from tests.unit.rocketmq.workshop import T0, Workshop, put_value
 
 HOUR_MS = 3_600_000

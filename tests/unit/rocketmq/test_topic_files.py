@@ -20,15 +20,15 @@ from storage.errors import (
     TopicExists,
 )
 from storage.files import FileSystem, OverlayFileSystem, atomic_write
-from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
-from storage.rocketmq.topic_files import (
+from storage.rocketmq.recovery.topic_files import (
     TopicFiles,
     check_changes,
     check_folder_name,
     check_new_topic,
     check_same_shape,
 )
+from storage.rocketmq.state.directory import StoreDirectory
 from tests.faults.faulty import (
     FaultyFileSystem,
     Killed,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from storage.errors import Corrupt
-from storage.rocketmq import topics_file
 from storage.rocketmq.format.config_json import decode_config, encode_config, lay_out_member
-from storage.rocketmq.topics_file import TopicTable
+from storage.rocketmq.state import topics_file
+from storage.rocketmq.state.topics_file import TopicTable
 
 GOLDEN = Path(__file__).parents[2] / "golden/rocketmq/broker/store/config/topics.json"
 NOW_MS = 1_800_000_000_000

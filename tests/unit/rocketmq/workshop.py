@@ -14,8 +14,8 @@ from unittest.mock import patch
 from storage import AppendResult, LogStore, ProducerSequence, Record, StoredRecord, StoreOptions
 from storage.files import FileSystem, OverlayFileSystem
 from storage.model import TopicPartition
-from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.format.names import file_name
+from storage.rocketmq.index.dispatcher import Dispatcher
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from tests.contract.harness import ManualClock
 

@@ -1,0 +1,1 @@
+"""Records as columns, in splits that tasks read side by side, for Spark."""

@@ -1,0 +1,249 @@
+"""A view of a store that other processes may be writing to, as recovery would leave it, updated without a lock.
+
+Owns the known log, queues and topics, and how they are brought up to date; must not cut splits. The first
+read is recovery itself, with its changes in memory (`store`, opened read-only); its findings about log and
+queues are kept. Later reads inspect only new data: the log from its known end on. Entries that a server has
+not written yet are made from the new records.
+
+    log       | known ............... end | new records ... end |
+    queues    | in their files  | made from the records, in memory |
+
+Never writes. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from storage.errors import Corrupt, IoFailure
+from storage.files import FileSystem, HandleCache, OverlayFileSystem
+from storage.interface import Clock, StoreOptions
+from storage.rocketmq.columns.known_queues import KnownQueues
+from storage.rocketmq.format import names
+from storage.rocketmq.format.message import BODY_POSITION
+from storage.rocketmq.format.walking import BAD
+from storage.rocketmq.index.dispatch import dispatches_of
+from storage.rocketmq.index.dispatcher import Builder
+from storage.rocketmq.index.lmq import lmq_dispatches
+from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.log.commit_log import CommitLog
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.walking import Stop, walk_log
+from storage.rocketmq.recovery.topic_files import TopicFiles
+from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.settings import parse_store_settings
+from storage.rocketmq.store import RocketMQStore, open_rocketmq
+
+NOWHERE: Final = -1
+TIME_STEP_MS: Final = 2000
+"""The coarsest resolution of file times (FAT; 4 ms on most): two writes within it may leave the same file time."""
+_WITHOUT_INDEX: Final = {"messageIndexEnable": "false"}
+_TOPIC_FILES: Final = (f"{names.CONFIG}/{names.TOPICS}", names.DELETED_FILE)
+
+
+class KnownStore:
+    """The known state of one store. `log` and `queues` are replaced if the directory turns out to hold
+    another store.
+    """
+
+    def __init__(self, path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
+        self.path = path
+        self._options = replace(options, settings={**options.settings, **_WITHOUT_INDEX})
+        self._fs = fs
+        self._clock = clock
+        self._bad_at = self._looked_behind = -1
+        self._open()
+
+    def close(self) -> None:
+        """Close the open files."""
+        self._files.close(sync=False)
+
+    # ---- opening ----
+
+    def _open(self) -> None:
+        self._topic_bytes = self._read_topic_files()
+        began_ms, look = self._clock(), self._look_of_log()
+        store = open_rocketmq(
+            self.path, self._options, fs=self._fs, clock=self._clock, read_only=True
+        )
+        try:
+            self._take_over(store)
+        finally:
+            store.close()
+        # Bytes that recovery cut are still in the files; they count as new only after another write.
+        self._cut_look = look if store.recovery.losses else None
+        latest_ms = max((changed_ms for _, changed_ms in look), default=0)
+        self._shows_writes = latest_ms + TIME_STEP_MS < began_ms
+
+    def _take_over(self, store: RocketMQStore) -> None:
+        """Set the state that recovery found, over the unchanged files."""
+        self._files = HandleCache(self._fs, self._options.open_files)
+        run = FileRun(
+            self._files,
+            store.log.run.directory,
+            store.log.run.file_bytes,
+            kind=names.COMMIT_LOG,
+            folders=store.log.run.folders,
+        )
+        run.load()
+        self.log = CommitLog(run, end=store.log.end)
+        self.queues = KnownQueues(
+            self._files,
+            store.queues.root,
+            store.queues.file_bytes,
+            batch_topics=store.queues.batch_topics,
+        )
+        changed = _and_folders(store.fs)
+        for queue in store.queues:
+            known = self.queues.add_known(*queue.partition)
+            known.take_over(queue.units, are_stored=known.directory not in changed)
+        self.findings = store.recovery.findings
+        self._topics = frozenset(store.topics())
+        self._builder = Builder(
+            self.queues, None, self._deleted_topics(), with_fillers=run.lacks_first
+        )
+        self._last = max((_last_place(queue) for queue in self.queues), default=NOWHERE)
+        self._last_head = self._head_of_last(run)
+        self._publish()
+
+    def _deleted_topics(self) -> Mapping[str, int]:
+        deleted = StoreDirectory(self._fs, self.path).deleted_topics().topics
+        return {topic: min(end, self.log.end) for topic, end in deleted.items()}
+
+    def _read_topic_files(self) -> Sequence[bytes]:
+        return [self._read_if_there(self.path / name) for name in _TOPIC_FILES]
+
+    def _read_if_there(self, path: Path) -> bytes:
+        try:
+            return self._fs.read_bytes(path) if self._fs.exists(path) else b""
+        except IoFailure:
+            return b""  # replaced or removed at this moment
+
+    def _look_of_log(self) -> Sequence[tuple[str, int]]:
+        """Return the names of the log's files, and the time of the last change of each."""
+        settings = parse_store_settings(self._options.settings)
+        folders = StoreDirectory(self._fs, self.path, log_folders=settings.log_folders).log_folders
+        return [
+            (name, self._fs.mtime_ms(folder / name))
+            for folder in folders
+            if self._fs.is_dir(folder)
+            for name in self._fs.list_dir(folder)
+        ]
+
+    # ---- bringing up to date ----
+
+    def refresh(self) -> None:
+        """Read the changes in the directory; see Splitter.refresh."""
+        if self._cut_look is not None and self._cut_look == self._look_of_log():
+            if not self._shows_writes:
+                self._open_anew()
+            return
+        self._cut_look = None
+        if not self._is_same() or not self._take_in_topics():
+            self._open_anew()
+            return
+        if self.log.start > self._start:
+            self._forget_head()
+        self._walk()
+        for queue in self.queues:
+            self.queues.known(queue).forget_stored()
+        self._publish()
+
+    def _open_anew(self) -> None:
+        self._files.close(sync=False)
+        self._open()
+
+    def _is_same(self) -> bool:
+        """Return whether the log still contains its known records. Files are opened again from here on:
+        the old files may have been replaced.
+        """
+        self._files.close(sync=False)
+        self._files = HandleCache(self._fs, self._options.open_files)
+        self.queues.use_files(self._files)
+        run = self.log.run
+        run.files = self._files
+        run.load()
+        if not run.bases or not run.start <= self.log.end <= run.limit:
+            return not run.bases and self.log.end == 0
+        return run.start >= self._start and self._head_of_last(run) == self._last_head
+
+    def _head_of_last(self, run: FileRun) -> bytes:
+        """Return the first bytes of the last known record, which identify it later."""
+        if self._last == NOWHERE:
+            return b""
+        try:
+            return run.read(self._last, BODY_POSITION)
+        except (Corrupt, IoFailure):
+            return b""
+
+    def _take_in_topics(self) -> bool:
+        """Add topics that were created; return False if a topic was deleted."""
+        found = self._read_topic_files()
+        if found == self._topic_bytes:
+            return True
+        if found[1:] != self._topic_bytes[1:]:
+            return False
+        directory = StoreDirectory(self._fs, self.path)
+        topics = TopicFiles(directory, read_only=True, forget_offsets=lambda _: None)
+        infos = topics.infos()
+        self.queues.batch_topics = topics.batch_topics
+        for topic, info in infos.items():
+            for queue_id in info.partitions:
+                self.queues.add(topic, queue_id)
+        self._topic_bytes = found
+        before, self._topics = self._topics, frozenset(infos)
+        return before <= self._topics
+
+    def _forget_head(self) -> None:
+        """Move the start of the queues after the first files of the log were deleted."""
+        for queue in self.queues:
+            queue.units.run.load()
+            head = max(self.log.start, self._builder.deleted.get(queue.partition.topic, 0))
+            queue.units.start = queue.units.first_at(head)
+
+    def _walk(self) -> None:
+        """Make the entries of the records after the known end."""
+        run = self.log.run
+        for step in walk_log(run, self.log.end, run.limit):
+            if isinstance(step, Stop):
+                self._note_bad(step)
+                return
+            found = dispatches_of(step.data, step.records, step.start, with_tags=False)
+            self._builder.build(found)
+            in_lmqs = lmq_dispatches(step, self.queues)
+            self._builder.build_queues(self._builder.live(in_lmqs))
+            self._last, size = step.records[-1]
+            self.log.end = self._last + size
+            self._last_head = self._head_of_last(run)
+
+    def _note_bad(self, stop: Stop) -> None:
+        """Handle bytes that are no valid record: a server may be writing them. If they are still invalid at
+        the next refresh, recovery runs, once per position, and decides how the log continues.
+        """
+        if stop.reason != BAD or stop.position == self._looked_behind:
+            return
+        if stop.position != self._bad_at:
+            self._bad_at = stop.position
+            return
+        self._looked_behind = stop.position
+        self._open_anew()
+
+    def _publish(self) -> None:
+        self._start = self.log.start
+        for queue in self.queues:
+            queue.next_offset = queue.published = queue.units.end
+
+
+def _last_place(queue: Queue) -> int:
+    """Return the physical offset of the last record of a queue; NOWHERE if it has none."""
+    units = queue.units
+    return NOWHERE if units.is_empty else units.unit(units.end - 1).physical_offset
+
+
+def _and_folders(fs: FileSystem) -> frozenset[Path]:
+    """Return the paths that were changed in an overlay, with all parent folders."""
+    assert isinstance(fs, OverlayFileSystem)
+    return frozenset(place for path in fs.changed() for place in (path, *path.parents))

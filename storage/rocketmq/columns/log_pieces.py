@@ -1,0 +1,82 @@
+"""Pieces of the log: the bytes of many records at once, and where in them each record begins.
+
+Owns how reads are combined; must not inspect the bytes. Records close to each other are read together, and larger gaps
+are skipped. No piece is much larger than CHUNK_BYTES or one record.
+
+    log     | r0 r1 r2 ...... gap ...... r3 r4 |
+    piece   | r0 r1 r2 r3 r4 |      starts [0, ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from storage.columns import CHUNK_BYTES
+from storage.rocketmq.columns.unit_runs import Units
+from storage.rocketmq.log.file_run import FileRun
+
+if TYPE_CHECKING:
+    from storage.columns import Numbers
+
+NEAR_BYTES: Final = 8 << 10  # a smaller gap is read with the records around it
+
+
+class Piece(NamedTuple):
+    """The queue entries of some records, and where in `data` these records begin."""
+
+    units: Units
+    data: bytes
+    starts: Numbers
+
+
+def read_pieces(run: FileRun, units: Units) -> Iterator[Piece]:
+    """Yield the records of queue entries, in the order of the entries. Each entry must point into a file of the log.
+
+    Bytes that a file lacks are zeros in the piece. Raises IoFailure.
+    """
+    positions, sizes = units.positions, units.sizes
+    ends = positions + sizes
+    files = positions // run.file_bytes
+    gaps = (positions[1:] < positions[:-1]) | (positions[1:] > ends[:-1] + NEAR_BYTES)
+    breaks = np.concatenate([[0], np.flatnonzero(gaps | (files[1:] != files[:-1])) + 1])
+    first = 0
+    while first < len(positions):
+        stop = _stop(positions, ends, breaks, first)
+        inside = breaks[np.searchsorted(breaks, first, "right") : np.searchsorted(breaks, stop)]
+        yield _read(run, units.where(slice(first, stop)), np.concatenate([[first], inside]) - first)
+        first = stop
+
+
+def _stop(positions: Numbers, ends: Numbers, breaks: Numbers, first: int) -> int:
+    """Return the row after the last one of the piece that begins with row `first`."""
+    size_bytes, row = 0, first
+    at = int(np.searchsorted(breaks, first, "right"))
+    while row < len(positions) and size_bytes < CHUNK_BYTES:
+        stretch_stop = int(breaks[at]) if at < len(breaks) else len(positions)
+        room = positions[row] + CHUNK_BYTES - size_bytes
+        stop = row + int(np.searchsorted(ends[row:stretch_stop], room, "right"))
+        if stop < stretch_stop:
+            return max(stop, first + 1)
+        size_bytes += int(ends[stop - 1] - positions[row])
+        row, at = stop, at + 1
+    return row
+
+
+def _read(run: FileRun, units: Units, breaks: Numbers) -> Piece:
+    """Return a piece made of contiguous ranges. `breaks`: the rows where these ranges begin."""
+    begins = units.positions[breaks]
+    lengths = np.maximum.reduceat(units.positions + units.sizes, breaks) - begins
+    data = [
+        _read_exactly(run, *place) for place in zip(begins.tolist(), lengths.tolist(), strict=True)
+    ]
+    shifts = lengths.cumsum() - lengths - begins
+    counts = np.diff(breaks, append=len(units.positions))
+    starts = units.positions + np.repeat(shifts, counts)
+    return Piece(units, data[0] if len(data) == 1 else b"".join(data), starts)
+
+
+def _read_exactly(run: FileRun, position: int, size_bytes: int) -> bytes:
+    return run.read(position, size_bytes).ljust(size_bytes, b"\0")

@@ -1,0 +1,372 @@
+"""One consume queue: entries of 20 bytes that point into the commit log, in order of their offsets.
+
+Owns the entries of one topic and queue id: appending, reading, cutting, and the fillers before the
+first entry; must not know the content of a record. Source: ConsumeQueue of RocketMQ. The offset of an
+entry is its position divided by 20.
+
+    position in the run   0        20       40
+    unit                  offset 0 offset 1 ... end | held in memory ... readable_end
+
+Entries that cannot be written now are held in memory, for readers only, until `append` writes them.
+All entries are derived from the log: they need not be durable before a checkpoint counts them. One writer
+at a time (the dispatcher); readers at any time, below `readable_end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import DamagedStore
+from storage.files import HandleCache
+from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, Unit
+from storage.rocketmq.log.file_run import FileRun
+
+NOWHERE = -1
+IN_THE_WAY: Final = (
+    "a file in the place of a folder. Move it away: the next start builds the folder from the log"
+)
+UNITS_AT_ONCE = 50_000
+
+
+class Held(NamedTuple):
+    """Queue entries that are in no file, from the offset `start` on."""
+
+    start: int
+    units: bytes
+
+    @property
+    def end(self) -> int:
+        """The offset after the last held entry."""
+        return self.start + len(self.units) // UNIT_SIZE
+
+
+NOTHING_HELD: Final = Held(0, b"")
+
+
+class ConsumeQueue:
+    """The entries of one queue. `start` and `end` are offsets; `end` moves after the entries are
+    written.
+    """
+
+    def __init__(self, files: HandleCache, directory: Path, file_bytes: int) -> None:
+        self.run = FileRun(files, directory, file_bytes, kind="consumequeue")
+        self.start = 0  # the first offset of a record that still exists
+        self.end = 0
+        self.last_end = NOWHERE  # the physical offset after the last entry's record
+        self.is_torn = False  # entries were found after the end, past a position without an entry
+        self._synced = 0  # the position up to which entries are on disk; moved by `sync`
+        self.unsettled: int | None = None  # base of a created file that is not durable yet
+        self._held = NOTHING_HELD  # replaced as a whole, so that a reader's copy does not change
+
+    @property
+    def directory(self) -> Path:
+        """The folder consumequeue/TOPIC/QUEUEID."""
+        return self.run.directory
+
+    def look_at(self, bases: Sequence[int], end: int, last_end: int) -> None:
+        """Set the files, the next offset and the end of the last record as given. For reading only."""
+        self.run.take_as_there(bases)
+        self.start, self.end, self.last_end = self.first_offset, end, last_end
+
+    def use(self, start: int, end: int) -> None:
+        """Set the first and the next offset, as recovery found them, and count all entries as synced."""
+        self.start, self.end = start, end
+        self._synced = end * UNIT_SIZE
+        self.last_end = NOWHERE
+        for offset in range(end - 1, self.first_offset - 1, -1):
+            unit = self.unit(offset)
+            if not unit.is_filler:
+                self.last_end = unit.physical_offset + unit.size
+                break
+
+    def forget(self) -> None:
+        """Treat the queue as having no entries; its files stay."""
+        self.run.forget()
+        self.use(0, 0)
+
+    def discard(self) -> None:
+        """Remove all files of the queue, including files that were forgotten."""
+        self.run.load()
+        self._remove_last_first(self.run.bases)
+        self.use(0, 0)
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first entry that a file has room for."""
+        return self.run.start // UNIT_SIZE
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the queue has no entry; fillers do not count."""
+        return self.last_end == NOWHERE
+
+    @property
+    def readable_end(self) -> int:
+        """The offset after the last entry that `read` returns."""
+        held = self._held  # read before `end`: `append` moves `end`, then drops held entries
+        return max(self.end, held.end)
+
+    @property
+    def has_empty_files(self) -> bool:
+        """Whether files without an entry follow the others: they were made just before a crash. From such
+        a last file RocketMQ concludes that the queue is empty (ConsumeQueue.correctMinOffset).
+        """
+        return bool(self._behind(self.end))
+
+    def _behind(self, end: int) -> Sequence[int]:
+        """Return the files without an entry below `end` that may be removed. The first file stays unless
+        `end` is 0: its name records the next offset.
+        """
+        bases = self.run.bases[1:] if end else self.run.bases
+        return [base for base in bases if base >= end * UNIT_SIZE]
+
+    def append(self, units: bytes, offset: int, last_end: int) -> None:
+        """Append entries; `offset` is the offset of the first of them.
+
+        If the queue is empty and does not begin at 0, fillers are written before it, from the start of
+        its first file.
+        """
+        if self.unsettled is not None:
+            settle([self])
+        if self.is_empty and self.end != offset:
+            self._begin_at(offset)
+        position = self.end * UNIT_SIZE
+        at = 0
+        while at < len(units):
+            base = position - position % self.run.file_bytes
+            if self.run.base_of(position) is None:
+                self._create(base)
+            size = min(len(units) - at, base + self.run.file_bytes - position)
+            self.run.write(position, units[at : at + size] if size < len(units) else units)
+            position += size
+            at += size
+        self.last_end = last_end
+        self.end = position // UNIT_SIZE
+        if self._held.end <= self.end:
+            self._held = NOTHING_HELD
+
+    def hold(self, units: bytes) -> None:
+        """Let readers find these entries after the written entries. They are not part of the files: `end`
+        stays, and the caller must pass them to `append` later.
+        """
+        self._held = Held(self.end, units)
+
+    def _begin_at(self, offset: int) -> None:
+        position = offset * UNIT_SIZE
+        base = position - position % self.run.file_bytes
+        self.run.remove([b for b in self.run.bases if b != base])
+        if self.run.base_of(base) is None:
+            self._create(base)
+        self.run.write(base, FILLER * ((position - base) // UNIT_SIZE))
+        self._synced = base
+        self.start = self.end = offset
+
+    def fill_to(self, offset: int) -> None:
+        """Write fillers up to `offset`, so that the next entry gets this offset. Durable on return.
+
+        Records of the log's first possible file must not follow: RocketMQ skips them when it reads a filler
+        (ConsumeQueue.getIndexBuffer and DefaultMessageStore.getMessage).
+        """
+        if self.is_empty:
+            if self.end != offset:
+                self._begin_at(offset)
+        else:
+            while self.end < offset:
+                count = min(offset - self.end, UNITS_AT_ONCE)
+                self.append(FILLER * count, self.end, self.last_end)
+        self.sync()
+
+    def make_room(self, offset: int) -> None:
+        """Create the file for the next entry, if its offset is `offset` and no file has room. Entries may
+        be written to the file after `settle` has made it durable.
+        """
+        position = self.end * UNIT_SIZE
+        if self.unsettled is None and offset == self.end and self.run.base_of(position) is None:
+            self._make(position - position % self.run.file_bytes)
+
+    def _make(self, base: int) -> None:
+        fs = self.run.files.fs
+        for path in (self.directory.parent, self.directory):
+            if fs.exists(path) and not fs.is_dir(path):
+                raise DamagedStore(f"{path}: {IN_THE_WAY}", path=str(path), position=0, findings=())
+        if not fs.exists(self.directory):
+            fs.make_dir(self.directory)
+        self.run.make(base)
+        self.unsettled = base
+
+    def _create(self, base: int) -> None:
+        self._make(base)
+        settle([self])
+
+    def read(self, offset: int, count: int) -> Sequence[Unit]:
+        """Read at most `count` entries from `offset` on, below the readable end. Entries are not checked: a
+        damaged entry is returned and is not `is_valid`. Raises Corrupt if a file is missing.
+        """
+        held = self._held  # read before `end`: `append` moves `end`, then drops held entries
+        written = min(count, self.end - offset)
+        units: list[Unit] = []
+        while len(units) < written:
+            position = (offset + len(units)) * UNIT_SIZE
+            data = self.run.read(position, (written - len(units)) * UNIT_SIZE)
+            if len(data) < UNIT_SIZE:
+                raise self.run.missing(position)
+            whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
+            units += map(Unit._make, UNIT.iter_unpack(whole))
+        if held.start <= offset + len(units) < min(offset + count, held.end):
+            first, stop = offset + len(units) - held.start, offset + count - held.start
+            rest = held.units[first * UNIT_SIZE : stop * UNIT_SIZE]
+            units += map(Unit._make, UNIT.iter_unpack(rest))
+        return units
+
+    def positions(self, offset: int) -> list[int]:
+        """Return the physical offsets in the entries from `offset` on, without fillers and invalid entries:
+        an entry of zeros must not point to the log's first record. This method and `sound_end` create no
+        Unit objects: a start reads every entry.
+        """
+        return [
+            physical_offset
+            for _, units in self._chunks(offset)
+            for physical_offset, size, _ in units
+            if size > 0 and (size != FILLER_SIZE or physical_offset)
+        ]
+
+    def sound_end(self, offset: int) -> int:
+        """Return the first offset from `offset` on with an entry that is invalid or does not point after all
+        earlier entries; `end` if all are sound. A filler points to 0 and may stand anywhere.
+        """
+        last = -1
+        for first, units in self._chunks(offset):
+            for at, (physical_offset, size, _) in enumerate(units, first):
+                if physical_offset > last and size > 0:
+                    last = physical_offset
+                elif physical_offset or size != FILLER_SIZE:
+                    return at
+        return self.end
+
+    def _chunks(self, offset: int) -> Iterator[tuple[int, Iterator[tuple[int, int, int]]]]:
+        """Yield (offset of the first, fields) for the entries from `offset` to the end, many at a time."""
+        position, end = offset * UNIT_SIZE, self.end * UNIT_SIZE
+        for start, data in self.run.chunks(position, end, UNITS_AT_ONCE * UNIT_SIZE):
+            whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
+            yield start // UNIT_SIZE, UNIT.iter_unpack(whole)
+
+    def unit(self, offset: int) -> Unit:
+        """Return one entry below the end. Raises Corrupt if there is none."""
+        units = self.read(offset, 1)
+        if not units:
+            raise self.run.missing(offset * UNIT_SIZE)
+        return units[0]
+
+    def cut(self, end: int) -> None:
+        """Remove the entries from `end` on: overwrite them with zeros and remove the files after them. The
+        first file stays if its name is needed for the next offset.
+        """
+        position = end * UNIT_SIZE
+        self._remove_last_first(self._behind(end))
+        data_end = self.run.data_end(position)
+        if data_end > position:
+            self.run.zero(position, data_end)
+        self.use(min(self.start, end), end)
+
+    def _remove_last_first(self, bases: Sequence[int]) -> None:
+        """Remove files in descending order. Otherwise a crash could leave one of them as the queue's first
+        file: its name would mean that the entries before it were deleted, and they would not be rebuilt.
+        """
+        self.run.remove_in_turn(bases[::-1])
+
+    def sync(self) -> None:
+        """Sync all entries that are not on disk yet."""
+        end = self.end * UNIT_SIZE
+        if self._synced < end:
+            self.run.sync(self._synced, end)
+            self._synced = end
+
+    def distrust(self, offset: int) -> None:
+        """Make the next `sync` write entries from `offset` on again: they exist but may not be on disk.
+        For use after a crash of the process, when the page cache may still hold its writes.
+        """
+        position = min(offset, self.end) * UNIT_SIZE
+        for base in self.run.bases:
+            if base + self.run.file_bytes > position:
+                self.run.distrust(base)
+        self._synced = min(self._synced, position)
+
+    def drop_outlived(self) -> None:
+        """Remove the files that hold only entries before `start`, the oldest first; the last file stays.
+        Durable on return.
+        """
+        first = self.start * UNIT_SIZE
+        outlived = [base for base in self.run.bases[:-1] if base + self.run.file_bytes <= first]
+        self.run.remove_in_turn(outlived)
+
+    def first_at(self, physical_offset: int) -> int:
+        """Return the first offset of a record at or after a physical offset; `end` if there is none.
+
+        An invalid entry counts as after it: after a power cut, invalid entries, with valid entries after
+        them, may follow the entries that were synced.
+        """
+        low, high = max(self.start, self.first_offset), self.end
+        middle = low  # try the first entry first: if no record was deleted, it is the answer after one read
+        while low < high:
+            at, unit = self._first_unit(middle, high) or (high - 1, None)
+            if unit is not None and (not unit.is_valid or unit.physical_offset >= physical_offset):
+                high = at
+            else:
+                low = at + 1
+            middle = (low + high) // 2
+        return low
+
+    def _first_unit(self, offset: int, stop: int) -> tuple[int, Unit] | None:
+        """Return (offset, entry) of the first entry in [offset, stop) that is not a filler; None if none."""
+        for at in range(offset, stop):
+            unit = self.unit(at)
+            if not unit.is_filler:
+                return at, unit
+        return None
+
+    def written_end(self) -> int:
+        """Return the offset after the last entry, by a bisection of the last file with an entry: entries
+        are written in order, and the rest of a file is zeros.
+        """
+        for base in reversed(self.run.bases):
+            low, high = base // UNIT_SIZE, (base + self.run.file_bytes) // UNIT_SIZE
+            first = low
+            while low < high:
+                middle = (low + high) // 2
+                if self._raw(middle).is_valid:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low > first:
+                return low
+        return self.first_offset
+
+    def _raw(self, offset: int) -> Unit:
+        """Decode the 20 bytes at an offset as an entry, valid or not, without a check against `end`."""
+        data = self.run.read(offset * UNIT_SIZE, UNIT_SIZE)
+        return Unit._make(UNIT.unpack(data.ljust(UNIT_SIZE, b"\0")))
+
+
+def settle(queues: Iterable[ConsumeQueue]) -> None:
+    """Make the files that `make_room` created for these queues durable: their length and name, and the
+    folders up to the store's root.
+
+    The first sync commits all earlier file creations in one commit of the file system's journal, so that
+    the other syncs have little to do. Syncing each file before creating the next takes a commit each.
+    """
+    made = [(queue, queue.unsettled) for queue in queues if queue.unsettled is not None]
+    if not made:
+        return
+    for queue, base in made:
+        queue.run.sync(base, base + 1)
+    folders = {
+        folder: queue.run.files.fs
+        for queue, _ in made
+        for folder in (queue.directory, *queue.directory.parents[:3])
+    }
+    for folder, fs in folders.items():
+        fs.sync_dir(folder)
+    for queue, _ in made:
+        queue.unsettled = None

@@ -1,0 +1,273 @@
+"""Converting a Record to a message: its properties, fields that cannot be kept, and its place in a batch.
+
+Owns the mapping from records to messages and the checks of an append; must not write. The reverse
+mapping is in reading.py. A record's key is the property __SHARDINGKEY, its lookup keys are KEYS, its tag
+TAGS, its headers the user's properties.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from storage.errors import InvalidArgument, RecordTooLarge, UnrepresentableRecord
+from storage.files import process_id
+from storage.interface import Clock
+from storage.model import ProducerSequence, RawMessage, Record
+from storage.rocketmq.format.body import compress
+from storage.rocketmq.format.message_id import UniqueIds
+from storage.rocketmq.format.properties import (
+    KEYS,
+    MAX_PROPERTIES_BYTES,
+    RESERVED,
+    SHARDING_KEY,
+    TAGS,
+    UNIQ_KEY,
+    WAIT,
+    decode_properties,
+    encode_properties,
+    lone_nul,
+    with_crc_place,
+)
+from storage.rocketmq.state.settings import StoreSettings
+
+SEQUENCE_PROPERTY: Final = "__LOGSERVER_SEQ"
+_NOT_THE_USERS: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
+SETTABLE: Final = frozenset({UNIQ_KEY, WAIT})
+HOST_SIZES: Final = (8, 20)
+_FIELDS: Final = {
+    SHARDING_KEY: "key",
+    KEYS: "keys",
+    TAGS: "tag",
+    **dict.fromkeys(SETTABLE, "properties"),
+}
+MIN_TIME_MS: Final = -1 << 63
+MAX_TIME_MS: Final = (1 << 63) - 1
+
+
+Encoded: TypeAlias = tuple[RawMessage, dict[str, str]]
+"""A message to be appended, and its encoded properties as a dict."""
+_new_message: Final = tuple.__new__
+"""Create a RawMessage as `RawMessage(...)` does, without one Python call."""
+
+
+class Encoder:
+    """A converter of records to messages. Thread-safe. `with_crc`: their properties reserve room for the CRC over the
+    record, which the caller must fill in.
+    """
+
+    def __init__(self, settings: StoreSettings, clock: Clock, *, with_crc: bool = False) -> None:
+        self._with_crc = with_crc
+        self._max_message_bytes = settings.max_message_bytes
+        self._default_host = settings.store_host
+        self._clock = clock
+        self._unique_ids = UniqueIds(
+            settings.store_host, pid=process_id(), loader_hash=secrets.randbits(32), clock=clock
+        )
+
+    def encode(
+        self,
+        records: Sequence[Record],
+        *,
+        compression: str | None = None,
+        producer: ProducerSequence | None = None,
+        born_hosts: Sequence[bytes] = (),
+    ) -> Sequence[Encoded]:
+        """Convert the records of an append to messages; the first message of a sequenced append is marked.
+
+        Raises UnrepresentableRecord, RecordTooLarge (both with `index`), InvalidArgument.
+        """
+        now_ms = self._clock()
+        unique_ids = self._unique_ids.take(len(records))
+        limit_bytes, default_host = self._max_message_bytes, self._default_host
+        encoded: list[Encoded] = []
+        for index, record in enumerate(records):
+            born_ms = record.timestamp_ms
+            if born_ms is None:
+                born_ms = now_ms
+            elif not MIN_TIME_MS <= born_ms <= MAX_TIME_MS:
+                raise _unrepresentable("timestamp", index, "does not fit 64 bits")
+            properties = properties_of(record, index)
+            if UNIQ_KEY not in properties:
+                properties[UNIQ_KEY] = unique_ids[index]
+            if producer is not None and not index:
+                properties[SEQUENCE_PROPERTY] = mark_text(producer, len(records))
+            value = record.value or b""
+            if len(value) > limit_bytes:
+                raise self._too_large(len(value), index)
+            body, sys_flag = (value, 0) if compression is None else compress(value, compression)
+            host = born_hosts[index] if born_hosts else default_host
+            text = _encode_properties(properties, index)
+            if self._with_crc:
+                text = _with_crc_place(text, index)
+            # fmt: off
+            message: RawMessage = _new_message(RawMessage, (
+                body, text, 0, sys_flag, born_ms, host, 0, 0
+            ))
+            # fmt: on
+            encoded.append((message, properties))
+        return encoded
+
+    def _too_large(self, size_bytes: int, index: int) -> RecordTooLarge:
+        """Return the error for a body over the limit."""
+        return RecordTooLarge(
+            f"record {index}: the value has {size_bytes} bytes, the limit maxMessageSize is "
+            f"{self._max_message_bytes}",
+            size_bytes=size_bytes,
+            limit_bytes=self._max_message_bytes,
+            index=index,
+        )
+
+    def take_raw(self, messages: Sequence[RawMessage], store_host: bytes) -> Sequence[Encoded]:
+        """Check messages and return them unchanged, except for the room for a CRC over the record. Raises
+        RecordTooLarge, UnrepresentableRecord or InvalidArgument if no record can hold the message.
+        """
+        for index, message in enumerate(messages):
+            if len(message.body) > self._max_message_bytes:
+                raise self._too_large(len(message.body), index)
+            check_properties_size(message.properties, index)
+            for host in (message.born_host, store_host):
+                if len(host) not in HOST_SIZES:
+                    raise InvalidArgument(
+                        f"message {index}: a host of {len(host)} bytes: it takes 8 or 20",
+                        field="born_host",
+                    )
+        if self._with_crc:
+            messages = [
+                message._replace(properties=_with_crc_place(message.properties, index))
+                for index, message in enumerate(messages)
+            ]
+        return [(message, decode_properties(message.properties)) for message in messages]
+
+
+def properties_of(record: Record, index: int) -> dict[str, str]:
+    """Return all properties of a record except the ones that the store adds. Raises UnrepresentableRecord."""
+    if record.value is None:
+        raise _unrepresentable("value", index, "is null, which RocketMQ does not keep")
+    properties = _user_properties(record, index) if record.headers else {}
+    if record.properties:
+        _set_properties(properties, record.properties, index)
+    if record.key is not None:
+        properties[SHARDING_KEY] = _text(record.key, "key", index)
+    if record.lookup_keys or record.key is not None:
+        _set_keys(properties, record.lookup_keys, index)
+    if record.tag is not None:
+        if not record.tag:
+            raise _unrepresentable("tag", index, "is empty, which RocketMQ does not keep")
+        properties[TAGS] = record.tag
+    return properties
+
+
+def _user_properties(record: Record, index: int) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for name, value in record.headers:
+        if name in _NOT_THE_USERS:
+            raise _unrepresentable("headers", index, f"{name!r} is a reserved name")
+        if name in properties:
+            raise _unrepresentable("headers", index, f"{name!r} comes twice")
+        properties[name] = _text(value, "headers", index)
+    return properties
+
+
+def _set_properties(properties: dict[str, str], given: Mapping[str, str], index: int) -> None:
+    """Add the properties that a record may set itself. Raises UnrepresentableRecord."""
+    for name, text in given.items():
+        if name not in SETTABLE:
+            raise _unrepresentable("properties", index, f"{name!r} cannot be set")
+        properties[name] = text
+
+
+def _set_keys(properties: dict[str, str], lookup_keys: Sequence[str], index: int) -> None:
+    """Add KEYS: first the record's key, unless it has a space or is a lookup key; then its lookup keys."""
+    if "" in lookup_keys or " " in "".join(lookup_keys):
+        raise _unrepresentable("keys", index, "hold an empty key or one with a space")
+    key = properties.get(SHARDING_KEY)
+    if key is not None and " " not in key and key not in lookup_keys:
+        lookup_keys = [key, *lookup_keys]
+    if lookup_keys:
+        properties[KEYS] = " ".join(lookup_keys)
+
+
+def _text(value: bytes | None, field: str, index: int) -> str:
+    if not value:
+        raise _unrepresentable(field, index, "is empty or null, which RocketMQ does not keep")
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise _unrepresentable(field, index, "is no UTF-8 text") from None
+
+
+def _encode_properties(properties: dict[str, str], index: int) -> bytes:
+    try:
+        data = encode_properties(properties)
+    except UnrepresentableRecord as error:
+        field = _culprit(properties)
+        raise UnrepresentableRecord(
+            f"record {index}: {field}: {error.message}", field=field, index=index
+        ) from None
+    if b"\0" in data and (name := lone_nul(properties)) is not None:
+        field = _FIELDS.get(name, "headers")
+        raise _unrepresentable(field, index, "holds a NUL, which is the mark of a lost sector")
+    check_properties_size(data, index)
+    return data
+
+
+def _culprit(properties: dict[str, str]) -> str:
+    """Return the field with a property that cannot be encoded; `properties` if each can be encoded alone."""
+    for name, value in properties.items():
+        try:
+            encode_properties({name: value})
+        except UnrepresentableRecord:
+            return _FIELDS.get(name, "headers")
+    return "properties"
+
+
+def _with_crc_place(properties: bytes, index: int) -> bytes:
+    properties = with_crc_place(properties)
+    check_properties_size(properties, index)
+    return properties
+
+
+def check_properties_size(data: bytes, index: int) -> None:
+    """Raise UnrepresentableRecord if the properties are too large for a record."""
+    if len(data) > MAX_PROPERTIES_BYTES:
+        raise UnrepresentableRecord(
+            f"record {index}: properties take {len(data)} bytes, the limit is "
+            f"{MAX_PROPERTIES_BYTES}",
+            field="properties",
+            index=index,
+        )
+
+
+def _unrepresentable(field: str, index: int, problem: str) -> UnrepresentableRecord:
+    return UnrepresentableRecord(f"record {index}: {field}: {problem}", field=field, index=index)
+
+
+def mark_text(producer: ProducerSequence, count: int) -> str:
+    """Return the mark in the first message of a sequenced append: id, epoch, sequence and record count."""
+    return f"{producer.producer_id}:{producer.epoch}:{producer.sequence}:{count}"
+
+
+def parse_mark(text: str) -> tuple[ProducerSequence, int] | None:
+    """Parse a result of `mark_text`; None for any other text."""
+    parts = text.split(":")
+    if len(parts) != 4 or not all(p.removeprefix("-").isdecimal() and len(p) < 20 for p in parts):
+        return None
+    producer_id, epoch, sequence, count = map(int, parts)
+    return ProducerSequence(producer_id, epoch, sequence), count
+
+
+def runs(sizes: Sequence[int], limit_bytes: int) -> Sequence[tuple[int, int]]:
+    """Split an append into batches that each may fit into one file: (first, stop) of each batch."""
+    if sum(sizes) <= limit_bytes:
+        return [(0, len(sizes))]
+    found = []
+    first = total = 0
+    for index, size in enumerate(sizes):
+        if total and total + size > limit_bytes:
+            found.append((first, index))
+            first, total = index, 0
+        total += size
+    found.append((first, len(sizes)))
+    return found

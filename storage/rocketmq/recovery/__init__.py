@@ -1,0 +1,1 @@
+"""The start: examine the store, repair after an unclean stop, open."""

@@ -1,0 +1,150 @@
+"""Records of deleted topics: a deletion leaves the records of the topic in the log.
+
+Owns the question which records these are, for recovery and for the tools; must not write. Sources of the answer:
+
+- the note of a deletion by logserver: records of the topic below a physical offset are deleted;
+- after a clean stop, a topic with neither an entry in topics.json nor a folder was deleted by RocketMQ, which
+  removes both (TopicConfigManager.deleteTopicConfig, DefaultMessageStore.deleteTopics) and leaves no note;
+- an earlier record of a queue with the offset of the queue's first record, or a higher one: the topic was deleted and
+  created again, and its current life begins with the first record that one of its entries points to.
+
+    log     | old 0 | old 1 | old 2 |  deleted, made again  | new 0 | new 1 | ...
+    queue                                                   | unit 0 | unit 1 | ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from storage.errors import Corrupt
+from storage.rocketmq.format.names import is_system_topic
+from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.queues import Queue, QueueTable
+from storage.rocketmq.log.commit_log import record_at
+from storage.rocketmq.log.file_run import FileRun
+
+Key: TypeAlias = tuple[str, int]
+"""A queue: its topic and queue id."""
+
+EVERYTHING: Final = 1 << 62
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
+class DeletedRecords:
+    """The records that count as deleted. `found`: topics without a note of their deletion, with the physical offset
+    below which their records are deleted; `holds` and `begin` add them.
+    """
+
+    def __init__(
+        self, noted: Mapping[str, int] = _NOTHING, living: frozenset[str] | None = None
+    ) -> None:
+        """`noted`: by topic, the physical offset below which its records are deleted. `living`: the topics that have an
+        entry or a folder; None if a missing topic is no proof of a deletion.
+        """
+        self._ends = dict(noted)
+        self._living = living
+        self.found: dict[str, int] = {}
+
+    def holds(self, topic: str, physical_offset: int) -> bool:
+        """Return whether a record of this topic at this offset is deleted. The broker's own topics cannot be."""
+        if physical_offset < self._ends.get(topic, 0):
+            return True
+        if self._living is None or topic in self._living or is_system_topic(topic):
+            return False
+        self.begin(topic, EVERYTHING)
+        return True
+
+    def begin(self, topic: str, physical_offset: int) -> None:
+        """Set the physical offset at which the current life of a topic begins."""
+        self._ends[topic] = self.found[topic] = physical_offset
+
+
+class First(NamedTuple):
+    """The first record that an entry of a queue points to."""
+
+    queue_offset: int
+    physical_offset: int
+
+
+class Lives:
+    """The beginnings of queues, and so of the current lives of their topics, as their entries show. `begun`: topics
+    found to be created again, and the physical offset; `deleted` gets them too.
+    """
+
+    def __init__(self, run: FileRun, queues: QueueTable, deleted: DeletedRecords) -> None:
+        self.begun: dict[str, int] = {}
+        self._run = run
+        self._queues = queues
+        self._deleted = deleted
+        self._firsts: dict[Key, First | None] = {}
+
+    def without(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
+        """Return the dispatches of records that were not deleted; see `are_over`."""
+        return [
+            d
+            for d in dispatches
+            if not (
+                self.are_over((d.topic, d.queue_id), d.queue_offset, d.physical_offset)
+                if d.is_queued
+                else self._deleted.holds(d.topic, d.physical_offset)
+            )
+        ]
+
+    def are_over(self, key: Key, queue_offset: int, position: int) -> bool:
+        """Return whether a record with a queue offset was deleted, with its topic or with an earlier life of the topic.
+        No file is read for a record after the last entry's record.
+
+        Records of queues without entries show no lives: a caller that asked about them before `begun` grew must ask
+        again.
+        """
+        topic = key[0]
+        if self._deleted.holds(topic, position):
+            return True
+        queue = self._queues.get(*key)
+        if queue is None or position >= queue.units.last_end:
+            return False
+        if not self.is_earlier(key, queue_offset, position):
+            return False
+        begin = self._begin_of(topic)
+        if position >= begin:
+            return False
+        self._deleted.begin(topic, begin)
+        self.begun[topic] = begin
+        return True
+
+    def is_earlier(self, key: Key, queue_offset: int, position: int) -> bool:
+        """Return whether a record is stored before its queue's first record and has the same or a higher offset."""
+        queue = self._queues.get(*key)
+        first = None if queue is None else self._first_of(queue)
+        return (
+            first is not None
+            and position < first.physical_offset
+            and queue_offset >= first.queue_offset
+        )
+
+    def _begin_of(self, topic: str) -> int:
+        """Return the lowest physical offset that a first entry of the topic's queues points to; 0 if none does."""
+        firsts = [self._first_of(queue) for queue in self._queues.of_topic(topic)]
+        return min((first.physical_offset for first in firsts if first is not None), default=0)
+
+    def _first_of(self, queue: Queue) -> First | None:
+        key = queue.partition.topic, queue.partition.partition
+        if key not in self._firsts:
+            self._firsts[key] = self._read_first(queue)
+        return self._firsts[key]
+
+    def _read_first(self, queue: Queue) -> First | None:
+        """Return a queue's first record; None if the record does not match the entry."""
+        units = queue.units
+        try:
+            offset = units.first_at(self._run.start)
+            if offset >= units.end:
+                return None
+            at = units.unit(offset).physical_offset
+            message = record_at(self._run, at)
+        except Corrupt:  # a file is missing
+            return None
+        if message is None or (message.topic, message.queue_id) != queue.partition:
+            return None
+        return First(offset, at) if message.queue_offset == offset else None

@@ -1,0 +1,212 @@
+"""Reports of a start about damage in the log: findings, and what readers lose by a cut.
+
+Owns the wording of these reports; must not decide what is cut (storage.rocketmq.recovery.examine does), nor write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from storage.findings import finding
+from storage.model import Finding, Loss
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.recovery.evidence import LogEnd, lost_log_finding, lost_offsets_finding
+from storage.rocketmq.recovery.owners import UNKNOWN, Owners
+from storage.rocketmq.recovery.plan import Damage, StorePlan
+
+
+def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> None:
+    """Add to the plan what is wrong with the log and, if `cutting`, what the cut at its end removes.
+
+    `torn`: bytes that are no record follow the end.
+    """
+    owners = Owners(plan.run, plan.queues)
+    plan.findings += [damage_finding(plan.run, damage, owners) for damage in plan.damages]
+    plan.findings += _gap_findings(plan.run)
+    plan.findings += _broken_findings(plan)
+    plan.findings += _evidence_findings(plan, clean=clean, torn=torn)
+    if not cutting:
+        return
+    reason = "missing" if plan.lost else "damaged" if plan.damages else "torn"
+    losses = [
+        _loss(plan, reason, queue=queue, first_offset=cut)
+        for (topic, queue_id), cut in plan.queue_ends.items()
+        if (queue := plan.queues.get(topic, queue_id)) is not None
+    ]
+    if not losses and plan.data_end > plan.log_end and (torn or plan.damages):
+        losses = [_loss(plan, reason)]
+    if plan.go_on_at is not None:
+        losses += _passed(plan, [loss for loss in losses if loss.topic])
+    plan.losses += losses
+    if losses and not plan.damages and not plan.lost:
+        plan.findings.append(_tail_finding(plan, clean=clean))
+
+
+def _loss(
+    plan: StorePlan, reason: str, *, queue: Queue | None = None, first_offset: int = -1
+) -> Loss:
+    """Return what the readers of a queue lose; without a queue, bytes that are in no queue.
+
+    If nothing is cut off the log, the loss is the entries that are cut off the queue.
+    """
+    run, position, end = plan.run, plan.log_end, plan.data_end
+    if queue is not None and end <= position:
+        run, position, end = (
+            queue.units.run,
+            first_offset * UNIT_SIZE,
+            queue.units.end * UNIT_SIZE,
+        )
+    path, in_file = _place(run, position)
+    return Loss(
+        topic="" if queue is None else queue.partition.topic,
+        partition=-1 if queue is None else queue.partition.partition,
+        path=path,
+        position=in_file,
+        size_bytes=end - position,
+        first_offset=first_offset,
+        next_offset=None if queue is None else queue.units.end,
+        reason=reason,
+    )
+
+
+def _passed(plan: StorePlan, losses: Sequence[Loss]) -> list[Loss]:
+    """Return what is lost if the log continues above its end.
+
+    These are offsets without an entry, and the bytes of missing log files if no queue accounts for them.
+    """
+    found = [
+        Loss(
+            topic=lost.queue.topic,
+            partition=lost.queue.partition,
+            path=str(plan.queues.root / lost.queue.topic / str(lost.queue.partition)),
+            position=lost.end * UNIT_SIZE,
+            size_bytes=0,
+            first_offset=lost.end,
+            next_offset=lost.used.next_offset,
+            reason="missing",
+        )
+        for lost in plan.lost_offsets
+        if lost.certain
+    ]
+    if not losses and not found and plan.go_on_at is not None:
+        path, position = _place(plan.run, plan.log_end)
+        size = plan.go_on_at - plan.log_end
+        found.append(
+            Loss(
+                topic="",
+                partition=-1,
+                path=path,
+                position=position,
+                size_bytes=size,
+                first_offset=-1,
+                next_offset=None,
+                reason="missing",
+            )
+        )
+    return found
+
+
+def _evidence_findings(plan: StorePlan, *, clean: bool, torn: bool) -> list[Finding]:
+    found = [lost_offsets_finding(lost, plan.queues.root) for lost in plan.lost_offsets]
+    if plan.lost:
+        log = LogEnd(
+            run=plan.run, queues=plan.queues, end=plan.log_end, torn=torn, clean=clean, last=None
+        )
+        found.insert(0, lost_log_finding(plan.lost, log))
+    return found
+
+
+def _place(run: FileRun, position: int) -> tuple[str, int]:
+    """Return (path of the file, position in it)."""
+    base = run.base_of(position)
+    return str(run.directory if base is None else run.path(base)), position - (base or 0)
+
+
+def damage_finding(run: FileRun, damage: Damage, owners: Owners) -> Finding:
+    """Return the finding for a bad place followed by good records, with the record stored there if it is known."""
+    path, position = _place(run, damage.position)
+    topic, partition, offset = owners.of(damage.position, damage.next_good or run.limit) or UNKNOWN
+    return finding(
+        "damaged-record",
+        path,
+        position=position,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        expected="a record",
+        found=damage.reason,
+        message=f"no good record at physical offset {damage.position}, and a good one follows at "
+        f"{damage.next_good}",
+    )
+
+
+def _broken_findings(plan: StorePlan) -> list[Finding]:
+    return [
+        finding(
+            "broken-queue",
+            plan.queues.root / topic / str(queue_id),
+            topic=topic,
+            partition=queue_id,
+            message="files of the queue are missing or have wrong names, or its entries lead to records of "
+            "another queue: the next start rebuilds it from the log",
+        )
+        for topic, queue_id in plan.broken_queues
+    ]
+
+
+def _gap_findings(run: FileRun) -> list[Finding]:
+    """Return findings for files missing between others. Readers get an error for each of their records."""
+    return [
+        finding(
+            "missing-log-file",
+            run.path(before + run.file_bytes),
+            position=0,
+            expected=f"the log from physical offset {before + run.file_bytes} to {after}",
+            found="nothing",
+            message="a file is missing between others: its records are lost",
+        )
+        for before, after in pairwise(run.bases)
+        if after != before + run.file_bytes
+    ]
+
+
+def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
+    path, position = _place(plan.run, plan.log_end)
+    lost = clean and bool(plan.queue_ends)
+    return finding(
+        "log-ends-early" if lost else "torn-tail",
+        path,
+        position=position,
+        message=f"the log ends at physical offset {plan.log_end}; "
+        f"{len(plan.queue_ends)} queues have entries that point after it",
+    )
+
+
+def refused_record(run: FileRun, dispatch: Dispatch) -> Finding:
+    """Return the finding for a record whose offset no queue accepts."""
+    return finding(
+        "impossible-queue-offset",
+        run.directory,
+        position=dispatch.physical_offset,
+        topic=dispatch.topic,
+        partition=dispatch.queue_id,
+        offset=dispatch.queue_offset,
+        message="the record's queue offset is far beyond the end of its queue",
+    )
+
+
+def moved_record(run: FileRun, dispatch: Dispatch) -> Finding:
+    """Return the finding for a queue that was built without the offsets of missing records."""
+    return finding(
+        "unit-offset-differs",
+        run.directory,
+        position=dispatch.physical_offset,
+        topic=dispatch.topic,
+        partition=dispatch.queue_id,
+        offset=dispatch.queue_offset,
+        message="records before this one are missing: it follows them without a gap, as in the real store",
+    )

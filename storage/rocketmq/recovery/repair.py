@@ -1,0 +1,219 @@
+"""Repair of a store as its recovery plan says: the only part of a start that writes.
+
+Owns cutting the log, its queues and its index, rebuilding what is missing, and keeping a copy of what is cut; must not
+decide anything (storage.rocketmq.recovery.examine does). On an overlay the same steps produce the read-only view of a
+store.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+from storage.files import copy_range
+from storage.interface import Progress
+from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
+from storage.rocketmq.format.names import file_name
+from storage.rocketmq.format.properties import CRC_PROPERTY_SIZE
+from storage.rocketmq.index.dispatch import Dispatch, dispatches_of
+from storage.rocketmq.index.dispatcher import Builder
+from storage.rocketmq.index.index_coverage import keys_beside
+from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.key_index_mending import mend
+from storage.rocketmq.index.lmq import lmq_dispatches
+from storage.rocketmq.log.blanks import SMALLEST, fill
+from storage.rocketmq.log.commit_log import store_time_at
+from storage.rocketmq.log.walking import Stop, walk_log
+from storage.rocketmq.recovery.plan import StorePlan
+
+BAD_PLACE_BYTES: Final = 1 << 16  # limit on the bytes that readers read at a bad place
+_EVERYTHING: Final = 1 << 62
+_place: Final = attrgetter("physical_offset")
+
+
+def keep_aside(plan: StorePlan, kept_dir: Path) -> None:
+    """Copy what the plan cuts off the log to `kept_dir`/commitlog/NAME.from-POSITION, and note the copy in the losses.
+
+    The copy is durable on return.
+    """
+    if plan.data_end <= plan.log_end:
+        return
+    run, fs = plan.run, plan.run.files.fs
+    folder = kept_dir / run.directory.name
+    fs.make_dir(folder)
+    kept: Path | None = None
+    for base in run.bases:
+        start = max(plan.log_end - base, 0)
+        end = min(plan.data_end - base, run.file_bytes)
+        if start < end:
+            target = folder / f"{file_name(base)}.from-{start}"
+            copy_range(fs, run.path(base), target, start=start, end=end)
+            kept = kept or target
+    fs.sync_dir(folder)
+    plan.losses = [replace(loss, kept_at=str(kept)) for loss in plan.losses]
+
+
+def apply_log(plan: StorePlan) -> None:
+    """Cut the log where the plan says. What the log keeps is on disk on return.
+
+    Bytes after the end are overwritten with zeros. Otherwise records there would become valid again once the log has
+    grown up to one of them.
+    """
+    run = plan.run
+    behind = [base for base in run.bases if base >= plan.log_end and base > 0]
+    run.remove_in_turn(behind[::-1])
+    if plan.data_end > plan.log_end:
+        run.zero(plan.log_end, min(plan.data_end, run.limit))
+    for base in run.bases:
+        if base + run.file_bytes > plan.accepted_from:
+            run.distrust(base)
+    if run.bases:  # a kill may have come before length and name of the last file were synced
+        run.sync(plan.accepted_from, run.limit)
+        run.files.fs.sync_dir(run.directory)
+
+
+def go_on_above(plan: StorePlan, now_ms: int, *, with_crc: bool) -> None:
+    """Continue the log in a new file above all used positions, beginning with a record that is in no queue.
+
+    Every later start, of the real store too, then finds the end of the log after that record. Durable on return.
+    """
+    base, run = plan.go_on_at, plan.run
+    if base is None:
+        return
+    end, fs = plan.log_end, run.files.fs
+    if not fs.exists(run.directory):
+        fs.make_dir(run.directory)
+        fs.sync_dir(run.directory.parent)
+    if run.base_of(end) is not None and end % run.file_bytes:
+        run.write(end, encode_padding(run.file_end(end) - end))
+        run.sync(end, run.file_end(end))
+    following = run.file_end(end - 1) if end else 0
+    if base > following:
+        plan.passed_gaps = [*plan.passed_gaps, (following, base)]
+    run.create(base)
+    size = SMALLEST + (CRC_PROPERTY_SIZE if with_crc else 0)
+    for position, data in fill(
+        base, base + size, file_end=base + run.file_bytes, time_ms=now_ms, with_crc=with_crc
+    ):
+        run.write(position, data)
+        plan.last_record = position, decode_message(data)
+    run.sync(base, base + size)
+    plan.log_end = plan.data_end = base + size
+
+
+def raise_queues(plan: StorePlan) -> None:
+    """Raise queues above the offsets that were used. Durable on return."""
+    if plan.go_on_at is None:
+        return
+    for lost in plan.lost_offsets:
+        if lost.certain:
+            plan.queues.add(*lost.queue).units.fill_to(lost.used.next_offset)
+
+
+def apply_queues(plan: StorePlan) -> None:
+    """Cut entries that point beyond the end of the log or follow an invalid entry; have the others synced.
+
+    Broken queues lose all their files.
+    """
+    for queue in plan.queues:
+        key = (queue.partition.topic, queue.partition.partition)
+        if key in plan.broken_queues:
+            queue.units.discard()
+            continue
+        cut = plan.queue_ends.get(key)
+        if cut is not None or queue.units.is_torn or queue.units.has_empty_files:
+            queue.units.cut(queue.units.end if cut is None else cut)
+        if plan.distrusted_from is not None:
+            queue.units.distrust(queue.units.first_at(plan.distrusted_from))
+
+
+def apply_index(plan: StorePlan, index: KeyIndex, cut_at: int) -> int | None:
+    """Remove the doomed index files, and repair the doubtful ones without entries from physical offset `cut_at` on.
+
+    Return from where to index again; None if nothing is to be indexed.
+    """
+    index.remove_named(plan.doomed_index_files)
+    if plan.index_is_lost:
+        index.remove_misfits()
+    if not plan.doubtful_index_files:
+        return plan.build_index_from
+    run, time_of = plan.run, partial(store_time_at, plan.run)
+    last = mend(run.files, index, plan.doubtful_index_files, log_end=cut_at, time_of=time_of)
+    return run.start if last is None else last
+
+
+def build_missing(
+    plan: StorePlan,
+    builder: Builder,
+    index_from: int | None,
+    *,
+    with_tags: bool,
+    delays_ms: Sequence[int] | None,
+    progress: Progress,
+) -> int | None:
+    """Dispatch again what queues or index lack. Return from where on the index then has every record; None for none.
+
+    The returned place is one where a record was met, not one where a record was expected: its source may be wrong.
+    """
+    queues_from = _EVERYTHING if plan.build_queues_from is None else plan.build_queues_from
+    index_from = _EVERYTHING if index_from is None else index_from
+    first_indexed = index_from if plan.index_border_again else index_from + 1
+    # The last indexed record may have been deleted with the head of the log.
+    start = max(min(queues_from, index_from), plan.run.start)
+    stops = [damage.next_good for damage in plan.damages] + [end for _, end in plan.passed_gaps]
+    known_stops = {plan.log_end, *(damage.position for damage in plan.damages)}
+    known_stops |= {gap_start for gap_start, _ in plan.passed_gaps}
+    indexed_from: int | None = None
+    while start < plan.log_end:
+        following = plan.log_end
+        for stretch in walk_log(plan.run, start, plan.log_end, check_crc=False):
+            if isinstance(stretch, Stop):
+                following = stretch.position
+                break
+            batch = dispatches_of(
+                stretch.data,
+                stretch.records,
+                stretch.start,
+                with_tags=with_tags,
+                delays_ms=delays_ms,
+            )
+            live = builder.live(batch)
+            in_lmqs = builder.live(lmq_dispatches(stretch, plan.queues))
+            builder.build_queues(_from(live, queues_from))
+            builder.build_queues(_from(in_lmqs, queues_from))
+            builder.build_index(_from(live, first_indexed))
+            if index_from < _EVERYTHING:
+                if indexed_from is None:
+                    indexed_from = max(first_indexed, stretch.start)
+                plan.keys_beside += keys_beside(stretch)
+            progress("building queues and index", batch[-1].physical_offset, plan.log_end)
+        if following not in known_stops:
+            indexed_from = None
+        start = min((s for s in stops if s is not None and s > following), default=plan.log_end)
+        if start < plan.log_end:
+            size_bytes = min(start - following, plan.run.file_bytes - PADDING_SIZE, BAD_PLACE_BYTES)
+            builder.pass_over(following, size_bytes, log_start=plan.run.start)
+    return indexed_from
+
+
+def _from(batch: Sequence[Dispatch], physical_offset: int) -> Sequence[Dispatch]:
+    """Return dispatches at or after a physical offset. The input is sorted by offset."""
+    return batch[bisect_left(batch, physical_offset, key=_place) :]
+
+
+def forget_missing_files(plan: StorePlan) -> None:
+    """Remove an empty last file, which a crash leaves, from the log and from each queue.
+
+    The real store does the same.
+    """
+    fs = plan.run.files.fs
+    for run in (plan.run, *(queue.units.run for queue in plan.queues)):
+        bases = run.bases
+        if bases and fs.size(run.path(bases[-1])) == 0:
+            run.remove([bases[-1]])
+            fs.sync_dir(run.directory)

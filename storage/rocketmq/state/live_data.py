@@ -1,0 +1,172 @@
+"""Data of a store that this program does not read: compacted topics, timers, and a log kept by DLedger.
+
+Owns the names and the measuring of such data, and the findings about it; must not read the content of its files. All of
+it is live data of the broker. A tool that creates a new store reports what it leaves out.
+
+    compaction/compactionLog/TOPIC/QUEUE/*     records of compacted topics; the older records are only here
+    timerlog/, timerwheel, config/timercheck   pending timed messages, by physical offset: they belong together
+    dledger-NAME/data/*                        the log of a broker with enableDLegerCommitLog, in place of commitlog
+    batchconsumequeue/, consumequeue_ext/      queues, by physical offset
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import UnsupportedFormat
+from storage.files import FileSystem
+from storage.findings import finding
+from storage.model import Finding
+from storage.rocketmq.format import names
+from storage.rocketmq.state.directory import StoreDirectory
+
+COMPACTION_LOG: Final = "compactionLog"
+TIMER_CHECK: Final = "timercheck"
+TIMER_FILES: Final = (TIMER_CHECK, "timermetrics")
+"""Files of config/ that fit only the timer log next to them.
+
+Without the timer log the broker rebuilds its wheel from the timer topic, but only if timercheck is missing too
+(TimerMessageStore.load).
+"""
+
+
+class Size(NamedTuple):
+    """The size of a file or folder."""
+
+    files: int
+    size_bytes: int
+
+
+def size_of(fs: FileSystem, path: Path) -> Size:
+    """Return the number of files at and below a path, and their bytes."""
+    if not fs.exists(path):
+        return Size(0, 0)
+    if not fs.is_dir(path):
+        return Size(1, fs.size(path))
+    below = [size_of(fs, path / name) for name in fs.list_dir(path)]
+    return Size(sum(size.files for size in below), sum(size.size_bytes for size in below))
+
+
+def dledger_folders(directory: StoreDirectory) -> Sequence[Path]:
+    """Return the folders that contain a DLedger log."""
+    fs, root = directory.fs, directory.path
+    return [
+        root / name
+        for name in fs.list_dir(root)
+        if names.is_dledger_name(name)
+        and fs.is_dir(root / name)
+        and fs.is_dir(root / name / "data")
+    ]
+
+
+def refuse_dledger(directory: StoreDirectory) -> None:
+    """Raise UnsupportedFormat if DLedger keeps the log of the store."""
+    for folder in (
+        dledger_folders(directory) if directory.fs.is_dir(directory.path, follow=True) else ()
+    ):
+        raise UnsupportedFormat(
+            f"{folder} is a log of DLedger (enableDLegerCommitLog), which is not read: the records of this store are "
+            "there. Nothing has been changed. Read them with the broker's own tools",
+            path=str(folder),
+        )
+
+
+def findings(directory: StoreDirectory) -> Iterator[Finding]:
+    """Yield findings about live data that is not read."""
+    yield from dledger_findings(directory)
+    yield from _compacted(directory)
+    yield from _timers(directory)
+
+
+def dledger_findings(directory: StoreDirectory) -> Iterator[Finding]:
+    """Yield a finding for each DLedger log."""
+    for folder in dledger_folders(directory):
+        size = size_of(directory.fs, folder / "data")
+        yield finding(
+            "dledger-store",
+            folder,
+            message=f"a log of DLedger (enableDLegerCommitLog) with {size.size_bytes} bytes in {size.files} files: the "
+            "records of this store are there, and are not read",
+        )
+
+
+def _compacted(directory: StoreDirectory) -> Iterator[Finding]:
+    fs, folder = directory.fs, directory.path / names.COMPACTION / COMPACTION_LOG
+    for topic in _folders(fs, folder):
+        for queue in _folders(fs, folder / topic):
+            size = size_of(fs, folder / topic / queue)
+            if size.files:
+                yield finding(
+                    "compaction-log",
+                    folder / topic / queue,
+                    topic=topic,
+                    partition=names.parse_queue_id(queue),
+                    message=f"{size.size_bytes} bytes in {size.files} files of a compacted topic "
+                    "(cleanup.policy=COMPACTION) are not read: the log has only the newer records of this queue",
+                )
+
+
+def _timers(directory: StoreDirectory) -> Iterator[Finding]:
+    size = size_of(directory.fs, directory.path / names.TIMER_LOG)
+    if size.size_bytes:
+        yield finding(
+            "timer-log",
+            directory.path / names.TIMER_LOG,
+            message=f"{size.size_bytes} bytes of the broker's timers are not read; the timed messages themselves are "
+            "in topic rmq_sys_wheel_timer",
+        )
+
+
+def _folders(fs: FileSystem, path: Path) -> Sequence[str]:
+    if not fs.is_dir(path):
+        return ()
+    return [name for name in fs.list_dir(path) if fs.is_dir(path / name)]
+
+
+def left_behind(directory: StoreDirectory, *, with_timers: bool) -> Iterator[Finding]:
+    """Yield findings about data outside the log that a new store does not get.
+
+    Such data is not part of the log, or points into it by rules of its own. `with_timers`: the timer files are left out
+    too.
+    """
+    fs, root = directory.fs, directory.path
+    for name in fs.list_dir(root):
+        known = name in names.ROOT_NAMES and name not in names.OTHER_FOLDERS + names.OTHER_FILES
+        is_taken = name in (names.TIMER_LOG, names.TIMER_WHEEL) and not with_timers
+        if known or is_taken or name.startswith(".logserver."):
+            continue
+        size = size_of(fs, root / name)
+        yield _left(root / name, size, names.is_live_data(name))
+    for name in directory.config_files():
+        if with_timers and is_timer_file(name):
+            yield _left(
+                directory.config / name, size_of(fs, directory.config / name), is_live=False
+            )
+
+
+def file_left_behind(fs: FileSystem, path: Path) -> Finding:
+    """Return the finding for a file that has no part in a store."""
+    return _left(path, size_of(fs, path), is_live=False)
+
+
+def _left(path: Path, size: Size, is_live: bool) -> Finding:
+    what = {
+        names.TIMER_LOG: ": the broker builds its timers again from topic rmq_sys_wheel_timer, and may "
+        "deliver again what was delivered",
+        names.COMPACTION: ": records of compacted topics that are only there are not in the new store",
+        names.BATCH_QUEUE: ": the broker builds these queues again from the log",
+    }.get(path.name, "")
+    has_data = size.size_bytes > 0 and size.files > (path.name == names.COMPACTION)
+    return finding(
+        "left-behind",
+        path,
+        severity="warning" if is_live and has_data else "info",
+        message=f"not taken along, {size.size_bytes} bytes in {size.files} files{what}",
+    )
+
+
+def is_timer_file(name: str) -> bool:
+    """Return whether a file of config/ belongs to the timer log."""
+    return name.removesuffix(names.BACKUP) in TIMER_FILES

@@ -1,0 +1,1 @@
+"""Rebuilding: derived files are made from the log."""

@@ -1,0 +1,1 @@
+"""Salvage: what can be read is copied to a new directory."""

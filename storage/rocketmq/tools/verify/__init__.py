@@ -1,0 +1,1 @@
+"""Verification: queues, index and config files are compared with the log."""
