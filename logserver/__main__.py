@@ -67,7 +67,7 @@ def group() -> Any:
     """Return the command line. Its context object holds `run_server`, which commands need from the package `api`."""
     import click
 
-    from logserver.commands import LazyGroup
+    from logserver.cli import LazyGroup
 
     @click.group(
         "logserver",

@@ -3,7 +3,7 @@
 Owns only the entry point; must not set the master or Spark's settings: spark-submit does.
 """
 
-from logserver.commands.pipeline import command
+from logserver.cli.spark import command
 
 if __name__ == "__main__":
     command(prog_name="spark_job.py")

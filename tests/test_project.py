@@ -16,7 +16,7 @@ import pytest
 
 import logserver
 from api.errors import CODES, status_of
-from logserver.commands import COMMANDS
+from logserver.cli import COMMANDS
 from logserver.errors import CannotListen, ClientError, SettingsError
 from storage.errors import StorageError
 from storage.findings import catalogue, finding

@@ -25,7 +25,7 @@ CLOCK_OWNERS = {"storage/registry.py"}
 # Handlers of last resort. They convert any exception to a plain answer of a command, or to a log line with traceback of
 # a background loop that continues.
 LAST_RESORTS = {
-    "logserver/commands/__init__.py",
+    "logserver/cli/__init__.py",
     "logserver/groups/consumers.py",
     "logserver/groups/offsets.py",
     "logserver/upkeep.py",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from logserver.commands.findings import Inspected
+from logserver.cli.offline.findings import Inspected
 from storage.shown import encode_json, encode_json_lines, readable
 from tests.api.harness import opener, serving, settings
 from tests.cli.runner import run, settings_options

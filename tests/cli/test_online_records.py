@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from logserver import LogServer
 from logserver.__main__ import group
+from logserver.cli.online.showing import as_line, by_format, unescaped
 from logserver.client import FetchedRecord
-from logserver.commands.online.showing import as_line, by_format, unescaped
 from storage.errors import InvalidArgument
 from tests.cli.runner import command_line, fine, run
 
@@ -216,7 +216,7 @@ def test_control_c_ends_the_wait_for_a_line(server: LogServer, topic: str) -> No
 def test_a_line_without_an_end_is_refused(
     server: LogServer, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logserver.commands.online.produce.MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("logserver.cli.online.produce.MAX_LINE_BYTES", 1 << 20)
     endless = tmp_path / "endless"
     endless.write_bytes(b"x" * (2 << 20))
     ended = run("produce", "-t", topic, endless)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from logserver.commands import progress
-from logserver.commands.findings import Inspected, finding_line, finding_lines, finding_row
-from logserver.commands.inspect import time_text
-from logserver.commands.options import parse_time
-from logserver.commands.output import JSON, NDJSON, TABLE, Row, size_text, write_rows
-from logserver.commands.progress import LateProgress
+from logserver.cli import progress
+from logserver.cli.offline.findings import Inspected, finding_line, finding_lines, finding_row
+from logserver.cli.offline.inspect import time_text
+from logserver.cli.options import parse_time
+from logserver.cli.output import JSON, NDJSON, TABLE, Row, size_text, write_rows
+from logserver.cli.progress import LateProgress
 from storage import Finding
 from storage.errors import IoFailure
 from storage.findings import finding

@@ -18,7 +18,7 @@ from tests.golden import stores
 PARTS = stores.KAFKA / "parts/data"
 SERVER_ONLY = (
     "logserver.client",
-    "logserver.commands.online",
+    "logserver.cli.online",
     "aiohttp",
     "uvloop",
     "prometheus_client",
@@ -121,7 +121,7 @@ def test_all_of_a_large_dump_arrives_in_a_slow_pipe() -> None:
 def test_control_c_ends_it_at_once(tmp_path: Path) -> None:
     """Ctrl-C ends a command without a stack trace; the exit code is the shell's code for this signal."""
     script = (
-        "import logserver.commands.options as options, signal, os\n"
+        "import logserver.cli.options as options, signal, os\n"
         "def wait(*_):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    signal.sigwait([signal.SIGUSR1])\n"

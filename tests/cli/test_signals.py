@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from logserver import signals
-from logserver.commands.load import ended_as_interrupted
+from logserver.cli.load import ended_as_interrupted
 from tests.cli.runner import command_line
 
 SERVE = ("serve", "--ephemeral", "--listen", "127.0.0.1:0")
@@ -42,8 +42,8 @@ main()
     [
         ("click", signal.SIGINT, 130),
         ("click", signal.SIGTERM, -signal.SIGTERM),
-        ("logserver.commands.serve", signal.SIGINT, 130),
-        ("logserver.commands.serve", signal.SIGTERM, -signal.SIGTERM),
+        ("logserver.cli.serve", signal.SIGINT, 130),
+        ("logserver.cli.serve", signal.SIGTERM, -signal.SIGTERM),
         ("api.server", signal.SIGINT, 0),
         ("api.server", signal.SIGTERM, 0),
         ("storage.kafka.store", signal.SIGINT, 0),

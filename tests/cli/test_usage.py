@@ -13,7 +13,7 @@ import pytest
 
 import logserver
 from logserver.__main__ import group, misplaced_package
-from logserver.commands import COMMANDS, LazyGroup
+from logserver.cli import COMMANDS, LazyGroup
 from logserver.config import SETTINGS
 from storage.registry import resolve
 from tests.cli.runner import Ended, run
@@ -197,7 +197,7 @@ def test_a_bug_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> Any:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr("logserver.commands.options.open_inspector", broken)
+    monkeypatch.setattr("logserver.cli.options.open_inspector", broken)
     line = told(run("inspect", ROOT), 3)
     assert line == "error: ZeroDivisionError: by zero [internal-error]: this is a bug"
 
@@ -206,7 +206,7 @@ def test_an_interrupt_is_no_failure_of_ours(monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted(*_: object) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("logserver.commands.options.open_inspector", interrupted)
+    monkeypatch.setattr("logserver.cli.options.open_inspector", interrupted)
     ended = run("inspect", ROOT)
     assert (ended.code, ended.out, ended.err) == (130, b"", "interrupted\n")
 

@@ -13,8 +13,8 @@ import pytest
 
 import logserver.client
 from logserver import LogServer, embedding, testing
+from logserver.cli.online import showing
 from logserver.client import LogClient, as_record, blocking, outgoing
-from logserver.commands.online import showing
 from tests.api.harness import Api
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -10,7 +10,7 @@ import json
 import runpy
 import sys
 
-from logserver.commands.pipeline import command
+from logserver.cli.spark import command
 from logserver.pipeline.session import create_session
 
 

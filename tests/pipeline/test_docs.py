@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from logserver.__main__ import group
-from logserver.commands.pipeline import JOBS
+from logserver.cli.spark import JOBS
 from logserver.pipeline.options import NAMES as READ_NAMES
 from logserver.pipeline.sink.options import NAMES as WRITE_NAMES
 

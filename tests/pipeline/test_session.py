@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from logserver.commands.pipeline import log_handler
+from logserver.cli.spark import log_handler
 from logserver.pipeline import session
 from storage.errors import NotOffered
 

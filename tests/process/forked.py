@@ -28,8 +28,8 @@ from logserver.__main__ import main
 
 IMPORTED = (
     "api.server",
-    *(f"logserver.commands.{name}" for name in ("serve", "verify", "dump", "inspect", "find")),
-    "logserver.commands.salvage",
+    "logserver.cli.serve",
+    *(f"logserver.cli.offline.{name}" for name in ("verify", "dump", "inspect", "find", "salvage")),
     *(f"storage.{name}" for name in ("kafka.store", "kafka.tools")),
     *(f"storage.{name}" for name in ("rocketmq.store", "rocketmq.tools")),
 )

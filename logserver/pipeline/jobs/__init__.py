@@ -1,7 +1,7 @@
 """The jobs of the pipeline, one module each: `run(spark, ...)` does the work and returns a DataFrame that reports it.
 
 Owns the code that jobs share. Must not import a job by itself, print, or know the command line, which is
-`logserver.commands.pipeline`.
+`logserver.cli.spark`.
 """
 
 from __future__ import annotations

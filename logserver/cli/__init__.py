@@ -1,0 +1,101 @@
+"""The command line: one module per command, imported only when that command is used.
+
+Owns the table of commands and their end: exit codes, and one plain line for every error. Must not import a command by
+itself, nor storage, so that `logserver --help` starts about as fast as Python.
+
+    0  fine    1  findings (something on disk is wrong)    2  wrong use    3  the machine, or a bug
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import click
+
+from logserver import signals
+
+FINE: Final = 0
+FINDINGS: Final = 1
+USAGE: Final = 2
+FAILURE: Final = 3
+INTERRUPTED: Final = 130
+
+
+class Lazy(NamedTuple):
+    """A command: its place (module:name), and its text in `--help`."""
+
+    target: str
+    about: str
+
+
+COMMANDS: Final[Mapping[str, Lazy]] = {
+    "serve": Lazy("logserver.cli.serve:command", "Serve a store over HTTP."),
+    "topic": Lazy("logserver.cli.online.topic:command", "List, make, alter, delete topics."),
+    "produce": Lazy("logserver.cli.online.produce:command", "Send lines as records."),
+    "consume": Lazy("logserver.cli.online.consume:command", "Print records as they come."),
+    "tail": Lazy("logserver.cli.online.consume:tail", "Print the last records and go on."),
+    "group": Lazy("logserver.cli.online.group:command", "List, show, reset, delete groups."),
+    "inspect": Lazy(
+        "logserver.cli.offline.inspect:command", "Summarise a store, partition or file."
+    ),
+    "dump": Lazy(
+        "logserver.cli.offline.dump:command", "Print what is in it: records, batches, ..."
+    ),
+    "find": Lazy(
+        "logserver.cli.offline.find:command", "Find records by key, id, tag, text or time."
+    ),
+    "offsets": Lazy("logserver.cli.offline.offsets:command", "First and next offset, or by time."),
+    "verify": Lazy(
+        "logserver.cli.offline.verify:command", "Read everything and report what is wrong."
+    ),
+    "explain": Lazy("logserver.cli.offline.explain:command", "Explain the code of a finding."),
+    "rebuild": Lazy("logserver.cli.offline.rebuild:command", "Rebuild indexes from the logs."),
+    "salvage": Lazy("logserver.cli.offline.salvage:command", "Copy what is good into a new store."),
+    "convert": Lazy(
+        "logserver.cli.offline.convert:command", "Make a new store in the other format."
+    ),
+    "pipeline": Lazy("logserver.cli.spark:command", "Run a job on Apache Spark."),
+    "bench": Lazy("logserver.cli.bench:command", "Put load on servers and measure it."),
+    "compare": Lazy("logserver.cli.compare:command", "Report on both designs, side by side."),
+    "config": Lazy("logserver.cli.config:command", "Show the settings in force."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group of commands that are imported when they are used."""
+
+    table: Mapping[str, Lazy] = COMMANDS
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the order of the table."""
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        lazy = self.table.get(cmd_name)
+        if lazy is None:
+            return None
+        module, _, name = lazy.target.partition(":")
+        with signals.held():
+            command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands for `--help`, from the table."""
+        rows = [(name, lazy.about) for name, lazy in self.table.items()]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; every error ends in one line and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # never a stack trace
+            from logserver.cli.failures import told
+
+            ctx.exit(told(error, ctx))

@@ -1,0 +1,74 @@
+"""The end of a command that cannot continue: the line on standard error and the exit code.
+
+Owns the table from an exception to an exit code. Must not raise anything itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+import click
+
+from logserver.cli import FAILURE, FINDINGS, FINE, INTERRUPTED, USAGE
+from logserver.cli.output import JSON, chosen_output
+from logserver.errors import DAMAGED, ServerRefused, SettingsError
+from storage import StorageError
+from storage.errors import CallerError, DataError, UnsupportedFormat
+from storage.shown import encode_json, readable
+
+
+def told(error: BaseException, ctx: click.Context) -> int:
+    """Print the error on one line; return its exit code."""
+    if isinstance(error, BrokenPipeError):
+        _drop_output()
+        return FINE
+    if isinstance(error, KeyboardInterrupt):
+        _say("interrupted")
+        return INTERRUPTED
+    if isinstance(error, StorageError):
+        if chosen_output(ctx) == JSON:
+            facts = {"error": error.message, "code": error.code, **error.facts()}
+            click.echo(encode_json(facts, enc_hook=str), err=True)
+        else:
+            _say(f"error: {_line(error.message)} [{error.code}]")
+        return _exit_code(error)
+    if isinstance(error, UnicodeEncodeError):  # an argument of the command line may be any bytes
+        _say(f"error: {error.object!a} holds bytes that are no UTF-8 [invalid-argument]")
+        return USAGE
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        _say(f"error: {name}{error.strerror or error}")
+        _drop_output()
+    else:
+        _say(f"error: {type(error).__name__}: {_line(str(error))} [internal-error]: this is a bug")
+    return FAILURE
+
+
+def _exit_code(error: StorageError) -> int:
+    if isinstance(error, ServerRefused):
+        if error.error_code == DAMAGED:
+            return FINDINGS
+        return USAGE if error.status < 500 else FAILURE
+    if isinstance(error, CallerError | SettingsError | UnsupportedFormat):
+        return USAGE
+    return FINDINGS if isinstance(error, DataError) else FAILURE
+
+
+def _line(message: str) -> str:
+    return " ".join(message.split())
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):
+        click.echo(readable(line), err=True)
+
+
+def _drop_output() -> None:
+    """Redirect standard output to the null device: its reader has closed it, and Python's last flush must not fail."""
+    with contextlib.suppress(OSError, ValueError):
+        stdout = sys.stdout.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stdout)
+        os.close(nowhere)

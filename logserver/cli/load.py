@@ -1,0 +1,238 @@
+"""Load on servers for commands: the options that choose the load, the progress on standard error, and the exit code.
+
+Owns the code that `logserver bench` and `logserver compare` share; must not measure, nor know the use of a result.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+import click
+
+from logserver.cli import FINDINGS
+from storage.errors import InvalidArgument, NotOffered
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from rich.progress import Progress
+
+    from logserver.bench.result import Result, Run
+
+ALL: Final = "all"
+LEAST_REPEATS: Final = 3
+OURS: Final = ("logserver-kafka", "logserver-rocketmq")
+
+
+class Load(TypedDict):
+    """The values of the options."""
+
+    targets: tuple[str, ...]
+    repeats: int
+    quick: bool
+    folder: Path | None
+    peers: Path | None
+    no_pin: bool
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--target",
+        "targets",
+        multiple=True,
+        default=OURS,
+        metavar="NAME",
+        show_default=True,
+        help="Or kafka, rocketmq (the real brokers), http:FILE.toml; repeat it for more.",
+    ),
+    click.option(
+        "--repeat",
+        "repeats",
+        type=click.IntRange(min=LEAST_REPEATS),
+        default=LEAST_REPEATS,
+        show_default=True,
+        help="Turns of each target, at least 3.",
+    ),
+    click.option(
+        "--quick", is_flag=True, help="Seconds in all: counts are checked, figures say little."
+    ),
+    click.option(
+        "--dir",
+        "folder",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help="Where stores are made; the temporary folder.",
+    ),
+    click.option(
+        "--peers",
+        type=click.Path(path_type=Path),
+        envvar="BENCH_PEERS",
+        help="For kafka and rocketmq: the folder tests/interop/peers of a checkout.",
+    ),
+    click.option(
+        "--no-pin", is_flag=True, help="Do not pin server and load generator to cores of their own."
+    ),
+)
+
+
+def load_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a `Load` to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> None:
+    """Run these workloads on the targets.
+
+    `tell` always gets the result, even a partial result; after that, the error that ended the run is raised. The
+    command ends with exit code 1 if counts do not agree.
+    """
+    _require()
+    from logserver.bench import run, workload
+
+    chosen = [name for given in names for name in (workload.shipped() if given == ALL else [given])]
+    workloads = [workload.load_workload(name) for name in chosen]
+    _once("workload", [each.name for each in workloads])
+    _once("target", target_names(load))
+    asked = run.Asked(
+        workloads=workloads,
+        targets=load["targets"],
+        repeats=load["repeats"],
+        quick=load["quick"],
+        pinned=not load["no_pin"],
+        folder=load["folder"],
+        peers=load["peers"] or run.PEERS,
+        command=[click.get_current_context().find_root().info_name or "logserver", *sys.argv[1:]],
+    )
+    result = run.new_result(asked)
+    try:
+        with ended_as_interrupted(), Shown() as shown:
+            run.take(asked, shown, result)
+    finally:
+        tell(result)
+    for problem in run.problems(result):
+        click.echo(f"error: {problem}", err=True)
+    if run.problems(result):
+        click.get_current_context().exit(FINDINGS)
+
+
+def target_names(load: Load) -> list[str]:
+    """Return the targets' names in the result. Raises InvalidArgument, and OSError for a server's description."""
+    from logserver.bench.targets import name_of
+
+    return [name_of(target) for target in load["targets"]]
+
+
+def check_places(read: Iterable[Path] = (), **places: Path | None) -> None:
+    """Check that the files named by options can be written: hours of measuring end in them.
+
+    Each file must be a different file, and no file that is `read`. Raises InvalidArgument.
+    """
+    taken = {path.resolve(): "is what is read" for path in read}
+    for option, path in places.items():
+        if path is None:
+            continue
+        place = path.resolve()
+        if place in taken and (path.is_file() or not path.exists()):  # not /dev/null
+            problem = taken[place]
+        elif path.is_dir():
+            problem = "is a folder"
+        elif not path.parent.is_dir():
+            problem = f"there is no folder {path.parent}"
+        elif not os.access(path if path.exists() else path.parent, os.W_OK):
+            problem = "may not be written"
+        else:
+            taken[place] = f"is that of {option} too"
+            continue
+        raise InvalidArgument(f"{option}: {path}: {problem}", field=option)
+
+
+def _once(field: str, names: Sequence[str]) -> None:
+    """Check that no name is given twice: a result has one run of a name, and two would overwrite each other."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgument(f"{field}: {name!r} is given twice", field=field)
+
+
+def _require() -> None:
+    """Raise NotOffered if a library of the extra is not installed."""
+    try:
+        import hdrh.histogram  # noqa: F401  # checks that it is installed
+    except ImportError as error:
+        message = f"bench needs {error.name}: pip install 'logserver[report]'"
+        raise NotOffered(message, feature="bench") from None
+
+
+@contextmanager
+def ended_as_interrupted() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, with the handler of SIGINT that is set at that moment.
+
+    That way a running event loop cancels its task, while an exception raised inside a callback could be lost. Child
+    processes are stopped, and the measured part is reported.
+    """
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        heard = signal.getsignal(signal.SIGINT)
+        (heard if callable(heard) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Shown:
+    """The progress on standard error: a bar on a terminal, and a line for each finished run."""
+
+    def __init__(self) -> None:
+        self._display: Progress | None = None
+
+    def __enter__(self) -> Shown:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        console = Console(stderr=True, highlight=False, markup=False)
+        self._display = Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
+        self._display.start()
+        self._display.add_task("", total=None)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._display is not None:
+            self._display.stop()
+
+    def at(self, step: int, steps: int, what: str) -> None:
+        """See run.Watching."""
+        if self._display is not None:
+            task = self._display.task_ids[0]
+            self._display.update(task, completed=max(step - 1, 0), total=steps, description=what)
+
+    def done(self, run: Run) -> None:
+        """See run.Watching."""
+        if self._display is not None:
+            name = f"{run.workload.name} on {run.target.name}"
+            lines = [f"  {name}: {'done' if run.repeats else 'nothing measured'}"]
+            lines += [f"    {note}" for note in (*run.errors, *run.notes)]
+            lines += [f"    not done: {lack.field}: {lack.reason}" for lack in run.not_done]
+            self._display.console.print("\n".join(lines), soft_wrap=True)

@@ -1,0 +1,173 @@
+"""Findings as text and in JSON, and the exit code of a command that has findings.
+
+Owns the line of a finding (its meaning and the command that helps) and the grouping of repeats; must not define codes
+and their texts, which are in the catalogue (storage/findings.toml).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import click
+import msgspec
+
+from logserver.cli import FINDINGS
+from storage import Finding
+from storage.findings import catalogue
+from storage.shown import readable
+
+_SINGLY: Final = 3  # up to this number, findings of a kind are shown one by one
+
+_Kind: TypeAlias = tuple[str, str, str | None, int | None]
+
+all_option: Final = click.option(
+    "--all", "shows_all", is_flag=True, help="Print each finding, also where many are alike."
+)
+
+
+class Inspected(NamedTuple):
+    """The PATH and the store options given to a command: the commands in its findings repeat them."""
+
+    path: Path
+    settings: Mapping[str, str]
+
+    def command(self, template: str, place: str = "") -> str:
+        """Return a command of the catalogue for this PATH. It names a folder, since rebuild and salvage need one.
+
+        `place` is the path of the finding; it replaces FOLDER in a command about that folder alone.
+        """
+        folder = str(self.path if self.path.is_dir() else self.path.parent)
+        options = [
+            word
+            for name, value in self.settings.items()
+            for word in ("--set", shlex.quote(f"{name}={value}"))
+        ]
+        names = {"PATH": folder, "FOLDER": place}
+        words = (_quoted(names[word]) if word in names else word for word in template.split())
+        return " ".join([*words, *options])
+
+
+def _quoted(name: str) -> str:
+    """Quote a name for a command line. A name that is not UTF-8 is written in bash's notation with escapes."""
+    shown = readable(name)
+    if shown == name:
+        return shlex.quote(name)
+    return "$'" + readable(name.replace("\\", r"\\").replace("'", r"\'")) + "'"
+
+
+def is_wrong(finding: Finding) -> bool:
+    """Return whether a finding is a warning or an error."""
+    return finding.severity != "info"
+
+
+def help_command(finding: Finding, inspected: Inspected) -> str | None:
+    """Return the command that helps. None if nothing is wrong, or no command helps."""
+    kind = catalogue().get(finding.code)
+    if kind is None or not kind.command or not is_wrong(finding):
+        return None
+    return inspected.command(kind.command, finding.path)
+
+
+def finding_line(finding: Finding, inspected: Inspected, *, others: str = "") -> str:
+    """Return the line of one finding. `others`: a note about more findings like it."""
+    details = [
+        f"{name} {value}"
+        for name, value in (("expected", finding.expected), ("found", finding.found))
+        if value is not None
+    ]
+    command = help_command(finding, inspected)
+    parts = (
+        f"{finding.severity}: {_place(finding)}: {finding.message}",
+        f" ({', '.join(details)})" if details else "",
+        f" [{finding.code}]",
+        f" ({others})" if others else "",
+        f"; see: logserver explain {finding.code}" if command is None else f"; run: {command}",
+    )
+    return "".join(parts)
+
+
+def _place(finding: Finding) -> str:
+    """Return file and position, then topic, partition and offset if they are known."""
+    place = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
+    if finding.topic is None:
+        return place
+    named = finding.topic if finding.partition is None else f"{finding.topic}-{finding.partition}"
+    return f"{place}: {named}" + ("" if finding.offset is None else f" offset {finding.offset}")
+
+
+def finding_row(finding: Finding, inspected: Inspected) -> dict[str, object]:
+    """Return a finding's fields, and as `help` the command that helps, if there is one."""
+    row: dict[str, object] = msgspec.to_builtins(finding)
+    command = help_command(finding, inspected)
+    return row if command is None else {**row, "help": command}
+
+
+def with_help(
+    report: object, inspected: Inspected, findings: Iterable[Finding]
+) -> dict[str, object]:
+    """Convert a report of storage to a JSON object; its findings have `help`."""
+    document: dict[str, object] = msgspec.to_builtins(report)
+    return {**document, "findings": [finding_row(finding, inspected) for finding in findings]}
+
+
+def finding_lines(
+    findings: Iterable[Finding], inspected: Inspected, *, shows_all: bool = False
+) -> Iterator[str]:
+    """Yield the lines of findings, ordered by the first finding of each kind. Many findings of a kind are one line with
+    a count.
+
+    Errors are only grouped within one partition, so that each damaged partition has a line.
+    """
+    kinds: dict[_Kind, list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault(_kind(finding), []).append(finding)
+    for alike in kinds.values():
+        if shows_all or len(alike) <= _SINGLY:
+            yield from (finding_line(finding, inspected) for finding in alike)
+        else:
+            yield finding_line(alike[0], inspected, others=_others(alike))
+
+
+def _kind(finding: Finding) -> _Kind:
+    if finding.severity == "error":
+        return finding.severity, finding.code, finding.topic, finding.partition
+    return finding.severity, finding.code, None, None
+
+
+def _others(alike: Sequence[Finding]) -> str:
+    """Return the number of similar findings, and their place: partitions, or the offsets of one partition."""
+    partitions = {(found.topic, found.partition) for found in alike if found.topic is not None}
+    offsets = [found.offset for found in alike if found.offset is not None]
+    text = f"{len(alike)} like it, this is the first"
+    if len(partitions) > 1:
+        text += f", in {len(partitions)} partitions"
+    elif offsets:
+        text += f", offsets {min(offsets)} to {max(offsets)}"
+    return f"{text}; --all shows each"
+
+
+def incomplete_line(findings: Sequence[Finding]) -> str | None:
+    """Return a line about what a dump left out, by partition; None if the dump is complete."""
+    kinds: dict[str, Counter[str]] = {}
+    for finding in filter(is_wrong, findings):
+        place = "the store" if finding.topic is None else f"{finding.topic}-{finding.partition}"
+        kinds.setdefault(place, Counter())[finding.code] += 1
+    if not kinds:
+        return None
+    shown = "; ".join(
+        f"{place}: {', '.join(f'{count} {code}' for code, count in codes.items())}"
+        for place, codes in kinds.items()
+    )
+    return f"incomplete: records may be missing above ({shown})"
+
+
+def end_with(findings: Sequence[Finding], inspected: Inspected, *, shows_all: bool = False) -> None:
+    """Report findings on standard error; end with exit code 1 if any is a warning or an error."""
+    for line in finding_lines(findings, inspected, shows_all=shows_all):
+        click.echo(readable(line), err=True)
+    if any(map(is_wrong, findings)):
+        click.get_current_context().exit(FINDINGS)

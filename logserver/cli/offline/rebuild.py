@@ -1,0 +1,81 @@
+"""`logserver rebuild`: rebuild derived files from the logs.
+
+Owns the report; without `--write` it must not change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from logserver.cli.offline.findings import Inspected, all_option, end_with, with_help
+from logserver.cli.options import (
+    opened,
+    path_argument,
+    rebuilt_option,
+    set_option,
+    write_option,
+)
+from logserver.cli.output import (
+    TABLE,
+    output_option,
+    write_document,
+    write_text,
+)
+from storage import RebuildReport
+
+
+@click.command("rebuild")
+@path_argument
+@rebuilt_option
+@write_option
+@all_option
+@set_option
+@output_option
+def command(
+    path: Path,
+    *,
+    what: str | None,
+    write: bool,
+    shows_all: bool,
+    settings: Mapping[str, str],
+    output: str,
+) -> None:
+    """Rebuild the files that are derived from the logs of PATH: a store or a partition directory.
+
+    The entries of an index depend on index.interval.bytes: give a foreign store's value by --set. With
+    --write no server may be running; replaced files are kept next to the store.
+    """
+    inspected = Inspected(path, settings)
+    with opened(path, settings) as (inspector, progress):
+        kinds = inspector.rebuild_kinds() if what is None else [what]
+        report = _joined(
+            [inspector.rebuild(kind, write=write, progress=progress) for kind in kinds]
+        )
+    if output == TABLE:
+        write_text(_lines(report))
+    else:
+        write_document(with_help(report, inspected, report.findings), output)
+    end_with(report.findings, inspected, shows_all=shows_all)
+
+
+def _joined(reports: Sequence[RebuildReport]) -> RebuildReport:
+    """Combine the reports of all kinds."""
+    return RebuildReport(
+        what=",".join(report.what for report in reports),
+        written=reports[0].written,
+        files=sum(report.files for report in reports),
+        changed=[path for report in reports for path in report.changed],
+        findings=list(dict.fromkeys(f for report in reports for f in report.findings)),
+    )
+
+
+def _lines(report: RebuildReport) -> Iterator[str]:
+    verb = "changed" if report.written else "would change"
+    for path in report.changed:
+        yield f"{verb}: {path}"
+    yield f"{len(report.changed)} of {report.files} files {verb}"
+    if report.changed and not report.written:
+        yield "do it with --write"

@@ -1,0 +1,141 @@
+"""`logserver salvage`: copy the intact data into a new store, and report exactly which data was not copied.
+
+Owns the printing of the report; must not decide its content, which is storage's LossReport.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from logserver.cli import FINDINGS
+from logserver.cli.offline.findings import (
+    Inspected,
+    all_option,
+    finding_lines,
+    is_wrong,
+    with_help,
+)
+from logserver.cli.options import opened, path_argument, set_option
+from logserver.cli.output import (
+    JSON,
+    TABLE,
+    output_option,
+    write_document,
+    write_text,
+)
+from storage import KeptRange, Loss, LossReport
+
+LEFT_BEHIND = "left-behind"
+
+
+@click.command("salvage", epilog="Example: logserver salvage data --to rescued")
+@path_argument
+@click.option(
+    "--to",
+    "target",
+    metavar="DIR",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The new store; must not exist, or be empty.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+@all_option
+@set_option
+@output_option
+def command(
+    path: Path,
+    *,
+    target: Path,
+    as_json: bool,
+    shows_all: bool,
+    settings: Mapping[str, str],
+    output: str,
+) -> None:
+    """Copy all good records in PATH into a new store of the same kind, and report everything that is not in it.
+
+    PATH is a store, a Kafka partition directory or one log file; it is not changed, and a server may
+    be running on it. The report ends with the kept and lost records of each partition, and is stored
+    in the new store as .logserver.salvage.json. The exit code is 1 if anything was not copied.
+    """
+    inspected = Inspected(path, settings)
+    with opened(path, settings) as (inspector, progress):
+        report = inspector.salvage(target, progress=progress)
+    if as_json or output != TABLE:
+        document = with_help(report, inspected, report.findings)
+        write_document(document, JSON if as_json else output)
+    else:
+        found = finding_lines(report.findings, inspected, shows_all=shows_all)
+        write_text([*map(_loss_line, report.losses), *found, *_totals(report)])
+    if report.losses or any(map(is_wrong, report.findings)):
+        click.get_current_context().exit(FINDINGS)
+
+
+def _totals(report: LossReport) -> Iterator[str]:
+    """Yield the kept and lost ranges of each partition, then the totals."""
+    if report.moved_bytes:
+        yield (
+            f"physical offsets, and with them message ids, are {report.moved_bytes} larger than before"
+        )
+    lost: dict[tuple[str, int], list[Loss]] = {}
+    for loss in report.losses:
+        if loss.topic:
+            lost.setdefault((loss.topic, loss.partition), []).append(loss)
+    for kept in report.kept:
+        losses = lost.pop((kept.topic, kept.partition), [])
+        if kept.records or losses:  # else the partition was empty
+            yield _kept_line(kept, losses)
+    for (topic, partition), losses in lost.items():
+        yield f"{topic}-{partition}: kept nothing; lost {_ranges(losses)}"
+    partitions = "1 partition" if len(report.kept) == 1 else f"{len(report.kept)} partitions"
+    yield (
+        f"kept: {report.kept_records} records in {partitions}, {report.kept_bytes} bytes, "
+        f"in {report.target}"
+    )
+    if not report.losses:
+        behind = sum(found.code == LEFT_BEHIND for found in report.findings)
+        things = "1 file or folder was" if behind == 1 else f"{behind} files and folders were"
+        yield f"lost: {f'no record of the log; {things} left behind' if behind else 'nothing was left behind'}"
+        return
+    reasons = Counter(loss.reason for loss in report.losses)
+    shown = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    places = "1 place" if len(report.losses) == 1 else f"{len(report.losses)} places"
+    offsets = sum(
+        loss.next_offset - loss.first_offset
+        for loss in report.losses
+        if loss.topic and loss.next_offset is not None
+    )
+    counted = f" with {offsets} offsets" if offsets else ""
+    yield f"lost: {report.lost_bytes} bytes{counted} in {places} ({shown})"
+
+
+def _kept_line(kept: KeptRange, losses: Sequence[Loss]) -> str:
+    place = f"{kept.topic}-{kept.partition}"
+    held = f"{kept.records} records, {kept.size_bytes} bytes"
+    if kept.next_offset > kept.first_offset:
+        held = f"offsets {kept.first_offset} to {kept.next_offset - 1}, {held}"
+    lost = f"lost {_ranges(losses)}" if losses else "lost nothing"
+    return f"{place}: kept {held}; {lost}"
+
+
+def _ranges(losses: Sequence[Loss]) -> str:
+    return ", ".join(dict.fromkeys(map(_range, losses)))
+
+
+def _range(loss: Loss) -> str:
+    if loss.next_offset is None:
+        return f"from offset {loss.first_offset} on"
+    if loss.next_offset == loss.first_offset:
+        return f"{loss.size_bytes} bytes without an offset"
+    return f"offsets {loss.first_offset} to {loss.next_offset - 1}"
+
+
+def _loss_line(loss: Loss) -> str:
+    """Return the line of one loss."""
+    where = f"{loss.path} at {loss.position}: {loss.size_bytes} bytes"
+    if not loss.topic:
+        return f"lost: {where}, of an unknown partition [{loss.reason}]"
+    return f"lost: {where}, {loss.topic}-{loss.partition} {_range(loss)} [{loss.reason}]"

@@ -1,0 +1,230 @@
+"""`logserver consume` and `logserver tail`: print records as they arrive, with kcat's options.
+
+Owns the options, and the start and end of a reading, alone or as a member of a group; must not know how records are
+formatted (`showing`) or written (`printing`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+
+import click
+
+from logserver.cli import FINDINGS
+from logserver.cli.online.options import Command, online, partition_option
+from logserver.cli.online.printing import Printer, while_somebody_reads
+from logserver.cli.online.showing import Show, as_json, as_line, by_format
+from logserver.cli.online.starts import OFFSET_NAMES, READING_NAMES, STORED, start_option
+from logserver.client import LogClient, ServerRefused
+from storage import TopicPartition
+
+TAIL_RECORDS: Final = 10
+POLL_MS: Final = 1000
+
+
+def _options(
+    start: str, names: Mapping[str, str], topic: str = "Topic."
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of both commands. `start` is the default start of a reading, `names` are
+    the words for a start, `topic` is the help of -t.
+    """
+    options: list[Callable[[Command], Command]] = [
+        click.option(
+            "-t",
+            "--topic",
+            "topics",
+            metavar="TOPIC",
+            required=True,
+            multiple=True,
+            help=topic,
+        ),
+        partition_option,
+        start_option(
+            "-o",
+            "start",
+            names=names,
+            default=start,
+            show_default=True,
+            about="Where to begin",
+        ),
+        click.option("-e", "at_end", is_flag=True, help="Exit at the end instead of waiting."),
+        click.option("-c", "count", type=click.IntRange(min=1), help="Exit after so many records."),
+        click.option(
+            "-f", "template", metavar="FORMAT", help="kcat's: %t %p %o %k %s %h %T %S %K %R %%."
+        ),
+        click.option("-J", "--json", "is_json", is_flag=True, help="JSON, also on a terminal."),
+        click.option(
+            "-Z", "shows_null", is_flag=True, help="Print NULL for what is null (with -f)."
+        ),
+        click.option("-T", "--tag", metavar="TAG", help="Only records with this tag."),
+        click.option(
+            "--skip-damaged",
+            "skips",
+            is_flag=True,
+            help="Continue after damage in the store; what is skipped is named, and the exit code is 1.",
+        ),
+    ]
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.command("consume", epilog=r"Example: logserver consume -t orders -e -f '%o %k: %s\n'")
+@_options("beginning", READING_NAMES, "Topic (with -G: may be repeated).")
+@click.option("-G", "--group", metavar="GROUP", help="Read as a member of this group, and commit.")
+@online
+async def command(client: LogClient, *, group: str | None, **options: Any) -> None:
+    """Print a topic's records from the beginning, and those that come, until Ctrl-C.
+
+    JSON lines in a pipe, a line for each on a terminal, or what -f says. With -G what was printed is
+    committed, -o says where a group begins that has committed nothing, and -e ends when nothing came for a second.
+    """
+    if group is None:
+        await _consume(client, **options)
+    else:
+        await _consume_as_member(client, group, **options)
+
+
+@click.command("tail")
+@_options(f"-{TAIL_RECORDS}", OFFSET_NAMES)
+@online
+async def tail(client: LogClient, **options: Any) -> None:
+    """Print the last records of each partition, and those that come, until Ctrl-C."""
+    await _consume(client, **options)
+
+
+async def _consume(
+    client: LogClient,
+    *,
+    topics: Sequence[str],
+    partition: int | None,
+    start: int | str,
+    at_end: bool,
+    count: int | None,
+    tag: str | None,
+    skips: bool,
+    **shape: Any,
+) -> None:
+    if start == STORED:
+        raise click.UsageError("-o stored needs a group: give -G")
+    if len(topics) > 1:
+        raise click.UsageError("several topics need a group: consume -G")
+    printer = Printer(_shown(**shape), count)
+    skipped = _Skipped()
+    pages = client.pages(
+        topics[0],
+        partition,
+        start,
+        follow=not at_end,
+        tag=tag,
+        on_damage=skipped.tell if skips else None,
+    )
+    async with _hint(), while_somebody_reads(), aclosing(pages):
+        async for page in pages:
+            if printer.write(page.records):
+                break
+    skipped.end()
+
+
+async def _consume_as_member(
+    client: LogClient,
+    group: str,
+    *,
+    topics: Sequence[str],
+    partition: int | None,
+    start: int | str,
+    at_end: bool,
+    count: int | None,
+    tag: str | None,
+    skips: bool,
+    **shape: Any,
+) -> None:
+    """Read as a member of a group. Exactly the printed records are committed."""
+    if start not in READING_NAMES.values():
+        raise click.UsageError("with -G, -o is beginning, end or stored")
+    if tag is not None:
+        raise click.UsageError("-T and -G exclude each other: a group reads everything")
+    printer = Printer(_shown(**shape), count)
+    chosen = [TopicPartition(topic, partition) for topic in topics] if partition is not None else []
+    reset = "earliest" if start == STORED else str(start)
+    skipped = _Skipped()
+    async with (
+        _hint(),
+        while_somebody_reads(),
+        client.consumer(group, topics, partitions=chosen, offset_reset=reset) as consumer,
+    ):
+        while True:
+            try:
+                records = await consumer.poll(timeout_ms=POLL_MS, max_records=printer.left)
+            except ServerRefused as error:
+                place, following = _place(error), error.next_good_offset
+                if not skips or place is None or following is None:
+                    raise
+                skipped.tell(error)
+                await consumer.seek({place: following})
+                continue
+            is_full = printer.write(records)
+            await consumer.commit()
+            if is_full or (at_end and not records):
+                break
+    skipped.end()
+
+
+@asynccontextmanager
+async def _hint() -> AsyncIterator[None]:
+    """Add to the error of damaged data how the rest can be read."""
+    try:
+        yield
+    except ServerRefused as error:
+        if error.next_good_offset is None:
+            raise
+        message = f"{error.message}; to continue after it, give --skip-damaged"
+        raise ServerRefused(
+            message, status=error.status, error_code=error.error_code, answer=error.facts()
+        ) from error
+
+
+class _Skipped:
+    """Damage that was skipped: a line on standard error for each place, and the exit code."""
+
+    def __init__(self) -> None:
+        self._is_empty = True
+
+    def tell(self, error: ServerRefused) -> None:
+        """Print which offsets are skipped."""
+        facts = error.facts()
+        place, following = _place(error) or "an unknown partition", error.next_good_offset
+        first = facts.get("offset")
+        offsets = f"before offset {following}"
+        if isinstance(first, int) and following is not None:
+            offsets = f"offsets {first} to {following - 1}"
+        click.echo(f"skipped: {place} {offsets}: {error.message} [{error.error_code}]", err=True)
+        self._is_empty = False
+
+    def end(self) -> None:
+        """End the command with the exit code of findings, if anything was skipped."""
+        if not self._is_empty:
+            click.get_current_context().exit(FINDINGS)
+
+
+def _place(error: ServerRefused) -> TopicPartition | None:
+    facts = error.facts()
+    topic, partition = facts.get("topic"), facts.get("partition")
+    if isinstance(topic, str) and isinstance(partition, int):
+        return TopicPartition(topic, partition)
+    return None
+
+
+def _shown(*, template: str | None, is_json: bool, shows_null: bool) -> Show:
+    if template is not None:
+        if is_json:
+            raise click.UsageError("-f and -J exclude each other")
+        return by_format(template, null=b"NULL" if shows_null else b"")
+    return as_line if sys.stdout.isatty() and not is_json else as_json

@@ -1,0 +1,106 @@
+"""`logserver group`: the consumer groups of a running server.
+
+Owns the rows that are printed; must not know a group's rules, which are the server's.
+"""
+
+from __future__ import annotations
+
+import click
+
+from logserver.cli.online.options import online
+from logserver.cli.online.starts import OFFSET_NAMES, start_option
+from logserver.cli.output import TABLE, Row, output_option, write_document, write_rows
+from logserver.client import GroupPartition, LogClient
+
+name_argument = click.argument("name", metavar="GROUP")
+
+
+@click.group("group")
+def command() -> None:
+    """The consumer groups of a running server."""
+
+
+@command.command("list")
+@output_option
+@online
+async def list_groups(client: LogClient, *, output: str) -> None:
+    """The groups that have members or committed offsets."""
+    write_rows([[{"group": name} for name in await client.groups()]], output)
+
+
+@command.command()
+@name_argument
+@output_option
+@online
+async def show(client: LogClient, name: str, *, output: str) -> None:
+    """Who reads what, how far, and what is left to be read."""
+    group = await client.group(name)
+    rows = [_row(partition) for partition in group.partitions]
+    members = [member.instance_id for member in group.members]
+    if output != TABLE:
+        shown = {"group": group.name, "lag": group.lag, "members": members, "partitions": rows}
+        write_document(shown, output)
+        return
+    click.echo(f"{group.name}  lag {group.lag}, members {len(members)}")
+    write_rows([rows], output)
+
+
+@command.command()
+@name_argument
+@start_option(
+    "--to",
+    "start",
+    names=OFFSET_NAMES,
+    takes_last=False,
+    required=True,
+    about="Where the group goes on",
+)
+@click.option("-t", "--topic", metavar="TOPIC", help="Only this topic.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only this partition of it; may be repeated.",
+)
+@output_option
+@online
+async def reset(
+    client: LogClient,
+    name: str,
+    *,
+    start: int | str,
+    topic: str | None,
+    partitions: tuple[int, ...],
+    output: str,
+) -> None:
+    """Let a group without members go on from elsewhere; prints its offsets as they are then."""
+    if partitions and topic is None:
+        raise click.UsageError("-p needs -t beside it")
+    offsets = await client.reset_group(name, start, topic=topic, partitions=partitions or None)
+    rows = [
+        {"topic": place.topic, "partition": place.partition, "committed": offset}
+        for place, offset in offsets.items()
+    ]
+    write_rows([rows], output)
+
+
+@command.command()
+@name_argument
+@online
+async def delete(client: LogClient, name: str) -> None:
+    """Forget what a group without members has committed."""
+    await client.delete_group(name)
+
+
+def _row(partition: GroupPartition) -> Row:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "committed": partition.committed,
+        "latest": partition.end_offset,
+        "lag": partition.lag,
+        "member": partition.instance_id,
+    }

@@ -1,0 +1,235 @@
+"""`logserver produce`: send records from lines of standard input or of files, with kcat's options.
+
+Owns the conversion of lines to records and requests; must not know the limits of a store. Each read of the input goes
+in one request, so that a typed line is sent at once, and a file in large pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+
+import click
+import msgspec
+from msgspec import Struct
+
+from logserver.cli.online.options import (
+    online,
+    parse_pairs,
+    partition_option,
+    topic_option,
+)
+from logserver.cli.online.showing import unescaped
+from logserver.client import LogClient, Record, as_bytes
+from storage.errors import InvalidArgument
+
+READ_BYTES: Final = 256 << 10
+MAX_LINE_BYTES: Final = 64 << 20  # more than a server accepts in a request by default
+REQUEST_RECORDS: Final = 1000
+REQUEST_BYTES: Final = 4 << 20
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "zlib")
+
+ToRecord: TypeAlias = Callable[[bytes], Record]
+
+
+class _JsonHeader(Struct):
+    key: str
+    value: str | None = None
+    value_b64: bytes | None = None
+
+
+class _JsonRecord(Struct):
+    """A record as `consume` prints it; fields that only a stored record has are ignored."""
+
+    key: Any = None
+    value: Any = msgspec.UNSET
+    key_b64: bytes | None = None
+    value_b64: bytes | None = None
+    headers: Sequence[_JsonHeader] = ()
+    timestamp: int | None = None
+    tag: str | None = None
+    keys: Sequence[str] = ()
+
+
+def _delimiter(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
+    """Parse text with escapes into bytes; a callback of click."""
+    if value is None:
+        return None
+    data = unescaped(value)
+    if not data:
+        raise click.BadParameter("must not be empty", ctx, param)
+    return data
+
+
+@click.command("produce")
+@topic_option
+@partition_option
+@click.option(
+    "-D", "delimiter", default="\\n", show_default=True, callback=_delimiter, help="Ends a record."
+)
+@click.option(
+    "-K", "key_delimiter", metavar="SEP", callback=_delimiter, help="Ends the key in a record."
+)
+@click.option("-k", "key", metavar="KEY", help="The key of all records.")
+@click.option("-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records.")
+@click.option("-T", "--tag", metavar="TAG", help="The tag of all records.")
+@click.option("-Z", "empty_is_null", is_flag=True, help="Send null for an empty key or value.")
+@click.option("-z", "compression", type=click.Choice(CODECS), help="How to compress.")
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="When a request counts as done: durable, written, or sent.",
+)
+@click.option(
+    "--json", "is_json", is_flag=True, help="Each line is a record as JSON, as consume prints it."
+)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@online
+async def command(
+    client: LogClient,
+    files: Sequence[Path],
+    *,
+    topic: str,
+    partition: int | None,
+    delimiter: bytes,
+    compression: str | None,
+    acks: str,
+    is_json: bool,
+    **shape: Any,
+) -> None:
+    """Store each line of standard input, or of files, as a record. Empty lines are passed over.
+
+    With -K the key stands before the value. Ends with an error at the first request that is refused.
+    """
+    to_record = _from_json if is_json else _from_line(**shape)
+    with ExitStack() as opened:
+        sources: list[tuple[str, IO[bytes]]] = [
+            (f"{path}: ", opened.enter_context(path.open("rb", buffering=0))) for path in files
+        ]
+        for place, source in sources or [("", _stdin())]:
+            before = 0
+            async for lines in _runs(source, delimiter):
+                records = list(_records(lines, to_record, f"{place}line", before))
+                before += len(lines)
+                if records:
+                    await client.produce_many(
+                        topic, records, partition=partition, acks=acks, compression=compression
+                    )
+
+
+def _records(
+    lines: Sequence[bytes], to_record: ToRecord, place: str, before: int
+) -> Iterator[Record]:
+    """Yield the records of the lines that are not empty. `before` is the number of lines before them.
+
+    Raises InvalidArgument, which names `place` and the number of the line.
+    """
+    for number, line in enumerate(lines, before + 1):
+        try:
+            if line:
+                yield to_record(line)
+        except ValueError as error:
+            raise InvalidArgument(
+                f"{place} {number} is no record: {error}", field="record"
+            ) from None
+
+
+def _stdin() -> IO[bytes]:
+    """Return standard input such that a read returns the available data."""
+    buffer = sys.stdin.buffer
+    return buffer.raw if isinstance(buffer, io.BufferedReader) else buffer
+
+
+async def _runs(source: IO[bytes], delimiter: bytes) -> AsyncGenerator[list[bytes], None]:
+    """Yield lines without their delimiter, also empty lines: the lines of one read, cut to what a request may hold.
+
+    Raises InvalidArgument for a line over MAX_LINE_BYTES: the input may never end.
+    """
+    rest = b""
+    while data := await _read(source):
+        *lines, rest = (rest + data).split(delimiter)
+        for run in _requests(lines):
+            yield run
+        if len(rest) > MAX_LINE_BYTES:
+            raise InvalidArgument(
+                f"a line is longer than {MAX_LINE_BYTES} bytes: -D says what ends it", field="line"
+            )
+    if rest:
+        yield [rest]
+
+
+async def _read(source: IO[bytes]) -> bytes:
+    """Read the available data, after waiting for it in the event loop: a blocking read cannot be interrupted."""
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        loop.add_reader(source, came.set)
+    except (OSError, ValueError):  # a file on a disk always has data, or has ended
+        return await asyncio.to_thread(source.read, READ_BYTES)
+    try:
+        await came.wait()
+    finally:
+        loop.remove_reader(source)
+    return source.read(READ_BYTES)
+
+
+def _requests(lines: Sequence[bytes]) -> Iterator[list[bytes]]:
+    run: list[bytes] = []
+    size_bytes = 0
+    for line in lines:
+        if run and (len(run) == REQUEST_RECORDS or size_bytes + len(line) > REQUEST_BYTES):
+            yield run
+            run, size_bytes = [], 0
+        run.append(line)
+        size_bytes += len(line)
+    if run:
+        yield run
+
+
+def _from_line(
+    *,
+    key_delimiter: bytes | None,
+    key: str | None,
+    headers: Sequence[str],
+    tag: str | None,
+    empty_is_null: bool,
+) -> ToRecord:
+    common_key = None if key is None else os.fsencode(key)
+    pairs = [(name, os.fsencode(value)) for name, value in parse_pairs(headers, "header")]
+
+    def to_record(line: bytes) -> Record:
+        own_key, value = common_key, line
+        if key_delimiter is not None and key_delimiter in line:
+            own_key, _, value = line.partition(key_delimiter)
+        if empty_is_null:
+            return Record(own_key or None, value or None, pairs, tag=tag)
+        return Record(own_key, value, pairs, tag=tag)
+
+    return to_record
+
+
+def _from_json(line: bytes) -> Record:
+    """Parse a record from a line of JSON. Raises ValueError."""
+    given = msgspec.json.decode(line, type=_JsonRecord)
+    if given.value is msgspec.UNSET and given.value_b64 is None:
+        raise ValueError("it has no value")
+    # Kafka's stores keep tag and lookup keys in these headers; `consume` prints both forms.
+    names = {one.key for one in given.headers}
+    return Record(
+        as_bytes(given.key) if given.key_b64 is None else given.key_b64,
+        as_bytes(given.value) if given.value_b64 is None else given.value_b64,
+        [
+            (one.key, as_bytes(one.value) if one.value_b64 is None else one.value_b64)
+            for one in given.headers
+        ],
+        given.timestamp,
+        None if "TAGS" in names else given.tag,
+        () if "KEYS" in names else given.keys,
+    )

@@ -1,0 +1,137 @@
+"""Arguments and options of the offline commands: PATH, store options, topic, partition, times; and opening PATH.
+
+Owns the parsing of these into plain values; must not know what a command does with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import click
+
+from logserver.cli.progress import LateProgress
+from storage import Progress, StoreOptions, SupportsInspect, TopicPartition, open_inspector
+
+Command: TypeAlias = Callable[..., Any]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_MS: Final = 1 << 63
+
+
+def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    if is_url(value):
+        message = "only find and offsets ask a running server: give a PATH"
+        raise click.BadParameter(message, ctx, param)
+    if not value or "\0" in value:
+        raise click.BadParameter(f"{value!r} is no path", ctx, param)
+    return Path(value)
+
+
+def is_url(place: str) -> bool:
+    """Return whether this is a server's address and not a path."""
+    return place.startswith(("http://", "https://"))
+
+
+def _place(ctx: click.Context, param: click.Parameter, value: str) -> Path | str:
+    return value if is_url(value) else _path(ctx, param, value)
+
+
+def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return parse_time(value)
+    except ValueError:
+        message = f"{value!r} is neither milliseconds nor ISO 8601"
+        raise click.BadParameter(message, ctx, param) from None
+
+
+def parse_time(text: str) -> int:
+    """Return milliseconds since the epoch, from a number of milliseconds or ISO 8601 (UTC if it names no zone).
+
+    Raises ValueError.
+    """
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit():
+        if len(digits) > 19 or not -_MAX_MS <= int(text) < _MAX_MS:
+            raise ValueError(text)
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def time_option(*names: str, about: str) -> Callable[[Command], Command]:
+    """Return an option for a time; the command gets milliseconds."""
+    return click.option(*names, metavar="TIME", callback=_time, help=about)
+
+
+def name_values(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> Mapping[str, str]:
+    """Parse the values of a repeatable option NAME=VALUE; a callback of click."""
+    settings = {}
+    for value in values:
+        name, equals, setting = value.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE", ctx, param)
+        settings[name.strip()] = setting.strip()
+    return settings
+
+
+path_argument: Final = click.argument("path", metavar="PATH", callback=_path)
+place_argument: Final = click.argument("place", metavar="PATH|URL", callback=_place)
+"""The command gets a Path, or a server's address as text."""
+
+
+def settings_option(name: str, *, about: str) -> Callable[[Command], Command]:
+    """Return an option for store options; `--set` is the command's `settings`, `--X-set` its `X_settings`."""
+    parameter = name.removeprefix("--").replace("-", "_").removesuffix("set") + "settings"
+    return click.option(
+        name, parameter, multiple=True, metavar="NAME=VALUE", callback=name_values, help=about
+    )
+
+
+set_option: Final = settings_option(
+    "--set", about="A store option under the reference's name, such as index.interval.bytes=4096."
+)
+topic_option: Final = click.option("--topic", metavar="TOPIC", help="Only this topic.")
+partition_option: Final = click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition."
+)
+rebuilt_option: Final = click.option(
+    "--what",
+    metavar="KIND",
+    help="Only this: indexes; of a RocketMQ store consumequeue or indexfile. Default: all that is derived.",
+)
+write_option: Final = click.option(
+    "--write", is_flag=True, help="Do it; without this it is only told what would change."
+)
+
+
+@contextmanager
+def opened(path: Path, settings: Mapping[str, str]) -> Iterator[tuple[SupportsInspect, Progress]]:
+    """Open PATH for inspection; yield the inspector and the progress display."""
+    with LateProgress() as progress:
+        options = StoreOptions(settings=settings, progress=progress)
+        inspector = open_inspector(path, options)
+        try:
+            yield inspector, progress
+        finally:
+            inspector.close()
+
+
+def selected(
+    inspector: SupportsInspect, topic: str | None, partition: int | None
+) -> Sequence[TopicPartition]:
+    """Return the partitions selected by `--topic` and `--partition`; None selects all."""
+    return [
+        address
+        for address in inspector.partitions()
+        if topic in (None, address.topic) and partition in (None, address.partition)
+    ]
