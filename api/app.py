@@ -20,8 +20,8 @@ from api.route import Route
 from api.routes import ROUTES, Router
 from api.security import Guard
 from api.signature import REQUEST_ID, sign
-from logserver.budget import SMALL_BYTES
-from logserver.service import LogService
+from logserver.service.memory_budget import SMALL_BYTES
+from logserver.service.service import LogService
 from storage import StorageError
 
 log = logging.getLogger(__name__)

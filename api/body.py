@@ -15,9 +15,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from api.errors import BODY_TOO_LARGE, ApiError
-from logserver.budget import Hold
 from logserver.config import Settings
 from logserver.errors import NotReady
+from logserver.service.memory_budget import Hold
 
 # Larger bodies are unpacked in a thread, so that the loop is not blocked.
 _INLINE_BYTES: Final = 64 << 10

@@ -14,8 +14,8 @@ from aiohttp import web
 from crc32c import crc32c
 
 from api.call import Call
-from logserver.reading import visible_end
-from logserver.requests import Fetch, StartAt
+from logserver.service.fetch import visible_end
+from logserver.service.requests import Fetch, StartAt
 from storage import BatchPage, Page
 
 

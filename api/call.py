@@ -26,11 +26,11 @@ from api.middleware import ApiProtocol
 from api.negotiation import media_type
 from api.params import Params, parse_query
 from api.signature import sign
-from logserver.budget import Hold
 from logserver.cluster import cluster_id
 from logserver.config import Address, Settings
 from logserver.groups.consumer import Consumer
-from logserver.service import LogService
+from logserver.service.memory_budget import Hold
+from logserver.service.service import LogService
 from storage import TopicPartition
 from storage.shown import encode_json
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 from api.errors import MALFORMED, ApiError
 from logserver.config import Settings
-from logserver.requests import Start, StartAt
+from logserver.service.requests import Start, StartAt
 
 T = TypeVar("T")
 Value = TypeVar("Value", covariant=True)

@@ -26,8 +26,8 @@ from api.errors import MALFORMED, NOT_OFFERED, ApiError
 from api.params import Params
 from api.rendering import RecordNames
 from api.schema import Produced
-from logserver.budget import Hold
-from logserver.requests import Produce, ProduceOptions, RequestKey
+from logserver.service.memory_budget import Hold
+from logserver.service.requests import Produce, ProduceOptions, RequestKey
 from storage import LogStore, ProducerSequence, TopicPartition
 
 COMPRESSIONS: Final = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})

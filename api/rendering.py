@@ -15,8 +15,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from api.errors import ApiError, as_api_error
 from api.negotiation import Format
-from logserver.reading import weights_bytes
-from logserver.writer import Run
+from logserver.service.fetch import weights_bytes
+from logserver.service.writer import Run
 from storage import Header, Page, StoredRecord, TopicPartition
 
 INLINE_RECORDS: Final = 500

@@ -28,7 +28,7 @@ from logserver import descriptors, signals
 from logserver.config import Address, Settings
 from logserver.errors import CannotListen, SettingsError
 from logserver.opening import StorePlan, plan_store
-from logserver.service import LogService, Opener
+from logserver.service.service import LogService, Opener
 from storage import RecoveryReport
 
 STDIN: Final = 0

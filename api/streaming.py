@@ -29,9 +29,9 @@ from api.errors import BODY_TOO_LARGE, ApiError, as_api_error
 from api.produce_options import request_of
 from api.schema import Produced
 from api.splitting import Item, Splitter
-from logserver.budget import Hold
-from logserver.requests import ProduceOptions
-from logserver.writer import Acks, Run
+from logserver.service.memory_budget import Hold
+from logserver.service.requests import ProduceOptions
+from logserver.service.writer import Acks, Run
 from storage import StorageError
 
 D = TypeVar("D", bound=Produced)

@@ -1,8 +1,8 @@
 """The journal of requests with an Idempotency-Key, `.logserver.idempotency`: its entries, and the offsets they name.
 
 Owns the encoding of the entries, and the next offset of each partition that they name; must not know the answer to a
-repeated request (`logserver.keybook`), nor a backend. The steps of a group commit, which decide what an entry proves,
-are in `logserver.keybook`.
+repeated request (`logserver.idempotency.journal`), nor a backend. The steps of a group commit, which decide what an
+entry proves, are in `logserver.idempotency.journal`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ LAST_RESORTS = {
     "logserver/cli/__init__.py",
     "logserver/groups/consumers.py",
     "logserver/groups/offsets.py",
-    "logserver/upkeep.py",
+    "logserver/service/upkeep.py",
 }
 
 # Modules of a format folder without a binary layout: names, text files, compression formats of other projects.

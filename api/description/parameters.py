@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from api.negotiation import FORMATS
 from api.params import MAX_INT16, MAX_INT32, Choice, Integer, Parameter, Place, Text
-from logserver.writer import Acks
+from logserver.service.writer import Acks
 from storage import Isolation
 
 MAX_PAGE_BYTES: Final = 64 << 20

@@ -26,7 +26,7 @@ from api.description.parameters import (
 from api.handlers.follow import follow
 from api.negotiation import RECORD_BATCH, RECORD_FORMATS, STREAM_TYPES, Format
 from api.rendering import encode_page, encode_rows, is_large
-from logserver.requests import Fetch
+from logserver.service.requests import Fetch
 from storage import BatchPage, LogStore, Page, TopicPartition
 
 

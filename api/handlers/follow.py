@@ -32,7 +32,7 @@ from api.errors import as_api_error
 from api.frames import FRAMES, Frames, resumed_at
 from api.negotiation import EVENT_STREAM, Format
 from api.rendering import encode_lines, is_large
-from logserver.requests import Follow, Start, StartAt
+from logserver.service.requests import Follow, Start, StartAt
 from storage import Page, StorageError
 
 # A proxy must neither cache the answer nor buffer it.

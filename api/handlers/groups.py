@@ -25,7 +25,7 @@ from api.handlers.consumers import (
 from api.schema import PartitionNumber, Timestamp
 from logserver.groups.coordinator import Member
 from logserver.groups.overview import GroupOverview, Progress
-from logserver.requests import Start, StartAt
+from logserver.service.requests import Start, StartAt
 from storage import TopicPartition
 
 

@@ -29,7 +29,7 @@ from api.errors import MALFORMED, ApiError
 from api.negotiation import RECORD_FORMATS, Format
 from api.params import Params
 from api.rendering import encode_rows, is_large
-from logserver.requests import Find
+from logserver.service.requests import Find
 from storage import TopicPartition
 
 

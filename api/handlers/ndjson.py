@@ -20,7 +20,7 @@ from api.rendering import OffsetRow, RecordNames, offset_rows
 from api.schema import Limits, Produced, decode_records
 from api.splitting import Bounds, Item, LineSplitter
 from api.streaming import ProduceStream
-from logserver.writer import Run
+from logserver.service.writer import Run
 from storage.shown import encode_json_lines
 
 _BY_ITSELF: Final = "each record of a stream is stored by itself, or fails by itself"

@@ -10,8 +10,8 @@ from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from api.call import Call
 from api.errors import ApiError
-from logserver.health import Health
 from logserver.metrics import CONTENT_TYPE
+from logserver.service.health import Health
 from storage import Capabilities, RecoveryReport, StoreStats
 
 NOT_READY = 50301

@@ -29,9 +29,9 @@ from api.octets import record_of
 from api.produce_options import read_options, record_ids, refuse_key, request_of, with_key
 from api.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer, RecordNames, offset_rows
 from api.schema import PLACE, Limits, Produced, decode_produce
-from logserver.budget import Hold
-from logserver.requests import ProduceBatches, ProduceOptions
-from logserver.writer import Acks, Run
+from logserver.service.memory_budget import Hold
+from logserver.service.requests import ProduceBatches, ProduceOptions
+from logserver.service.writer import Acks, Run
 
 
 class NewProducer(Struct):

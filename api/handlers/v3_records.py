@@ -29,8 +29,8 @@ from api.v3.records import (
     decode_typed,
     reports_of,
 )
-from logserver.requests import ProduceOptions
-from logserver.writer import Run
+from logserver.service.requests import ProduceOptions
+from logserver.service.writer import Run
 from storage import wall_clock_ms
 from storage.shown import encode_json
 

@@ -33,7 +33,7 @@ from api.errors import (
 )
 from api.schema import PartitionNumber, Produced, is_nested_deeper
 from api.splitting import Item
-from logserver.writer import Run
+from logserver.service.writer import Run
 from storage import Record
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from logserver.config import Settings
 from logserver.groups.coordinator import Topics
-from logserver.waiters import Waiters
+from logserver.service.waiters import Waiters
 from storage import Clock, LogStore, TopicInfo
 
 P = ParamSpec("P")

@@ -17,7 +17,7 @@ from logserver.groups.coordinator import Member
 from logserver.groups.log import Log
 from logserver.groups.reading import Reset, check_range, reset_positions, timed_positions
 from logserver.metrics import Metrics
-from logserver.requests import Start, StartAt
+from logserver.service.requests import Start, StartAt
 from storage import CommittedOffset, LogStore, OffsetBounds, TopicPartition
 from storage.errors import UnknownPartition, UnknownTopic
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from msgspec import structs
 
 from logserver.errors import ConsumerState
-from logserver.reading import Look, read_page, visible_end
-from logserver.requests import Fetch, Start, StartAt
+from logserver.service.fetch import Look, read_page, visible_end
+from logserver.service.requests import Fetch, Start, StartAt
 from storage import Isolation, LogStore, Page, StorageError, StoredRecord, TopicPartition
 from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
 

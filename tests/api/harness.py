@@ -24,7 +24,7 @@ import storage
 from api.server import Server
 from logserver.cluster import cluster_id
 from logserver.config import Address, Settings
-from logserver.service import LogService
+from logserver.service.service import LogService
 from storage import LogStore, StoreOptions
 
 BINARY = "application/vnd.kafka.binary.v2+json"

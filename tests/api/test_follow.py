@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from logserver import following
+from logserver.service import follow
 from storage import StorageError
 from storage.errors import Corrupt, OffsetOutOfRange
 from tests.api.harness import (
@@ -154,7 +154,7 @@ async def test_where_it_begins_and_ends(api: Api, query: str, offsets: list[int]
 
 
 async def test_many_pages_are_one_stream(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "PAGE_BYTES", 300)
+    monkeypatch.setattr(follow, "PAGE_BYTES", 300)
     await api.post("/topics/t", records(*range(40)))
     async with following_it(api, "follow=false&format=json&max_records=33") as stream:
         rows = [msgspec.json.decode(line) for line in (await stream.rest()).splitlines()]

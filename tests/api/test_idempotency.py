@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from logserver import writer
+from logserver.service import writer
 from storage import LogStore, TopicPartition
 from storage.errors import DiskFull
 from tests.api.harness import (

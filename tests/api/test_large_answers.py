@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from logserver.budget import SMALL_BYTES
+from logserver.service.memory_budget import SMALL_BYTES
 from tests.api.harness import JSON, Api, opener, records, serving, settings
 
 LARGE = "/topics/large/partitions/0/records?offset=0&max_bytes=8000000"

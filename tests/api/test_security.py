@@ -28,7 +28,7 @@ from api.security import tls_context
 from api.server import Server
 from logserver.config import load_settings
 from logserver.errors import SettingsError
-from logserver.service import LogService
+from logserver.service.service import LogService
 from logserver.tokens import Scope, load_tokens
 from storage.errors import IoFailure
 from tests.api.harness import JSON, Api, opener, records, serving, settings

@@ -22,7 +22,7 @@ import pytest
 from api.middleware import ApiProtocol, ApiServer
 from api.server import Server
 from logserver.errors import NotReady
-from logserver.service import LogService
+from logserver.service.service import LogService
 from storage import LogStore, Progress
 from tests.api.harness import JSON, ONE_PARTITION, opener, records, serving, settings
 from tests.api.running import LISTEN, Running, Serve, not_started

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from logserver.config import Settings
-from logserver.idempotency import Idempotency, InThread, open_idempotency
+from logserver.idempotency.keys import Idempotency, InThread, open_idempotency
 from logserver.metrics import Metrics
-from logserver.requests import RequestKey
-from logserver.writer import Acks, Part, Writer
+from logserver.service.requests import RequestKey
+from logserver.service.writer import Acks, Part, Writer
 from storage import LogStore, TopicPartition
 from tests.contract.harness import ManualClock
 from tests.faults.history import Acked, Flushed, History, Note, Sent, origin_of

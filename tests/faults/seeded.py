@@ -20,8 +20,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from logserver import keybook, writer
-from logserver.writer import Group, Lane, Request
+from logserver.idempotency import journal
+from logserver.service import writer
+from logserver.service.writer import Group, Lane, Request
 from storage.files import FileSystem, HandleCache, atomic, atomic_write, write_durably
 from storage.files import failures as failures_module
 from storage.files.fence import Guard
@@ -223,17 +224,17 @@ def keys_behind_their_records(patch: pytest.MonkeyPatch) -> None:
     """Note a key after its records are written: a crash in between leaves the records without their key."""
 
     def late(original: Callable[..., None], requests: Sequence[Request]) -> None:
-        keybook.begin_notes(requests, durable=True)
+        journal.begin_notes(requests, durable=True)
         original(requests)
 
-    wrapped(patch, keybook, "end_notes", late)
+    wrapped(patch, journal, "end_notes", late)
     patch.setattr(writer, "begin_notes", lambda requests, *, durable: None)
 
 
 @fault(*BOTH)
 def keys_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
     """Trust, at a start, the offsets of records that a crash lost."""
-    everywhere(patch, keybook._drop_lost, lambda entry, bounds, losses: 0)
+    everywhere(patch, journal._drop_lost, lambda entry, bounds, losses: 0)
 
 
 # ---- stop and start ----

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logserver.idempotency import Idempotency
+from logserver.idempotency.keys import Idempotency
 from logserver.metrics import Metrics
-from logserver.writer import Acks, Part, Writer
+from logserver.service.writer import Acks, Part, Writer
 from storage import (
     CommittedOffset,
     GroupCommit,

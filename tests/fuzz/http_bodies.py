@@ -25,7 +25,7 @@ from yarl import URL
 import storage
 from api.app import App
 from logserver.config import Settings
-from logserver.service import LogService
+from logserver.service.service import LogService
 from scripts.diff_fuzz_cases import batches
 from storage import LogStore, StoreOptions
 from storage.coding.checksum import crc32c

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from logserver.budget import SMALL_BYTES, Budget
 from logserver.errors import Busy
+from logserver.service.memory_budget import SMALL_BYTES, Budget
 
 
 async def test_what_fits_is_held_at_once() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logserver.errors import KeyReused
-from logserver.keybook import (
+from logserver.idempotency.journal import (
     KEPT_MS,
     Entry,
     Keybook,
@@ -19,8 +19,8 @@ from logserver.keybook import (
     open_book,
     replayed,
 )
-from logserver.requests import RequestKey
-from logserver.writer import Run
+from logserver.service.requests import RequestKey
+from logserver.service.writer import Run
 from storage import Loss, OffsetBounds, ProducerSequence, TopicPartition
 from storage.errors import UnknownTopic
 from storage.files import OverlayFileSystem

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from logserver.config import Settings
-from logserver.upkeep import Upkeep
+from logserver.service.upkeep import Upkeep
 from storage import Record, RetentionReport, StoreOptions, TopicPartition
 from storage.errors import DiskFull, StoreFenced
 from storage.memory.store import MemoryStore

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from logserver.errors import Busy
-from logserver.waiters import Waiters
+from logserver.service.waiters import Waiters
 from storage import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from logserver.budget import Budget
 from logserver.errors import Busy, NotReady
 from logserver.metrics import Metrics
-from logserver.writer import (
+from logserver.service.memory_budget import Budget
+from logserver.service.writer import (
     SHARED_PART_RECORDS,
     Acks,
     Group,

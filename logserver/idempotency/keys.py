@@ -1,8 +1,8 @@
 """Requests with an idempotency key: each is stored once, however often it is sent.
 
 Owns the order of requests with the same key, and which parts of a request are appended; must not know HTTP.
-`logserver.keybook` defines which data is kept of a request, and why this holds after a crash. Use it on the event
-loop only.
+`logserver.idempotency.journal` defines which data is kept of a request, and why this holds after a crash. Use it on the
+event loop only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from logserver.config import Settings
-from logserver.keybook import (
+from logserver.idempotency.journal import (
     ENTRIES_OF_A_KEY,
     Entry,
     Keybook,
@@ -23,8 +23,8 @@ from logserver.keybook import (
     Stock,
     open_book,
 )
-from logserver.requests import RequestKey
-from logserver.writer import Acks, Part, Run
+from logserver.service.requests import RequestKey
+from logserver.service.writer import Acks, Part, Run
 from storage import (
     Clock,
     LogStore,

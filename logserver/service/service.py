@@ -16,24 +16,24 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from logserver.auto_create import check_new_name
-from logserver.budget import Budget, Hold
 from logserver.config import Settings
 from logserver.errors import NotReady
-from logserver.following import follow_pages
 from logserver.groups.log import Log
 from logserver.groups.overview import Groups
-from logserver.health import Health, is_full
-from logserver.idempotency import Idempotency, open_idempotency
+from logserver.idempotency.keys import Idempotency, open_idempotency
 from logserver.metrics import Metrics
-from logserver.partitioning import address
-from logserver.polling import poll
-from logserver.producing import Producing
-from logserver.reading import Look, SomePage, read_batch_page, read_page
-from logserver.requests import Fetch, Find, Follow, Produce, ProduceBatches
-from logserver.upkeep import Upkeep
-from logserver.waiters import Waiters
-from logserver.writer import Run, Writer
+from logserver.service.fetch import Look, SomePage, read_batch_page, read_page
+from logserver.service.follow import follow_pages
+from logserver.service.health import Health, is_full
+from logserver.service.memory_budget import Budget, Hold
+from logserver.service.partitioning import address
+from logserver.service.polling import poll
+from logserver.service.produce import Producing
+from logserver.service.requests import Fetch, Find, Follow, Produce, ProduceBatches
+from logserver.service.topic_rules import check_new_name
+from logserver.service.upkeep import Upkeep
+from logserver.service.waiters import Waiters
+from logserver.service.writer import Run, Writer
 from storage import (
     BatchPage,
     Clock,

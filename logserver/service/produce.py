@@ -15,15 +15,15 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from logserver.auto_create import check_new_name, check_open
 from logserver.config import Settings
 from logserver.errors import Busy, NotReady, TimedOut
 from logserver.groups.log import Run as InThread
-from logserver.idempotency import Idempotency
+from logserver.idempotency.keys import Idempotency
 from logserver.metrics import Metrics
-from logserver.partitioning import Partitioner, address, only_partition
-from logserver.requests import Produce, ProduceBatches
-from logserver.writer import Acks, Part, Run, Writer, without_waiting
+from logserver.service.partitioning import Partitioner, address, only_partition
+from logserver.service.requests import Produce, ProduceBatches
+from logserver.service.topic_rules import check_new_name, check_open
+from logserver.service.writer import Acks, Part, Run, Writer, without_waiting
 from storage import LogStore, ProducerSequence, SupportsBatchBytes, TopicInfo, TopicPartition
 from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
 

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import structs
 
-from logserver.reading import Look, SomePage
-from logserver.requests import Fetch, Start, StartAt
-from logserver.waiters import Waiters
+from logserver.service.fetch import Look, SomePage
+from logserver.service.requests import Fetch, Start, StartAt
+from logserver.service.waiters import Waiters
 
 
 async def poll(

@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import Final, NamedTuple, TypeAlias
 
 from logserver.errors import NotReady
-from logserver.keybook import Note, begin_notes, end_notes
+from logserver.idempotency.journal import Note, begin_notes, end_notes
 from logserver.metrics import Metrics
 from storage import (
     AppendResult,

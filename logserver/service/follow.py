@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 from msgspec import structs
 
-from logserver.reading import visible_end
-from logserver.requests import Fetch, Follow, Start, StartAt
+from logserver.service.fetch import visible_end
+from logserver.service.requests import Fetch, Follow, Start, StartAt
 from storage import Page
 
 # Small pages: other requests run in between, and a slow reader holds no more memory than one page.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
-from logserver.requests import Fetch, StartAt
+from logserver.service.requests import Fetch, StartAt
 from storage import (
     BatchPage,
     Isolation,

@@ -1,0 +1,1 @@
+"""Requests with a key: each is stored once."""

@@ -1,0 +1,1 @@
+"""The service: what every front end asks for, on asyncio, over one store."""
