@@ -14,12 +14,12 @@ from aiohttp import web
 
 from api.book import Book
 from api.call import Call
-from api.errors import ApiError, as_api_error, error_response
-from api.negotiation import negotiate
+from api.connection.response_headers import REQUEST_ID, sign
+from api.http.errors import ApiError, as_api_error, error_response
+from api.http.negotiation import negotiate
+from api.http.security import Guard
 from api.route import Route
 from api.routes import ROUTES, Router
-from api.security import Guard
-from api.signature import REQUEST_ID, sign
 from logserver.service.memory_budget import SMALL_BYTES
 from logserver.service.service import LogService
 from storage import StorageError

@@ -1,6 +1,6 @@
 """The documentation of one server; each form is created at its first use.
 
-Owns the cache of the forms; must not know their content: `api.openapi` and `api.page` create them.
+Owns the cache of the forms; must not know their content: `api.openapi` and `api.docs_page` create them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from functools import cached_property
 
 import msgspec
 
+from api.docs_page import page
 from api.openapi import document
-from api.page import page
 from api.route import Route
 from logserver.config import Settings
 

@@ -17,15 +17,15 @@ from urllib.parse import quote, urlencode
 import msgspec
 from aiohttp import web
 
-from api.body import read_body
 from api.book import Book
-from api.delivery import deliver, deliver_once
+from api.connection.body import read_body
+from api.connection.delivery import deliver, deliver_once
+from api.connection.middleware import ApiProtocol
+from api.connection.response_headers import sign
 from api.description.doc import Doc
-from api.errors import MALFORMED, PAYLOAD, UNKNOWN_PARTITION, ApiError
-from api.middleware import ApiProtocol
-from api.negotiation import media_type
-from api.params import Params, parse_query
-from api.signature import sign
+from api.http.errors import MALFORMED, PAYLOAD, UNKNOWN_PARTITION, ApiError
+from api.http.negotiation import media_type
+from api.http.parameters import Params, parse_query
 from logserver.cluster import cluster_id
 from logserver.config import Address, Settings
 from logserver.groups.consumer import Consumer

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from api.description.doc import Answer, Doc, Example, Lines, Octets, OneOf, Shape
 from api.description.parameters import PATH, SAMPLES
-from api.errors import JSON, MEANINGS, PROBLEM_JSON, status_of
-from api.params import Parameter
+from api.http.errors import JSON, MEANINGS, PROBLEM_JSON, status_of
+from api.http.parameters import Parameter
 from api.route import Route
 from logserver import __version__
 from logserver.config import Settings

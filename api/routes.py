@@ -22,7 +22,6 @@ from api.description import produce as produce_doc
 from api.description import store_files as store_files_doc
 from api.description import topics as topics_doc
 from api.description import v3 as v3_doc
-from api.errors import ApiError
 from api.handlers import (
     consumers,
     documentation,
@@ -36,6 +35,7 @@ from api.handlers import (
     v3_records,
     v3_topics,
 )
+from api.http.errors import ApiError
 from api.route import Route
 
 PARTITION: Final = "/topics/{topic}/partitions/{partition}"

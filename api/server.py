@@ -22,8 +22,8 @@ import uvloop
 from aiohttp import web
 
 from api.app import App
-from api.middleware import ApiServer
-from api.security import tls_context
+from api.connection.middleware import ApiServer
+from api.http.security import tls_context
 from logserver import descriptors, signals
 from logserver.config import Address, Settings
 from logserver.errors import CannotListen, SettingsError

@@ -16,9 +16,9 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from api.negotiation import BINARY_V2_JSON, RECORD_BATCH
-from api.rendering import OffsetRow, ProduceAnswer, Row
-from api.schema import Body, PlainRecord
+from api.http.negotiation import BINARY_V2_JSON, RECORD_BATCH
+from api.records.rendering import OffsetRow, ProduceAnswer, Row
+from api.records.schema import Body, PlainRecord
 from api.server import BACKLOG, READ_BUFFER_BYTES, Server
 from logserver.bench.ceiling import serve as serve_blindly
 from logserver.config import Address, Settings

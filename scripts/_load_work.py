@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from api.negotiation import BINARY_V2_JSON, RECORD_BATCH
+from api.http.negotiation import BINARY_V2_JSON, RECORD_BATCH
 from logserver.bench.wire import Address, Answer, call, request
 from storage import Record
 from storage.kafka.format.batch import encode_batch

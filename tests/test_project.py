@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import logserver
-from api.errors import CODES, status_of
+from api.http.errors import CODES, status_of
 from logserver.cli import COMMANDS
 from logserver.errors import CannotListen, ClientError, SettingsError
 from storage.errors import StorageError

@@ -24,8 +24,8 @@ from api.handlers.consumers import (
     SubscriptionAnswer,
     SubscriptionBody,
 )
-from api.negotiation import V2_JSON
-from api.rendering import Row
+from api.http.negotiation import V2_JSON
+from api.records.rendering import Row
 
 PART: Final = "Consumers"
 _ORDERS: Final = {"partitions": [{"topic": "orders", "partition": 0}]}

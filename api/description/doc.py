@@ -7,8 +7,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-from api.negotiation import PLAIN_TYPES
-from api.params import Parameter
+from api.http.negotiation import PLAIN_TYPES
+from api.http.parameters import Parameter
 from logserver.tokens import Scope
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from api.description.doc import TEXT, Answer, Doc, Example
-from api.errors import JSON
+from api.http.errors import JSON
 
 PART: Final = "Documentation"
 

@@ -19,8 +19,8 @@ from api.description.parameters import (
     OFFSET,
     TAG,
 )
-from api.negotiation import EVENT_STREAM, JSON_V2_JSON, NDJSON, RECORD_BATCH
-from api.rendering import Row
+from api.http.negotiation import EVENT_STREAM, JSON_V2_JSON, NDJSON, RECORD_BATCH
+from api.records.rendering import Row
 
 _ROW: Final = {
     "topic": "orders",

@@ -18,7 +18,7 @@ from api.description.parameters import (
     UNIQUE_ID,
 )
 from api.handlers.messages import FoundAnswer
-from api.rendering import Row
+from api.records.rendering import Row
 
 PART: Final = "Query"
 _ROW: Final = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from api.negotiation import FORMATS
-from api.params import MAX_INT16, MAX_INT32, Choice, Integer, Parameter, Place, Text
+from api.http.negotiation import FORMATS
+from api.http.parameters import MAX_INT16, MAX_INT32, Choice, Integer, Parameter, Place, Text
 from logserver.service.writer import Acks
 from storage import Isolation
 

@@ -30,9 +30,9 @@ from api.description.parameters import (
     X_KEY_BASE64,
     X_TAG,
 )
-from api.errors import JSON
 from api.handlers.produce import NewProducer
-from api.negotiation import (
+from api.http.errors import JSON
+from api.http.negotiation import (
     BINARY_V2_JSON,
     JSON_V2_JSON,
     NDJSON,
@@ -40,8 +40,8 @@ from api.negotiation import (
     RECORD_BATCH,
     V2_JSON,
 )
-from api.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer
-from api.schema import BinaryRecord, Body, JsonRecord, TextRecord
+from api.records.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer
+from api.records.schema import BinaryRecord, Body, JsonRecord, TextRecord
 from logserver.tokens import Scope
 
 TAG: Final = "Produce"

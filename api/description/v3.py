@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from api.description.doc import Answer, Doc, Example, Lines, OneOf
-from api.errors import JSON
+from api.http.errors import JSON
 from api.v3.records import (
     ProduceBatchRequest,
     ProduceBatchResponse,

@@ -19,6 +19,7 @@ from aiohttp import web
 from msgspec import Meta, Struct, field
 
 from api.call import Call, as_kind
+from api.connection.response_headers import warn
 from api.description.parameters import (
     ASYNC,
     CONSUMER_MAX_BYTES,
@@ -26,11 +27,10 @@ from api.description.parameters import (
     OF_PARTITION,
     OF_TOPIC,
 )
-from api.errors import CONSUMER_FORMAT, JSON, MALFORMED, PAYLOAD, ApiError
-from api.negotiation import BINARY_V2_JSON, JSON_V2_JSON, V2_JSON, Format, negotiate
-from api.rendering import encode_rows, is_large
-from api.schema import PartitionNumber, Timestamp
-from api.signature import warn
+from api.http.errors import CONSUMER_FORMAT, JSON, MALFORMED, PAYLOAD, ApiError
+from api.http.negotiation import BINARY_V2_JSON, JSON_V2_JSON, V2_JSON, Format, negotiate
+from api.records.rendering import encode_rows, is_large
+from api.records.schema import PartitionNumber, Timestamp
 from logserver.groups import config
 from logserver.groups.coordinator import Subscription
 from logserver.groups.pattern import TopicPattern

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from api.call import Call
-from api.page import POLICY
+from api.docs_page import POLICY
 
 
 async def openapi(call: Call) -> web.Response:

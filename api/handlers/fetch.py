@@ -10,7 +10,6 @@ from functools import partial
 
 from aiohttp import web
 
-from api.caching import cacheable, is_closed
 from api.call import Call
 from api.description.parameters import (
     FETCH_TIMEOUT,
@@ -24,8 +23,9 @@ from api.description.parameters import (
     TAG,
 )
 from api.handlers.follow import follow
-from api.negotiation import RECORD_BATCH, RECORD_FORMATS, STREAM_TYPES, Format
-from api.rendering import encode_page, encode_rows, is_large
+from api.http.caching import cacheable, is_closed
+from api.http.negotiation import RECORD_BATCH, RECORD_FORMATS, STREAM_TYPES, Format
+from api.records.rendering import encode_page, encode_rows, is_large
 from logserver.service.requests import Fetch
 from storage import BatchPage, LogStore, Page, TopicPartition
 

@@ -1,8 +1,8 @@
 """Follow: the records of one partition as a continuous stream.
 
-Owns the parameters and the life of such an answer; must not know the encoding of a record (`api.frames`). The answer
-begins after the first page was read, so that an error of the request has its own status. It ends with the reason. The
-next page is read when the client has received the last one.
+Owns the parameters and the life of such an answer; must not know the encoding of a record (`api.records.ndjson_sse`).
+The answer begins after the first page was read, so that an error of the request has its own status. It ends with the
+reason. The next page is read when the client has received the last one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from api.description.parameters import (
     STREAM_TIMEOUT,
     TAG,
 )
-from api.errors import as_api_error
-from api.frames import FRAMES, Frames, resumed_at
-from api.negotiation import EVENT_STREAM, Format
-from api.rendering import encode_lines, is_large
+from api.http.errors import as_api_error
+from api.http.negotiation import EVENT_STREAM, Format
+from api.records.ndjson_sse import FRAMES, Frames, resumed_at
+from api.records.rendering import encode_lines, is_large
 from logserver.service.requests import Follow, Start, StartAt
 from storage import Page, StorageError
 

@@ -13,7 +13,6 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from api.call import Call
-from api.errors import PAYLOAD, ApiError
 from api.handlers.consumers import (
     MAX_PARTITIONS,
     Name,
@@ -22,7 +21,8 @@ from api.handlers.consumers import (
     OffsetsAnswer,
     PartitionName,
 )
-from api.schema import PartitionNumber, Timestamp
+from api.http.errors import PAYLOAD, ApiError
+from api.records.schema import PartitionNumber, Timestamp
 from logserver.groups.coordinator import Member
 from logserver.groups.overview import GroupOverview, Progress
 from logserver.service.requests import Start, StartAt

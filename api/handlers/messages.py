@@ -25,10 +25,10 @@ from api.description.parameters import (
     TAG,
     UNIQUE_ID,
 )
-from api.errors import MALFORMED, ApiError
-from api.negotiation import RECORD_FORMATS, Format
-from api.params import Params
-from api.rendering import encode_rows, is_large
+from api.http.errors import MALFORMED, ApiError
+from api.http.negotiation import RECORD_FORMATS, Format
+from api.http.parameters import Params
+from api.records.rendering import encode_rows, is_large
 from logserver.service.requests import Find
 from storage import TopicPartition
 

@@ -1,6 +1,6 @@
 """Produce as NDJSON: one record per line, and one line of the answer for each.
 
-Owns the encoding of these lines; must not run the stream: `api.streaming` does.
+Owns the encoding of these lines; must not run the stream: `api.records.stream` does.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from aiohttp import web
 
 from api.call import Call
 from api.description.parameters import FORMAT
-from api.errors import ApiError
-from api.negotiation import NDJSON, Format, negotiate
-from api.produce_options import SEQUENCED, read_options, record_ids, refuse_key
-from api.rendering import OffsetRow, RecordNames, offset_rows
-from api.schema import Limits, Produced, decode_records
-from api.splitting import Bounds, Item, LineSplitter
-from api.streaming import ProduceStream
+from api.http.errors import ApiError
+from api.http.negotiation import NDJSON, Format, negotiate
+from api.records.produce_options import SEQUENCED, read_options, record_ids, refuse_key
+from api.records.rendering import OffsetRow, RecordNames, offset_rows
+from api.records.schema import Limits, Produced, decode_records
+from api.records.splitter import Bounds, Item, LineSplitter
+from api.records.stream import ProduceStream
 from logserver.service.writer import Run
 from storage.shown import encode_json_lines
 

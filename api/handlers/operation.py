@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from api.call import Call
-from api.errors import ApiError
+from api.http.errors import ApiError
 from logserver.metrics import CONTENT_TYPE
 from logserver.service.health import Health
 from storage import Capabilities, RecoveryReport, StoreStats

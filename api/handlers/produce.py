@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from api.call import Call
 from api.description.parameters import ACKS, FORMAT, PRODUCE_TIMEOUT
-from api.errors import MALFORMED, PAYLOAD, ApiError, as_api_error
 from api.handlers.ndjson import produce_lines
-from api.negotiation import (
+from api.http.errors import MALFORMED, PAYLOAD, ApiError, as_api_error
+from api.http.negotiation import (
     NDJSON,
     OCTET_STREAM,
     PLAIN_TYPES,
@@ -25,10 +25,10 @@ from api.negotiation import (
     Format,
     negotiate,
 )
-from api.octets import record_of
-from api.produce_options import read_options, record_ids, refuse_key, request_of, with_key
-from api.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer, RecordNames, offset_rows
-from api.schema import PLACE, Limits, Produced, decode_produce
+from api.records.produce_options import read_options, record_ids, refuse_key, request_of, with_key
+from api.records.raw_record import record_of
+from api.records.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer, RecordNames, offset_rows
+from api.records.schema import PLACE, Limits, Produced, decode_produce
 from logserver.service.memory_budget import Hold
 from logserver.service.requests import ProduceBatches, ProduceOptions
 from logserver.service.writer import Acks, Run

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from api.call import Call
 from api.description.parameters import CURSOR, FILES_LIMIT
-from api.params import Params
+from api.http.parameters import Params
 from storage import StoredFile, TopicPartition, list_files
 
 

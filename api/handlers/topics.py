@@ -12,9 +12,9 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from api.call import Call
+from api.connection.response_headers import warn
 from api.description.parameters import TIMESTAMP
-from api.errors import PAYLOAD, ApiError
-from api.signature import warn
+from api.http.errors import PAYLOAD, ApiError
 from storage import TopicInfo
 
 # One process serves every partition: it is the leader and the only replica of each.

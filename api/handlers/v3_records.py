@@ -1,7 +1,7 @@
 """Produce in the v3 API: a stream of objects answered by reports, or a batch of entries with ids.
 
 Owns the encoding of reports, and the batch; must not define shapes (`api.v3.records`) or run the stream
-(`api.streaming`).
+(`api.records.stream`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from aiohttp import web
 
 from api.call import Call
-from api.errors import ApiError
-from api.produce_options import born_host, refuse_key, request_of
-from api.splitting import Bounds, Item, ObjectSplitter
-from api.streaming import ProduceStream
+from api.http.errors import ApiError
+from api.records.produce_options import born_host, refuse_key, request_of
+from api.records.splitter import Bounds, Item, ObjectSplitter
+from api.records.stream import ProduceStream
 from api.v3.records import (
     BatchFailure,
     BatchSuccess,

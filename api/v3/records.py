@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from api.errors import (
+from api.http.errors import (
     BASE64,
     BODY_TOO_LARGE,
     MALFORMED,
@@ -31,8 +31,8 @@ from api.errors import (
     ApiError,
     as_api_error,
 )
-from api.schema import PartitionNumber, Produced, is_nested_deeper
-from api.splitting import Item
+from api.records.schema import PartitionNumber, Produced, is_nested_deeper
+from api.records.splitter import Item
 from logserver.service.writer import Run
 from storage import Record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.caching import entity_tag
+from api.http.caching import entity_tag
 from tests.api.harness import BATCH, BINARY, JSON, Answer, Api, for_any_bytes, records
 
 PATH = "/topics/t/partitions/0/records"

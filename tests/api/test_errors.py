@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import CODES, as_api_error, code_of, error_response, status_of
+from api.http.errors import CODES, as_api_error, code_of, error_response, status_of
 from logserver import errors as service_errors
 from storage import StorageError, errors
 from tests.api.harness import Api

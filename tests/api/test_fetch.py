@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from api.handlers import fetch
-from api.rendering import encode_page, encode_rows
+from api.records.rendering import encode_page, encode_rows
 from storage.coding.checksum import crc32c
 from storage.interface import SupportsBatchBytes
 from storage.model import TopicPartition

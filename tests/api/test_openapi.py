@@ -13,9 +13,9 @@ import pytest
 
 from api.description.doc import Doc, Example
 from api.description.parameters import PATH, SAMPLES
-from api.errors import CODES, MEANINGS
+from api.docs_page import target
+from api.http.errors import CODES, MEANINGS
 from api.openapi import codes_of, document
-from api.page import target
 from api.route import Route
 from api.routes import ROUTES
 from logserver.config import Settings

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api import streaming
+from api.records import stream as streaming
 from storage.errors import DiskFull
 from tests.api.duplex import Duplex, duplex
 from tests.api.harness import (

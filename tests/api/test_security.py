@@ -22,9 +22,9 @@ import pytest
 
 import storage
 from api.description.doc import Example
-from api.page import target
+from api.docs_page import target
+from api.http.security import tls_context
 from api.routes import ROUTES
-from api.security import tls_context
 from api.server import Server
 from logserver.config import load_settings
 from logserver.errors import SettingsError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.errors import as_api_error
+from api.http.errors import as_api_error
 from storage import (
     FoundPage,
     LogStore,

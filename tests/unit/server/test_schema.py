@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import ApiError, status_of
-from api.negotiation import Format
-from api.rendering import encode_page
-from api.schema import Limits, Produced, decode_produce
+from api.http.errors import ApiError, status_of
+from api.http.negotiation import Format
+from api.records.rendering import encode_page
+from api.records.schema import Limits, Produced, decode_produce
 from storage import OffsetBounds, Page, StoredRecord, TopicPartition
 
 LIMITS = Limits(max_records=20, max_depth=16)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import ApiError
-from api.splitting import Bounds, Item, LineSplitter, ObjectSplitter, Splitter
+from api.http.errors import ApiError
+from api.records.splitter import Bounds, Item, LineSplitter, ObjectSplitter, Splitter
 
 BOUNDS = Bounds(max_bytes=1000, max_depth=8)
 SMALL = Bounds(max_bytes=12, max_depth=3)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from api.errors import BODY_TOO_LARGE, ApiError
+from api.http.errors import BODY_TOO_LARGE, ApiError
 from logserver.config import Settings
 from logserver.errors import NotReady
 from logserver.service.memory_budget import Hold

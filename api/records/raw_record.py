@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from api.description.parameters import X_KEY, X_KEY_BASE64, X_TAG
-from api.errors import BASE64, PAYLOAD, ApiError
+from api.http.errors import BASE64, PAYLOAD, ApiError
 from storage import Header, Record
 
 HEADER_PREFIX: Final = "x-header-"

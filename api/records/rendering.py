@@ -13,8 +13,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from api.errors import ApiError, as_api_error
-from api.negotiation import Format
+from api.http.errors import ApiError, as_api_error
+from api.http.negotiation import Format
 from logserver.service.fetch import weights_bytes
 from logserver.service.writer import Run
 from storage import Header, Page, StoredRecord, TopicPartition

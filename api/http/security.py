@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
-from api.errors import ApiError
+from api.http.errors import ApiError
 from logserver.config import Settings
 from logserver.errors import SettingsError
 from logserver.tokens import Scope, Tokens, load_tokens

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final, Protocol, TypeAlias
 
-from api.errors import MALFORMED, PAYLOAD, RECORD_TOO_LARGE, ApiError
+from api.http.errors import MALFORMED, PAYLOAD, RECORD_TOO_LARGE, ApiError
 
 Item: TypeAlias = bytes | ApiError
 

@@ -18,9 +18,9 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import LineTooLong
 
-from api.errors import ApiError, error_response
-from api.handshake import Handshake, Handshakes
-from api.signature import REQUEST_ID, SERVER, sign
+from api.connection.handshake import Handshake, Handshakes
+from api.connection.response_headers import REQUEST_ID, SERVER, sign
+from api.http.errors import ApiError, error_response
 
 log = logging.getLogger(__name__)
 

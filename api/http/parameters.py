@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from api.errors import MALFORMED, ApiError
+from api.http.errors import MALFORMED, ApiError
 from logserver.config import Settings
 from logserver.service.requests import Start, StartAt
 

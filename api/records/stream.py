@@ -23,12 +23,12 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 from aiohttp import web
 from aiohttp.http import StreamWriter
 
-from api.body import BodyStream, meet_expectation
 from api.call import Call
-from api.errors import BODY_TOO_LARGE, ApiError, as_api_error
-from api.produce_options import request_of
-from api.schema import Produced
-from api.splitting import Item, Splitter
+from api.connection.body import BodyStream, meet_expectation
+from api.http.errors import BODY_TOO_LARGE, ApiError, as_api_error
+from api.records.produce_options import request_of
+from api.records.schema import Produced
+from api.records.splitter import Item, Splitter
 from logserver.service.memory_budget import Hold
 from logserver.service.requests import ProduceOptions
 from logserver.service.writer import Acks, Run

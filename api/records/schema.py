@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Generic, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from api.errors import (
+from api.http.errors import (
     BASE64,
     BODY_TOO_LARGE,
     MALFORMED,
@@ -28,7 +28,7 @@ from api.errors import (
     PAYLOAD,
     ApiError,
 )
-from api.negotiation import Format
+from api.http.negotiation import Format
 from storage import Record
 
 T = TypeVar("T")

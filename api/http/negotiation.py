@@ -11,7 +11,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from api.errors import JSON, PROBLEM_JSON, ApiError
+from api.http.errors import JSON, PROBLEM_JSON, ApiError
 
 
 class Format(enum.Enum):

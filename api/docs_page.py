@@ -18,9 +18,9 @@ import msgspec
 
 from api.description.doc import Answer, Example, Octets
 from api.description.parameters import SAMPLES
-from api.errors import MEANINGS
+from api.http.errors import MEANINGS
+from api.http.parameters import Parameter
 from api.openapi import Json, Schemas, codes_of, path_parameters, schemas_of
-from api.params import Parameter
 from api.route import Route
 from logserver import __version__
 from logserver.config import Settings

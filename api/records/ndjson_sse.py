@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from api.errors import MALFORMED, ApiError, error_body
-from api.negotiation import EVENT_STREAM, NDJSON
-from api.params import checked_integer
+from api.http.errors import MALFORMED, ApiError, error_body
+from api.http.negotiation import EVENT_STREAM, NDJSON
+from api.http.parameters import checked_integer
 from storage import StoredRecord
 from storage.shown import encode_json
 

@@ -22,10 +22,10 @@ from api.description.parameters import (
     PRODUCER_ID,
     SEQUENCE,
 )
-from api.errors import MALFORMED, NOT_OFFERED, ApiError
-from api.params import Params
-from api.rendering import RecordNames
-from api.schema import Produced
+from api.http.errors import MALFORMED, NOT_OFFERED, ApiError
+from api.http.parameters import Params
+from api.records.rendering import RecordNames
+from api.records.schema import Produced
 from logserver.service.memory_budget import Hold
 from logserver.service.requests import Produce, ProduceOptions, RequestKey
 from storage import LogStore, ProducerSequence, TopicPartition

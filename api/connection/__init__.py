@@ -1,0 +1,1 @@
+"""A connection: the protocol, handshakes, bodies, delivery and headers."""

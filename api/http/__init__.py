@@ -1,0 +1,1 @@
+"""What HTTP requests have in common: parameters, content types, errors, caching, access."""
