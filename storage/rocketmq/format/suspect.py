@@ -3,7 +3,7 @@
 Owns these checks of one record; must not know queues or index. RocketMQ's CRC covers the body alone, so a damaged
 sector outside the body passes every check of `message`. Each part with an impossible value is named:
 
-    topic                empty, control characters, no UTF-8
+    topic                no name of a folder (empty, `.`, `..`, with `/`), control characters, no UTF-8
     properties           a NUL outside a key, no UTF-8, a piece without a name or without 01
     queue_id             below 0
     queue_offset         below 0
@@ -31,6 +31,7 @@ from storage.rocketmq.format.message import (
     TRANSACTION_MASK,
     Message,
 )
+from storage.rocketmq.format.names import is_folder_name
 from storage.rocketmq.format.properties import decode_properties, lone_nul
 
 KNOWN_FLAGS: Final = 0x7FF
@@ -46,6 +47,10 @@ MAX_TIMES: Final = 1_000_000
 MAX_PORT: Final = 65_535
 MAX_PREPARED_OFFSET: Final = 1 << 50
 
+SHORT: Final = 64
+"""A topic with fewer characters has at most 252 bytes, so any folder can have its name."""
+
+_NO_NAMES: Final = ("", ".", "..")
 _REPLACEMENT: Final = "\ufffd"
 _NOT_IN_TOPICS: Final = re.compile(r"[\x00-\x1f\x7f\ufffd]")
 
@@ -55,7 +60,9 @@ def suspect_parts(message: Message, physical_offset: int) -> tuple[str, ...]:
     properties = message.properties
     if (
         message.topic.isprintable()
-        and message.topic
+        and message.topic not in _NO_NAMES
+        and "/" not in message.topic
+        and (len(message.topic) < SHORT or is_folder_name(message.topic))
         and _REPLACEMENT not in message.topic
         and message.queue_id >= 0
         and message.queue_offset >= 0
@@ -97,7 +104,7 @@ def _judged(message: Message, physical_offset: int) -> list[tuple[str, bool]]:
     prepared, in_transaction = message.prepared_transaction_offset, flag & TRANSACTION_MASK
     is_known = 0 <= flag <= KNOWN_FLAGS and flag >> 8 <= MAX_COMPRESSION_TYPE
     return [
-        ("topic", not topic or _NOT_IN_TOPICS.search(topic) is not None),
+        ("topic", not is_folder_name(topic) or _NOT_IN_TOPICS.search(topic) is not None),
         ("properties", bool(properties) and not _can_be_properties(properties)),
         ("queue_id", message.queue_id < 0),
         ("queue_offset", message.queue_offset < 0),

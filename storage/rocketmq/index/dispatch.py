@@ -35,6 +35,7 @@ from storage.rocketmq.format.message import (
     takes_queue_offset,
 )
 from storage.rocketmq.format.message_encoding import Placement
+from storage.rocketmq.format.names import is_folder_name
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.queue_unit import FILLER, UNIT, code_of
 
@@ -90,14 +91,23 @@ new_dispatch: Final = tuple.__new__
 """`Dispatch._make` without its length check, in half the time."""
 
 
-def by_queue(dispatches: Sequence[Dispatch]) -> dict[tuple[str, int], list[Dispatch]]:
-    """Group the dispatches of records that have a queue offset by (topic, queue id)."""
+def by_queue(
+    dispatches: Sequence[Dispatch], refused: list[Dispatch] | None = None
+) -> dict[tuple[str, int], list[Dispatch]]:
+    """Group the dispatches of records that have a queue offset by (topic, queue id).
+
+    A topic whose name no folder can have has no queue: its records are added to `refused`.
+    """
     groups: dict[tuple[str, int], list[Dispatch]] = {}
     for dispatch in dispatches:
         topic, queue_id, _, _, _, _, _, sys_flag, _ = dispatch
         if takes_queue_offset(sys_flag):
             group = groups.get((topic, queue_id))
             if group is None:
+                if not is_folder_name(topic):
+                    if refused is not None:
+                        refused.append(dispatch)
+                    continue
                 group = groups[topic, queue_id] = []
             group.append(dispatch)
     return groups

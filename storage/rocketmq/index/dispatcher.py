@@ -56,7 +56,7 @@ class Builder:
         self.moved: dict[tuple[str, int], Dispatch] = {}  # by queue, see `units_of`
         self._with_fillers = with_fillers
         self.last: Dispatch | None = None  # the last record that was built
-        self.refused: list[Dispatch] = []  # records with an impossible queue offset
+        self.refused: list[Dispatch] = []  # records with an impossible queue offset or topic
         self._bad_places: list[tuple[int, int]] = []  # in the log: physical offset and bytes
         self._log_start = 0
 
@@ -87,7 +87,7 @@ class Builder:
         batch_topics = self.queues.batch_topics
         groups = [
             (self.queues.add(*key), group)
-            for key, group in by_queue(dispatches).items()
+            for key, group in by_queue(dispatches, self.refused).items()
             if key[0] not in batch_topics
         ]
         for queue, group in groups:

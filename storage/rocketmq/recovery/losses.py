@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from storage.findings import finding
 from storage.model import Finding, Loss
+from storage.rocketmq.format.names import is_folder_name
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue
@@ -187,7 +188,19 @@ def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
 
 
 def refused_record(run: FileRun, dispatch: Dispatch) -> Finding:
-    """Return the finding for a record whose offset no queue accepts."""
+    """Return the finding for a record that no queue accepts, because of its offset or its topic."""
+    if not is_folder_name(dispatch.topic):
+        base = run.base_of(dispatch.physical_offset) or 0
+        return finding(
+            "suspect-header",
+            run.path(base),
+            severity="error",
+            position=dispatch.physical_offset - base,
+            topic=dispatch.topic,
+            partition=dispatch.queue_id,
+            offset=dispatch.queue_offset,
+            message="no folder can have the name of this record's topic: the record is in no queue",
+        )
     return finding(
         "impossible-queue-offset",
         run.directory,

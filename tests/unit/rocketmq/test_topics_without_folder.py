@@ -1,0 +1,92 @@
+"""Records with a topic that no folder can be named after: damage, or a file made to write outside the store.
+
+No checksum covers the topic. Such a record is in no queue, and a report names it; all others are served.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from storage import Finding, StoreOptions, TopicPartition, open_inspector
+from storage.rocketmq.format import walking
+from storage.rocketmq.format.message import decode_message
+from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_file, put_value, values
+
+ORDERS = TopicPartition("orders", 0)
+OTHER = TopicPartition("other", 0)
+NAMES = ["or\0ers", "\0rders", "or/ers", "/rders", "order/", "../../", "../abc"]
+
+
+def damaged(name: str, *, built: bool) -> Workshop:
+    """Return a killed store whose second record of `orders` has another topic; `built`: its queue entry exists."""
+    shop = Workshop()
+    with shop.open_with_topic() as store:
+        for topic in ("orders", "other"):
+            store.create_topic(topic, 1)
+        for number in range(4):
+            put_value(store, b"%d" % number, ORDERS)
+            put_value(store, b"%d" % number, OTHER)
+    if not built:
+        shop.fs.remove_tree(ROOT / "consumequeue")
+        shop.fs.make_dir(ROOT / "consumequeue")
+    put_file(shop.fs, ROOT / "abort", b"")
+    base, position = place_of_second(shop)
+    shop.overwrite(shop.log_path(base), position, name.encode())
+    return shop
+
+
+def place_of_second(shop: Workshop) -> tuple[int, int]:
+    """Return the file and the position of the topic in the second record of `orders`."""
+    seen = 0
+    for base in shop.log_bases():
+        data = shop.fs.read_bytes(shop.log_path(base))
+        records, _, _ = walking.walk(data, 0, len(data), base)
+        for at, size in records:
+            seen += decode_message(data, at - base).topic == "orders"
+            if seen == 2:
+                return base, data.index(b"orders", at - base, at - base + size)
+    raise AssertionError
+
+
+def found(shop: Workshop) -> list[Finding]:
+    """Return the findings of `verify`."""
+    options = StoreOptions(settings=SMALL)
+    inspector = open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)
+    try:
+        return [finding for finding in inspector.verify() if finding.severity == "error"]
+    finally:
+        inspector.close()
+
+
+def outside(shop: Workshop) -> set[str]:
+    """Return the folders and files next to the queues and next to the store."""
+    return {*shop.names("."), *shop.names(".."), *shop.names("consumequeue")}
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_in_no_queue_and_is_reported(name: str, *, built: bool) -> None:
+    shop = damaged(name, built=built)
+    before = outside(shop)
+    assert "suspect-header" in {finding.code for finding in found(shop)}
+    with shop.open(read_only=True) as store:
+        assert values(store, OTHER) == [b"0", b"1", b"2", b"3"]
+    with shop.open(accept_loss=True) as store:
+        assert values(store, OTHER) == [b"0", b"1", b"2", b"3"]
+        assert set(store.topics()) == {"t", "orders", "other"}
+        put_value(store, b"more", OTHER)
+    assert {name for name in outside(shop) - before if "cut" not in name} <= {"orders", "other"}
+    assert "suspect-header" in {finding.code for finding in found(shop)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rebuild_leaves_it_out(name: str) -> None:
+    shop = damaged(name, built=False)
+    before = outside(shop)
+    inspector = open_inspector(ROOT, StoreOptions(settings=SMALL), fs=shop.fs, clock=shop.clock)
+    try:
+        report = inspector.rebuild("consumequeue", write=False, progress=lambda *_: None)
+    finally:
+        inspector.close()
+    assert "suspect-header" in {finding.code for finding in report.findings}
+    assert outside(shop) == before
