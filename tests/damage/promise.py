@@ -35,6 +35,9 @@ DERIVED = frozenset({"indexes", "rocketmq-index"})
 TORN_TAIL = "torn-tail"
 BEHIND_END = "log-file-behind-end"
 BEGINS_LATE = "log-begins-late"
+NO_GOOD_RECORD = re.compile(
+    r"no good record at physical offset (\d+), and a good one follows at (\d+)"
+)
 SHOWN = 3
 
 
@@ -117,7 +120,15 @@ class Reports:
         after_gap = finding.code == BEHIND_END and place.parent == path.parent
         # The files before the first one are missing, together with their records.
         begins_late = finding.code == BEGINS_LATE and place.parent == path.parent and path < place
-        return ends_before or after_gap or begins_late or place == path or place in path.parents
+        if ends_before or after_gap or begins_late or place == path or place in path.parents:
+            return True
+        return place.parent == path.parent and _is_between(finding, path)
+
+
+def _is_between(finding: Finding, path: Path) -> bool:
+    """Return whether a finding names physical offsets without a good record, and the file begins between them."""
+    named = NO_GOOD_RECORD.match(finding.message)
+    return named is not None and int(named[1]) <= int(path.name) < int(named[2])
 
 
 def absent_partitions(case: Case) -> Set[TopicPartition]:

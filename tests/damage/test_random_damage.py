@@ -29,6 +29,7 @@ BROKEN_ONCE = [
     ("kafka", "round26", 1297),
     ("kafka", "round26", 1443),
     ("kafka", "round26", 2580),
+    ("rocketmq", "e9959caf", 14),
     ("rocketmq", "round26", 5999),
     ("rocketmq", "round26", 7698),
 ]
