@@ -88,8 +88,6 @@ SYSTEM_PREFIX: Final = "rmq_sys_"
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 
-MAX_FOLDER_BYTES: Final = 255
-"""Most bytes in a name on the file systems of Linux."""
 MAX_TOPIC_LENGTH: Final = 127
 MAX_RETRY_TOPIC_LENGTH: Final = 255
 """Limit for retry and dead letter topics: their names are a prefix plus a consumer group name, and so may be longer."""
@@ -153,13 +151,6 @@ def index_name(time_ms: int, after: str | None = None) -> str:
 def parse_index_name(name: str) -> int | None:
     """Return the number that orders an index file among the others; None for any other name."""
     return int(name) if _INDEX_NAME.fullmatch(name) else None
-
-
-def is_folder_name(topic: str) -> bool:
-    """Return whether a folder can have a topic's name. The name in a record may be damaged: no checksum covers it."""
-    if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
-        return False
-    return len(topic.encode(errors="surrogatepass")) <= MAX_FOLDER_BYTES
 
 
 def is_system_topic(name: str) -> bool:

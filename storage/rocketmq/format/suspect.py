@@ -31,7 +31,6 @@ from storage.rocketmq.format.message import (
     TRANSACTION_MASK,
     Message,
 )
-from storage.rocketmq.format.names import is_folder_name
 from storage.rocketmq.format.properties import decode_properties, lone_nul
 
 KNOWN_FLAGS: Final = 0x7FF
@@ -47,12 +46,21 @@ MAX_TIMES: Final = 1_000_000
 MAX_PORT: Final = 65_535
 MAX_PREPARED_OFFSET: Final = 1 << 50
 
-SHORT: Final = 64
-"""A topic with fewer characters has at most 252 bytes, so any folder can have its name."""
+MAX_FOLDER_BYTES: Final = 255
+"""Most bytes in a name on the file systems of Linux. A character has four bytes at most."""
 
-_NO_NAMES: Final = ("", ".", "..")
 _REPLACEMENT: Final = "\ufffd"
 _NOT_IN_TOPICS: Final = re.compile(r"[\x00-\x1f\x7f\ufffd]")
+
+
+def is_folder_name(topic: str) -> bool:
+    """Return whether a folder can have a topic's name: a record with another name is in no queue."""
+    if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
+        return False
+    return (
+        4 * len(topic) <= MAX_FOLDER_BYTES
+        or len(topic.encode(errors="surrogatepass")) <= MAX_FOLDER_BYTES
+    )
 
 
 def suspect_parts(message: Message, physical_offset: int) -> tuple[str, ...]:
@@ -60,9 +68,7 @@ def suspect_parts(message: Message, physical_offset: int) -> tuple[str, ...]:
     properties = message.properties
     if (
         message.topic.isprintable()
-        and message.topic not in _NO_NAMES
-        and "/" not in message.topic
-        and (len(message.topic) < SHORT or is_folder_name(message.topic))
+        and is_folder_name(message.topic)
         and _REPLACEMENT not in message.topic
         and message.queue_id >= 0
         and message.queue_offset >= 0

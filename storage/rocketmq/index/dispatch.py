@@ -35,9 +35,9 @@ from storage.rocketmq.format.message import (
     takes_queue_offset,
 )
 from storage.rocketmq.format.message_encoding import Placement
-from storage.rocketmq.format.names import is_folder_name
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.queue_unit import FILLER, UNIT, code_of
+from storage.rocketmq.format.suspect import is_folder_name
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -83,8 +83,10 @@ class Dispatch(NamedTuple):
 
     @property
     def is_queued(self) -> bool:
-        """Whether the record has an entry in its queue; prepared and rolled back records have none."""
-        return takes_queue_offset(self.sys_flag)
+        """Whether the record has an entry in its queue. Prepared and rolled back records have none, nor have records
+        of a topic whose name no folder can have.
+        """
+        return takes_queue_offset(self.sys_flag) and is_folder_name(self.topic)
 
 
 new_dispatch: Final = tuple.__new__

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from storage.findings import finding
 from storage.model import Finding, Loss
-from storage.rocketmq.format.names import is_folder_name
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.file_run import FileRun
@@ -190,12 +190,12 @@ def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
 def refused_record(run: FileRun, dispatch: Dispatch) -> Finding:
     """Return the finding for a record that no queue accepts, because of its offset or its topic."""
     if not is_folder_name(dispatch.topic):
-        base = run.base_of(dispatch.physical_offset) or 0
+        path, position = _place(run, dispatch.physical_offset)
         return finding(
             "suspect-header",
-            run.path(base),
+            path,
             severity="error",
-            position=dispatch.physical_offset - base,
+            position=position,
             topic=dispatch.topic,
             partition=dispatch.queue_id,
             offset=dispatch.queue_offset,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage import Finding, StoreOptions, TopicPartition, open_inspector
+from storage import Finding, StoreOptions, SupportsParts, TopicPartition, open_inspector
+from storage.parallel import one_by_one
 from storage.rocketmq.format import walking
 from storage.rocketmq.format.message import decode_message
 from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_file, put_value, values
@@ -79,13 +80,18 @@ def test_it_is_in_no_queue_and_is_reported(name: str, *, built: bool) -> None:
     assert "suspect-header" in {finding.code for finding in found(shop)}
 
 
+@pytest.mark.parametrize("in_parts", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_rebuild_leaves_it_out(name: str) -> None:
+def test_a_rebuild_leaves_it_out(name: str, *, in_parts: bool) -> None:
     shop = damaged(name, built=False)
     before = outside(shop)
     inspector = open_inspector(ROOT, StoreOptions(settings=SMALL), fs=shop.fs, clock=shop.clock)
+    assert isinstance(inspector, SupportsParts)
     try:
-        report = inspector.rebuild("consumequeue", write=False, progress=lambda *_: None)
+        if in_parts:
+            report = inspector.rebuild_in_parts("consumequeue", one_by_one)
+        else:
+            report = inspector.rebuild("consumequeue")
     finally:
         inspector.close()
     assert "suspect-header" in {finding.code for finding in report.findings}

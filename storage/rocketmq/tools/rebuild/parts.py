@@ -61,6 +61,7 @@ class SharedRebuild(Rebuild):
         self._count = 0  # strings of all log ranges
         self._strings_of_last = 0
         self._filled: dict[Key, int] = {}
+        self._refused: list[Dispatch] = []
 
     def _build(self) -> None:
         self._fs.make_dir(self._staged_dir)
@@ -91,6 +92,7 @@ class SharedRebuild(Rebuild):
     def _take(self, result: StagedStretch) -> None:
         self._notes.add(*result.notes)
         self._left_out += result.left_out
+        self._refused += result.refused
         for topic, begin in result.begun.items():
             self._raw.deleted.begin(topic, begin)
             self._begun.add(topic)
@@ -106,7 +108,7 @@ class SharedRebuild(Rebuild):
     # ---- queues --------------------------------------------------------------------------------
 
     def _build_queues(self, site: Site) -> None:
-        refused: list[Dispatch] = []
+        refused = self._refused
         moved: list[Dispatch] = []
         for built in self._run(partial(build_queues, site), self._queue_parts()):
             self._compared.update(built.compared)

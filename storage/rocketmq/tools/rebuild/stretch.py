@@ -71,6 +71,7 @@ class StagedStretch:
     strings: int
     last: LastRecord | None
     left_out: int  # records of deleted topics
+    refused: Sequence[Dispatch]  # records of topics that can have no queue
     begun: Mapping[str, int]  # topics found to be deleted and created again, see Lives
 
 
@@ -156,6 +157,7 @@ def _stage(
         strings=strings,
         last=last,
         left_out=left_out,
+        refused=staged.refused,
         begun=lives.begun,
     )
 
@@ -167,11 +169,12 @@ class _Units:
         self.path = path
         self._file = fs.open(path, write=True, create=True)
         self._units: dict[Key, bytearray] = {}
+        self.refused: list[Dispatch] = []
 
     def add(self, dispatches: Sequence[Dispatch]) -> None:
         """Append the entries of records, which come in log order."""
         pack = STAGED_UNIT.pack
-        for key, group in by_queue(dispatches).items():
+        for key, group in by_queue(dispatches, self.refused).items():
             units = self._units.setdefault(key, bytearray())
             for _, _, offset, physical_offset, size, tags_code, _, _, _ in group:
                 units += pack(offset, physical_offset, size, tags_code)
@@ -192,6 +195,8 @@ class _Units:
 
 class _Strings:
     """The index strings of a range."""
+
+    refused: Sequence[Dispatch] = ()
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self.path = path

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.model import Finding
-from storage.rocketmq.format.names import is_folder_name
 from storage.rocketmq.index.dispatch import Dispatch, dispatch_of
 from storage.rocketmq.index.lmq import of_message
 from storage.rocketmq.index.queues import Queue
@@ -159,7 +158,7 @@ class _Stretch:
         dispatch = dispatch_of(
             message, at, with_tags=picture.index_tags, delays_ms=picture.delays_ms
         )
-        if dispatch.is_queued and not deleted and is_folder_name(dispatch.topic):
+        if dispatch.is_queued and not deleted:
             deleted = self._is_earlier(dispatch)
             elsewhere = picture.queues_in_database or dispatch.topic in picture.batch_topics
             if not deleted and not elsewhere:
