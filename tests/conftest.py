@@ -152,10 +152,9 @@ class ModuleOnSpark(pytest.Module):
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out modules without a mark of the long tests when only those run: collecting takes half a minute."""
-    if config.getoption("--only") != "long" or not collection_path.name.startswith("test_"):
-        return None
-    if collection_path.suffix == ".py" and not LONG.search(collection_path.read_text()):
-        return True
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    if config.getoption("--only") == "long" and is_test:
+        return LONG.search(collection_path.read_text()) is None or None
     return None
 
 

@@ -82,8 +82,8 @@ def interpreted(words: Sequence[str]) -> subprocess.Popen[str]:
 def not_started(*options: str | Path) -> tuple[int | None, str]:
     """Return the exit code and the standard error of a server that does not start."""
     process = Forked(["serve", *map(str, options)])
-    told, errors = process.communicate()
-    assert told == ""
+    output, errors = process.communicate()
+    assert output == ""
     return process.returncode, errors
 
 

@@ -47,11 +47,11 @@ async def test_no_request_finds_a_fault(
         options = ["--max-examples", str(amount(EXAMPLES_PER_OPERATION, SOAKED_EXAMPLES))]
         options += [word for name in tried for word in ("--include-operation-id", name)]
         async with asyncio.timeout(amount(TIME_LIMIT_S, SOAK_LIMIT_S)):
-            status, told = await schemathesis(api, config, *options)
+            status, output = await schemathesis(api, config, *options)
         metrics = (await api.get("/metrics")).body.decode()
-    assert status == 0, told
-    assert f"Selected: {len(tried)}/" in told, told
-    assert 'status="5' not in metrics, told
+    assert status == 0, output
+    assert f"Selected: {len(tried)}/" in output, output
+    assert 'status="5' not in metrics, output
 
 
 async def operations(api: Api) -> list[str]:
@@ -85,5 +85,5 @@ async def schemathesis(api: Api, config: Path, *options: str) -> tuple[int, str]
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    told, _ = await process.communicate()
-    return process.returncode or 0, told.decode()
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()

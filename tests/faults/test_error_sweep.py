@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import pytest
@@ -88,9 +90,9 @@ def failures(backend: str, chosen: Sequence[Point], seed: int) -> Iterator[tuple
                 yield name, f"{place}: {error}"
 
 
-def sweep(backend: str, seed: int, share: slice = slice(None)) -> Swept:
-    """Run the failures at a share of the points."""
-    found = list(failures(backend, points(backend, seed)[share], seed))
+def sweep(backend: str, share: slice, seed: int, worker: int) -> Swept:
+    """Run the failures at a worker's part of a share of the points."""
+    found = list(failures(backend, points(backend, seed)[share][worker::WORKERS], seed))
     return Swept(Counter(name for name, _ in found), [problem for _, problem in found if problem])
 
 
@@ -104,17 +106,18 @@ def test_some_failures(backend: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_failure_at_every_operation(
-    backend: str, seed: int, figures: Callable[[str], None], amount: Callable[[int, int], int]
+    backend: str,
+    turn: Callable[[int], slice],
+    figures: Callable[[str], None],
+    amount: Callable[[int, int], int],
 ) -> None:
-    lives, one_in = amount(1, 5), amount(IN, 1)
-    step = one_in * WORKERS
-    shares = [slice(seed % one_in + at, None, step) for at in range(0, step, one_in)] * lives
-    seeds = [life for life in range(lives) for _ in range(WORKERS)]
+    lives, share = amount(1, 5), turn(IN)
+    tasks = product(range(lives), range(WORKERS))
     with worker_processes(WORKERS) as workers:
-        parts = list(workers.map(sweep, [backend] * len(seeds), seeds, shares))
+        parts = list(workers.map(partial(sweep, backend, share), *zip(*tasks, strict=True)))
     count = sum((part.failures for part in parts), Counter[str]())
     assert [problem for part in parts for problem in part.broken] == []
-    assert count["EIO"] >= POINTS * lives // one_in
+    assert count["EIO"] >= POINTS * lives // (share.step or 1)
     told = ", ".join(f"{name} {number}" for name, number in count.items())
     figures(f"error sweep, {backend}: {told} of {lives} lives; 0 broken invariants")
 

@@ -69,14 +69,14 @@ class Judge:
                 if not first:
                     raise JudgeError(_failure(call, "the JVM ended", printed))
             status, out, err, more = first[1:].split()
-            told = answers.read(int(out)), answers.read(int(err))
+            output = answers.read(int(out)), answers.read(int(err))
         except OSError as error:
             raise JudgeError(_failure(call, f"{type(error).__name__}: {error}", printed)) from error
-        if (len(told[0]), len(told[1])) != (int(out), int(err)):
+        if (len(output[0]), len(output[1])) != (int(out), int(err)):
             raise JudgeError(_failure(call, "the JVM ended in its answer", printed))
         if more != b"more":
             self._end()
-        stdout, stderr = (part.decode() for part in told)
+        stdout, stderr = (part.decode() for part in output)
         return subprocess.CompletedProcess(call, int(status), stdout, stderr)
 
     def _started(self) -> tuple[socket.socket, IO[bytes]]:

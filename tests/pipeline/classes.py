@@ -51,8 +51,8 @@ def _what_it_fits() -> str:
     java = Path(shutil.which("java") or "java").resolve()
     home = os.environ.get("JAVA_HOME", "")
     jars = sorted((jar.name, jar.stat().st_mtime_ns) for jar in JARS.iterdir())
-    told = repr((str(java), java.stat().st_mtime_ns, home, str(JARS), jars))
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    facts = repr((str(java), java.stat().st_mtime_ns, home, str(JARS), jars))
+    return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
 
 def _make(wanted: Path) -> None:

@@ -58,8 +58,8 @@ def test_export(two_workers: Cluster, tmp_path: Path) -> None:
     ]
     done = two_workers.submit("export", store, tmp_path / "out")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    told = rows_in(done.stdout)
-    assert sum(row["rows"] for row in told) == len(expected)
+    reported = rows_in(done.stdout)
+    assert sum(row["rows"] for row in reported) == len(expected)
     written = pq.read_table(tmp_path / "out", columns=["partition", "offset"])
     found = zip(*(written[name].to_pylist() for name in ("partition", "offset")), strict=True)
     assert sorted(found) == sorted(expected)

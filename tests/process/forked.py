@@ -94,11 +94,11 @@ class Forked:
     def communicate(self, timeout: float = PATIENCE_S) -> tuple[str, str]:
         """Wait for its end; return the rest of standard output and standard error."""
         with ThreadPoolExecutor(2) as threads, self.stdout, self.stderr:
-            told, errors = threads.submit(self.stdout.read), threads.submit(self.stderr.read)
+            output, errors = threads.submit(self.stdout.read), threads.submit(self.stderr.read)
             if self._ended(timeout) is None:
                 self.kill()  # else the threads read on
                 raise subprocess.TimeoutExpired("logserver", timeout)
-            return told.result(), errors.result()
+            return output.result(), errors.result()
 
 
 def _send(preload: str | None, request: Mapping[str, Any], files: Sequence[int]) -> None:
@@ -144,12 +144,12 @@ def fork_on_request(channel: socket.socket) -> None:
                 pass
 
 
-def become(request: Mapping[str, Any], told: int, errors: int, status: int) -> None:
+def become(request: Mapping[str, Any], output: int, errors: int, status: int) -> None:
     """Fork again: the first process reports the pid and the exit code of the second, which is the one asked for."""
     pid = os.fork()
-    os.dup2(told, 1)
+    os.dup2(output, 1)
     os.dup2(errors, 2)
-    for number in (told, errors):
+    for number in (output, errors):
         os.close(number)
     if pid:
         os.write(status, f"{pid}\n".encode())

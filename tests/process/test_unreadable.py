@@ -63,10 +63,10 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Stored:
 def run(*args: object, environment: Mapping[str, str] | None = None) -> Ended:
     """Run the command; its rows are NDJSON."""
     process = Forked(list(map(str, args)), environment=environment)
-    told, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=120)
     assert "Traceback" not in errors
     assert process.returncode is not None
-    return Ended(process.returncode, [json.loads(line) for line in told.splitlines()], errors)
+    return Ended(process.returncode, [json.loads(line) for line in output.splitlines()], errors)
 
 
 RULES = [("read", errno.EIO), ("open", errno.EACCES)]

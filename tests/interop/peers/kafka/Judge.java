@@ -44,11 +44,11 @@ public class Judge {
         }
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; !spent && (line = in.readLine()) != null; ) {
-            var told = new ByteArrayOutputStream();
+            var output = new ByteArrayOutputStream();
             var odd = new ByteArrayOutputStream();
-            int status = call(line.split("\t", -1), new PrintStream(told, false, StandardCharsets.UTF_8), new PrintStream(odd, true, StandardCharsets.UTF_8));
-            out.write(("\u0001" + status + " " + told.size() + " " + odd.size() + (spent ? " last\n" : " more\n")).getBytes(StandardCharsets.US_ASCII));
-            told.writeTo(out);
+            int status = call(line.split("\t", -1), new PrintStream(output, false, StandardCharsets.UTF_8), new PrintStream(odd, true, StandardCharsets.UTF_8));
+            out.write(("\u0001" + status + " " + output.size() + " " + odd.size() + (spent ? " last\n" : " more\n")).getBytes(StandardCharsets.US_ASCII));
+            output.writeTo(out);
             odd.writeTo(out);
             out.flush();
         }
@@ -127,8 +127,8 @@ public class Judge {
     }
     static boolean rightIn(String[] asked, Path copies, String[] folders) throws Exception {
         PrintStream out = System.out, err = System.err;
-        var told = new ByteArrayOutputStream();
-        PrintStream both = new PrintStream(told, false, StandardCharsets.UTF_8);
+        var output = new ByteArrayOutputStream();
+        PrintStream both = new PrintStream(output, false, StandardCharsets.UTF_8);
         System.setOut(both);
         System.setErr(both);
         boolean ended = true;
@@ -143,7 +143,7 @@ public class Judge {
             System.setOut(out);
             System.setErr(err);
         }
-        String text = told.toString(StandardCharsets.UTF_8);
+        String text = output.toString(StandardCharsets.UTF_8);
         if (ended && !WRONG.matcher(text).find()) return true;
         for (int i = 0; i < folders.length; i++) text = text.replace(copies.resolve("" + i) + "/", folders[i] + "/");
         text.lines().filter(l -> !l.startsWith("Dumping")).limit(40).forEach(System.out::println);

@@ -20,9 +20,9 @@ public class Judge {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         boolean spent = false;
         for (String line; !spent && (line = in.readLine()) != null; ) {
-            var told = new ByteArrayOutputStream();
+            var output = new ByteArrayOutputStream();
             var odd = new ByteArrayOutputStream();
-            Peer.out.set(new PrintStream(told, false, StandardCharsets.UTF_8));
+            Peer.out.set(new PrintStream(output, false, StandardCharsets.UTF_8));
             System.setErr(new PrintStream(odd, true, StandardCharsets.UTF_8));
             String[] words = line.split("\t", -1);
             int status = 0;
@@ -38,8 +38,8 @@ public class Judge {
             }
             Peer.out.get().flush();
             byte[] err = odd.toByteArray();   // threads of a store that is being stopped may go on
-            answers.write(("\u0001" + status + " " + told.size() + " " + err.length + (spent ? " last\n" : " more\n")).getBytes(StandardCharsets.US_ASCII));
-            told.writeTo(answers);
+            answers.write(("\u0001" + status + " " + output.size() + " " + err.length + (spent ? " last\n" : " more\n")).getBytes(StandardCharsets.US_ASCII));
+            output.writeTo(answers);
             answers.write(err);
             answers.flush();
         }
