@@ -77,13 +77,13 @@ def fuzz(
                 "PYTHONHASHSEED": "0",
                 "TMPDIR": folder,
             },
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,  # the traceback of a broken check
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
         ) as child:
-            assert child.stderr is not None
-            for line in child.stderr:
+            assert child.stdout is not None
+            for line in child.stdout:
                 last.append(line)
                 progress = _PROGRESS.match(line)
                 if progress is not None:
