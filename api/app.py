@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import web
 
 from api.book import Book
-from api.call import Call
+from api.call import RequestContext
 from api.connection.response_headers import REQUEST_ID, sign
 from api.http.errors import ApiError, as_api_error, error_response
 from api.http.negotiation import negotiate
@@ -51,7 +51,7 @@ class App:
             doc = route.doc
             self.guard.check(request, doc.scope)
             answer_type = negotiate(accept, doc.offers) if doc.offers else ""
-            call = Call(
+            call = RequestContext(
                 request,
                 self.service,
                 doc=doc,
@@ -78,7 +78,7 @@ class App:
             _log_access(request, response, _pattern(route), elapsed_s)
         return response
 
-    async def _deliver(self, call: Call, response: web.StreamResponse) -> None:
+    async def _deliver(self, call: RequestContext, response: web.StreamResponse) -> None:
         """Send a large answer while its bytes are held; the connection sends small answers."""
         assert isinstance(response, web.Response)
         try:

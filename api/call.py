@@ -40,7 +40,7 @@ CACHED_HOSTS: Final = 1024
 _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
-class Call:
+class RequestContext:
     """A request that has found its route.
 
     `answer_type` is the negotiated media type. `hold` is for the bytes of the answer; the creator of the call

@@ -11,9 +11,9 @@ from aiohttp import web
 from api.description.doc import Doc
 
 if TYPE_CHECKING:
-    from api.call import Call
+    from api.call import RequestContext
 
-Handler: TypeAlias = "Callable[[Call], Awaitable[web.StreamResponse]]"
+Handler: TypeAlias = "Callable[[RequestContext], Awaitable[web.StreamResponse]]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ import uvloop
 
 import storage
 from logserver.metrics import Metrics
-from logserver.service.writer import Acks, Part, Writer
+from logserver.service.writer import Acks, PartitionAppend, Writer
 from scripts._bench import Turn
 from storage import LogStore, RawMessage, Record, StoreOptions, TopicPartition
 from storage.rocketmq.format.message import MAGIC_V1, decode_message
@@ -215,7 +215,7 @@ async def _produce(store: LogStore, count: int, body_bytes: int, producers: int)
 
     async def produce() -> None:
         for number in numbers:
-            part = Part(queues[number % QUEUES], [record(number, body)], range(1))
+            part = PartitionAppend(queues[number % QUEUES], [record(number, body)], range(1))
             await writer.submit([part], Acks.ALL)
 
     async with asyncio.TaskGroup() as group:

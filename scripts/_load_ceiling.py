@@ -17,14 +17,14 @@ import uvloop
 from aiohttp import web
 
 from api.http.negotiation import BINARY_V2_JSON, RECORD_BATCH
-from api.records.rendering import OffsetRow, ProduceAnswer, Row
+from api.records.rendering import OffsetRow, ProduceAnswer, RecordRow
 from api.records.schema import Body, PlainRecord
 from api.server import BACKLOG, READ_BUFFER_BYTES, Server
 from logserver.bench.ceiling import serve as serve_blindly
 from logserver.config import Address, Settings
 from logserver.service.requests import Fetch, Produce, ProduceBatches
 from logserver.service.service import LogService
-from logserver.service.writer import Run
+from logserver.service.writer import AppendOutcome
 from scripts._load_work import VALUE_BYTES, raw_batch
 from storage import BatchPage, OffsetBounds, Page, StoredRecord, StoreOptions, open_store
 
@@ -50,13 +50,13 @@ class NoStore(LogService):
         self._records = records
         self._batches = BatchPage(raw_batch(), MOST_ROWS, BOUNDS)
 
-    async def produce(self, request: Produce) -> list[Run]:
+    async def produce(self, request: Produce) -> list[AppendOutcome]:
         """Accept records; store nothing."""
-        return [Run(0, range(len(request.records)), 0)]
+        return [AppendOutcome(0, range(len(request.records)), 0)]
 
-    async def produce_batches(self, request: ProduceBatches) -> list[Run]:
+    async def produce_batches(self, request: ProduceBatches) -> list[AppendOutcome]:
         """Accept batches; neither decode nor store them."""
-        return [Run(0, range(1), 0)]
+        return [AppendOutcome(0, range(1), 0)]
 
     async def fetch(self, request: Fetch) -> Page:
         """Return the same records each time, up to `max_records`."""
@@ -97,7 +97,7 @@ class _Bare:
 
     def __init__(self) -> None:
         self._rows = [
-            Row("bare", 0, offset, NOW_MS, None, VALUE, ()) for offset in range(MOST_ROWS)
+            RecordRow("bare", 0, offset, NOW_MS, None, VALUE, ()) for offset in range(MOST_ROWS)
         ]
         self._batch = raw_batch()
 

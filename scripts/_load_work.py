@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from api.http.negotiation import BINARY_V2_JSON, RECORD_BATCH
-from logserver.bench.wire import Address, Answer, call, request
+from logserver.bench.wire import Address, WireResponse, call, request
 from storage import Record
 from storage.kafka.format.batch import encode_batch
 
@@ -176,7 +176,7 @@ class Target:
 
     def _call(
         self, method: str, path: str, *, headers: dict[str, str] | None = None, body: bytes = b""
-    ) -> Answer:
+    ) -> WireResponse:
         answer = call(self.address, method, path, headers=headers, body=body)
         if answer.status >= 300:
             raise LoadRefused(f"{method} {path}: {answer.status} {answer.body[:300]!r}")

@@ -160,7 +160,9 @@ def export(side: Side, data: Data, out: Path) -> Job:
     def job(spark: SparkSession) -> int:
         from logserver.pipeline.jobs import export
 
-        told = export.run(spark, Path(side.where["path"]), out, export.Wanted(topics=data.topic))
+        told = export.run(
+            spark, Path(side.where["path"]), out, export.ExportOptions(topics=data.topic)
+        )
         return sum(int(row["rows"]) for row in told.collect())
 
     return job

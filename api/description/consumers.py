@@ -25,7 +25,7 @@ from api.handlers.consumers import (
     SubscriptionBody,
 )
 from api.http.negotiation import V2_JSON
-from api.records.rendering import Row
+from api.records.rendering import RecordRow
 
 PART: Final = "Consumers"
 _ORDERS: Final = {"partitions": [{"topic": "orders", "partition": 0}]}
@@ -128,7 +128,9 @@ POLL: Final = Doc(
     "whose client went away is answered with the same records again. Polls of one instance take turns; a newer one "
     "ends the wait of the one before it.",
     query=(CONSUMER_TIMEOUT, CONSUMER_MAX_BYTES),
-    answers=(Answer(200, "The records; none when nothing came in time.", plain(Sequence[Row])),),
+    answers=(
+        Answer(200, "The records; none when nothing came in time.", plain(Sequence[RecordRow])),
+    ),
     errors=(40403, 40601, 40903, 41601, 50010, 50302),
     examples=(
         Example(

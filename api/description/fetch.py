@@ -20,7 +20,7 @@ from api.description.parameters import (
     TAG,
 )
 from api.http.negotiation import EVENT_STREAM, JSON_V2_JSON, NDJSON, RECORD_BATCH
-from api.records.rendering import Row
+from api.records.rendering import RecordRow
 
 _ROW: Final = {
     "topic": "orders",
@@ -58,10 +58,10 @@ FETCH: Final = Doc(
             200,
             "The records.",
             {
-                **plain(Sequence[Row]),
+                **plain(Sequence[RecordRow]),
                 RECORD_BATCH: OCTETS,
-                NDJSON: Lines(Row),
-                EVENT_STREAM: Lines(Row),
+                NDJSON: Lines(RecordRow),
+                EVENT_STREAM: Lines(RecordRow),
             },
             headers={
                 "X-Next-Offset": "Where to read on.",

@@ -18,7 +18,7 @@ from api.description.parameters import (
     UNIQUE_ID,
 )
 from api.handlers.messages import FoundAnswer
-from api.records.rendering import Row
+from api.records.rendering import RecordRow
 
 PART: Final = "Query"
 _ROW: Final = {
@@ -61,7 +61,7 @@ GET_MESSAGE: Final = Doc(
     tag=PART,
     summary="One record by its id",
     query=(FORMAT,),
-    answers=(Answer(200, "The record.", plain(Row)),),
+    answers=(Answer(200, "The record.", plain(RecordRow)),),
     errors=(40404, 42201, 50010),
     examples=(Example(query={"format": "json"}, answer=_ROW),),
 )

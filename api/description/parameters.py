@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from api.http.negotiation import FORMATS
-from api.http.parameters import MAX_INT16, MAX_INT32, Choice, Integer, Parameter, Place, Text
+from api.http.parameters import (
+    MAX_INT16,
+    MAX_INT32,
+    Choice,
+    Integer,
+    Parameter,
+    StartPosition,
+    Text,
+)
 from logserver.service.writer import Acks
 from storage import Isolation
 
@@ -118,7 +126,7 @@ X_HEADER: Final = Parameter(
 
 OFFSET: Final = Parameter(
     "offset",
-    Place(),
+    StartPosition(),
     "Where to begin: `N`, `earliest`, `latest` (what comes from here on), `-N` (the last N), `@MS` (the first at or "
     "after that time).",
     default="earliest",

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from aiohttp import web
 from msgspec import Meta, Struct, field
 
-from api.call import Call, as_kind
+from api.call import RequestContext, as_kind
 from api.connection.response_headers import warn
 from api.description.parameters import (
     ASYNC,
@@ -34,7 +34,7 @@ from api.records.schema import PartitionNumber, Timestamp
 from logserver.groups import config
 from logserver.groups.coordinator import Subscription
 from logserver.groups.pattern import TopicPattern
-from logserver.groups.reading import Batch, Reset
+from logserver.groups.reading import GroupRead, Reset
 from storage import CommittedOffset, LogStore, TopicPartition
 
 T = TypeVar("T")
@@ -139,7 +139,7 @@ class PositionsBody(Struct):
     timestamps: Annotated[list[TimeRow], Meta(max_length=MAX_PARTITIONS)] = []
 
 
-async def create(call: Call) -> web.Response:
+async def create(call: RequestContext) -> web.Response:
     """Handle POST /consumers/{group}."""
     call.params()
     settings = await call.json_body(dict[str, object], lax=True) or {}
@@ -159,14 +159,14 @@ async def create(call: Call) -> web.Response:
     return response
 
 
-async def delete(call: Call) -> web.Response:
+async def delete(call: RequestContext) -> web.Response:
     """Handle DELETE /consumers/{group}/instances/{instance}."""
     call.params()
     await call.service.groups.consumers.delete(call.group, call.instance)
     return web.Response(status=204)
 
 
-async def subscribe(call: Call) -> web.Response:
+async def subscribe(call: RequestContext) -> web.Response:
     """Handle POST .../subscription."""
     call.params()
     asked = await _body(call, SubscriptionBody, '{"topics": [...]} or {"topic_pattern": "..."}')
@@ -183,14 +183,14 @@ async def subscribe(call: Call) -> web.Response:
     return web.Response(status=204)
 
 
-async def get_subscription(call: Call) -> web.Response:
+async def get_subscription(call: RequestContext) -> web.Response:
     """Handle GET .../subscription."""
     call.params()
     with call.consumer() as consumer:
         return call.json(SubscriptionAnswer(consumer.topics))
 
 
-async def unsubscribe(call: Call) -> web.Response:
+async def unsubscribe(call: RequestContext) -> web.Response:
     """Handle DELETE .../subscription; assigned partitions are dropped too."""
     call.params()
     with call.consumer() as consumer:
@@ -198,7 +198,7 @@ async def unsubscribe(call: Call) -> web.Response:
     return web.Response(status=204)
 
 
-async def assign(call: Call) -> web.Response:
+async def assign(call: RequestContext) -> web.Response:
     """Handle POST .../assignments."""
     call.params()
     asked = await _body(call, PartitionsBody, '{"partitions": [...]}')
@@ -207,7 +207,7 @@ async def assign(call: Call) -> web.Response:
     return web.Response(status=204)
 
 
-async def get_assignments(call: Call) -> web.Response:
+async def get_assignments(call: RequestContext) -> web.Response:
     """Handle GET .../assignments."""
     call.params()
     with call.consumer() as consumer:
@@ -215,7 +215,7 @@ async def get_assignments(call: Call) -> web.Response:
         return call.json(PartitionsBody(rows))
 
 
-async def poll(call: Call) -> web.Response:
+async def poll(call: RequestContext) -> web.Response:
     """Handle GET .../records.
 
     The answer is written inside the poll, so positions move only after the write. A client that disconnected before
@@ -246,7 +246,7 @@ async def poll(call: Call) -> web.Response:
     return response
 
 
-def _agreed_type(call: Call, kind: str) -> str:
+def _agreed_type(call: RequestContext, kind: str) -> str:
     """Return the best media type of the instance's format. Raises 40601."""
     try:
         return negotiate(call.request.headers.get("Accept"), OFFERS[kind])
@@ -256,7 +256,7 @@ def _agreed_type(call: Call, kind: str) -> str:
         ) from None
 
 
-async def commit(call: Call) -> web.Response:
+async def commit(call: RequestContext) -> web.Response:
     """Handle POST .../offsets: the last consumed offset of each partition."""
     _ = call.params()[ASYNC]  # a wrong value is refused, a right one changes nothing
     asked = await call.json_body(CommitBody, lax=True) or CommitBody()
@@ -275,7 +275,7 @@ async def commit(call: Call) -> web.Response:
     return call.json([])
 
 
-async def get_committed(call: Call) -> web.Response:
+async def get_committed(call: RequestContext) -> web.Response:
     """Handle GET .../offsets: of the partitions in the body, else in the query, else of the instance."""
     params = call.params()
     topic, number = params.get(OF_TOPIC), params.get(OF_PARTITION)
@@ -299,7 +299,7 @@ async def get_committed(call: Call) -> web.Response:
     return call.json(OffsetsAnswer(rows))
 
 
-async def seek(call: Call) -> web.Response:
+async def seek(call: RequestContext) -> web.Response:
     """Handle POST .../positions: the next offset of each partition."""
     call.params()
     asked = await _body(call, PositionsBody, '{"offsets": [...]}')
@@ -311,17 +311,17 @@ async def seek(call: Call) -> web.Response:
     return web.Response(status=204)
 
 
-async def seek_to_beginning(call: Call) -> web.Response:
+async def seek_to_beginning(call: RequestContext) -> web.Response:
     """Handle POST .../positions/beginning."""
     return await _seek_to(call, Reset.EARLIEST)
 
 
-async def seek_to_end(call: Call) -> web.Response:
+async def seek_to_end(call: RequestContext) -> web.Response:
     """Handle POST .../positions/end."""
     return await _seek_to(call, Reset.LATEST)
 
 
-async def _seek_to(call: Call, end: Reset) -> web.Response:
+async def _seek_to(call: RequestContext, end: Reset) -> web.Response:
     call.params()
     asked = await call.json_body(PartitionsBody, lax=True) or PartitionsBody([])
     with call.consumer() as consumer:
@@ -330,18 +330,18 @@ async def _seek_to(call: Call, end: Reset) -> web.Response:
     return web.Response(status=204)
 
 
-async def _body(call: Call, kind: type[T], example: str) -> T:
+async def _body(call: RequestContext, kind: type[T], example: str) -> T:
     asked = await call.json_body(kind, lax=True)
     if asked is None:
         raise ApiError(PAYLOAD, f"the body is empty: send {example}")
     return asked
 
 
-def _existing(call: Call, names: Iterable[PartitionName]) -> list[TopicPartition]:
+def _existing(call: RequestContext, names: Iterable[PartitionName]) -> list[TopicPartition]:
     return [call.service.partition(name.topic, name.partition) for name in names]
 
 
-async def _rendered(store: LogStore, batch: Batch, kind: Format) -> bytes:
+async def _rendered(store: LogStore, batch: GroupRead, kind: Format) -> bytes:
     found = batch.records
     record_id = store.record_id if store.capabilities.messages else None
     render = partial(encode_rows, found, kind, record_id)

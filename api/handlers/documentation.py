@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api.call import Call
+from api.call import RequestContext
 from api.docs_page import POLICY
 
 
-async def openapi(call: Call) -> web.Response:
+async def openapi(call: RequestContext) -> web.Response:
     """Handle GET /openapi.json."""
     call.params()
     return call.encoded(call.book.openapi)
 
 
-async def docs(call: Call) -> web.Response:
+async def docs(call: RequestContext) -> web.Response:
     """Handle GET /docs."""
     call.params()
     headers = {

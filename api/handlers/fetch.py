@@ -10,7 +10,7 @@ from functools import partial
 
 from aiohttp import web
 
-from api.call import Call
+from api.call import RequestContext
 from api.description.parameters import (
     FETCH_TIMEOUT,
     FOLLOW,
@@ -30,7 +30,7 @@ from logserver.service.requests import Fetch
 from storage import BatchPage, LogStore, Page, TopicPartition
 
 
-async def fetch(call: Call) -> web.StreamResponse:
+async def fetch(call: RequestContext) -> web.StreamResponse:
     """Handle GET /topics/{topic}/partitions/{partition}/records."""
     if call.answer_type in STREAM_TYPES:
         return await follow(call)
@@ -69,7 +69,7 @@ async def _rendered(
     return await asyncio.to_thread(render) if is_large(page.records) else render()
 
 
-def _parsed(call: Call) -> tuple[Fetch, Format]:
+def _parsed(call: RequestContext) -> tuple[Fetch, Format]:
     params = call.params()
     params.refuse((FOLLOW,), f"it needs Accept: {' or '.join(STREAM_TYPES)}")
     accepted = RECORD_FORMATS.get(call.answer_type, Format.BINARY)

@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
-from api.call import Call
+from api.call import RequestContext
 from api.description.parameters import (
     FOLLOW,
     FORMAT,
@@ -39,7 +39,7 @@ from storage import Page, StorageError
 _HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-async def follow(call: Call) -> web.StreamResponse:
+async def follow(call: RequestContext) -> web.StreamResponse:
     """Handle GET /topics/{topic}/partitions/{partition}/records as a stream."""
     request, body_format = _parsed(call)
     with call.while_connected():
@@ -60,7 +60,7 @@ async def follow(call: Call) -> web.StreamResponse:
 class _Stream:
     """One stream in progress."""
 
-    def __init__(self, call: Call, request: Follow, body_format: Format) -> None:
+    def __init__(self, call: RequestContext, request: Follow, body_format: Format) -> None:
         self._call = call
         self._partition = request.partition
         self._is_live = request.live
@@ -95,7 +95,7 @@ class _Stream:
         return body
 
 
-def _parsed(call: Call) -> tuple[Follow, Format]:
+def _parsed(call: RequestContext) -> tuple[Follow, Format]:
     params = call.params()
     params.refuse((MIN_BYTES, MAX_BYTES), "a stream has no pages")
     partition, start = call.partition, params[OFFSET]

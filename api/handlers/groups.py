@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from api.call import Call
+from api.call import RequestContext
 from api.handlers.consumers import (
     MAX_PARTITIONS,
     Name,
@@ -81,19 +81,19 @@ class ResetGroup(Struct, forbid_unknown_fields=True):
     partitions: Annotated[list[PartitionNumber], Meta(max_length=MAX_PARTITIONS)] | None = None
 
 
-async def list_groups(call: Call) -> web.Response:
+async def list_groups(call: RequestContext) -> web.Response:
     """Handle GET /groups."""
     call.params()
     return call.json(await call.service.groups.names())
 
 
-async def get_group(call: Call) -> web.Response:
+async def get_group(call: RequestContext) -> web.Response:
     """Handle GET /groups/{group}."""
     call.params()
     return call.json(_described(await call.service.groups.overview(call.group)))
 
 
-async def reset_group(call: Call) -> web.Response:
+async def reset_group(call: RequestContext) -> web.Response:
     """Handle PUT /groups/{group}/offsets."""
     call.params()
     asked = await call.json_body(ResetGroup)
@@ -103,14 +103,14 @@ async def reset_group(call: Call) -> web.Response:
     return call.json(OffsetsAnswer([OffsetRow(*at, offset) for at, offset in offsets.items()]))
 
 
-async def delete_group(call: Call) -> web.Response:
+async def delete_group(call: RequestContext) -> web.Response:
     """Handle DELETE /groups/{group}."""
     call.params()
     await call.service.groups.delete(call.group)
     return web.Response(status=204)
 
 
-def _chosen(call: Call, asked: ResetGroup) -> Iterable[TopicPartition] | None:
+def _chosen(call: RequestContext, asked: ResetGroup) -> Iterable[TopicPartition] | None:
     """Return the partitions that the body names, which exist; None if it names none."""
     if asked.topic is None:
         if asked.partitions is not None:

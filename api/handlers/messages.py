@@ -12,7 +12,7 @@ from functools import partial
 from aiohttp import web
 from msgspec import Raw, Struct
 
-from api.call import Call
+from api.call import RequestContext
 from api.description.parameters import (
     BEGIN,
     CURSOR,
@@ -44,7 +44,7 @@ class FoundAnswer(Struct):
     time_axis: str
 
 
-async def find(call: Call) -> web.Response:
+async def find(call: RequestContext) -> web.Response:
     """Handle GET /topics/{topic}/messages."""
     params = call.params()
     request = _parsed(call, params)
@@ -68,7 +68,7 @@ async def find(call: Call) -> web.Response:
     return call.json(answer)
 
 
-async def get_message(call: Call) -> web.Response:
+async def get_message(call: RequestContext) -> web.Response:
     """Handle GET /messages/{message_id}."""
     body_format = _format(call, call.params())
     record_id = call.service.store.record_id
@@ -78,7 +78,7 @@ async def get_message(call: Call) -> web.Response:
     return call.encoded(body.removeprefix(b"[").removesuffix(b"]"))
 
 
-def _parsed(call: Call, params: Params) -> Find:
+def _parsed(call: RequestContext, params: Params) -> Find:
     given = [one.name for one in (KEY, UNIQUE_ID) if params.get(one) is not None]
     if len(given) > 1:
         raise ApiError(
@@ -102,6 +102,6 @@ def _parsed(call: Call, params: Params) -> Find:
     )
 
 
-def _format(call: Call, params: Params) -> Format:
+def _format(call: RequestContext, params: Params) -> Format:
     accepted = RECORD_FORMATS.get(call.answer_type, Format.BINARY)
     return params.get(FORMAT) or accepted

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from api.call import Call
+from api.call import RequestContext
 from api.description.parameters import FORMAT
 from api.http.errors import ApiError
 from api.http.negotiation import NDJSON, Format, negotiate
@@ -20,13 +20,13 @@ from api.records.rendering import OffsetRow, RecordNames, offset_rows
 from api.records.schema import Limits, Produced, decode_records
 from api.records.splitter import Bounds, Item, LineSplitter
 from api.records.stream import ProduceStream
-from logserver.service.writer import Run
+from logserver.service.writer import AppendOutcome
 from storage.shown import encode_json_lines
 
 _BY_ITSELF: Final = "each record of a stream is stored by itself, or fails by itself"
 
 
-async def produce_lines(call: Call) -> web.StreamResponse:
+async def produce_lines(call: RequestContext) -> web.StreamResponse:
     """Handle POST of application/x-ndjson to a topic or a partition."""
     call.answer_type = negotiate(call.request.headers.get("Accept"), (NDJSON,))
     params = call.params()
@@ -56,7 +56,7 @@ class _Lines:
     def decode(self, items: Sequence[Item]) -> Produced:
         return decode_records(items, self.kind, Limits(len(items), self.bounds.max_depth))
 
-    def reports(self, decoded: Produced, runs: Sequence[Run]) -> bytes:
+    def reports(self, decoded: Produced, runs: Sequence[AppendOutcome]) -> bytes:
         rows = offset_rows(
             decoded.count, runs, decoded.positions, decoded.failed, record_names=self.record_names
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
-from api.call import Call
+from api.call import RequestContext
 from api.http.errors import ApiError
 from logserver.metrics import CONTENT_TYPE
 from logserver.service.health import Health
@@ -53,13 +53,13 @@ class StoreAnswer(Struct):
     stats: StoreStats
 
 
-async def livez(call: Call) -> web.Response:
+async def livez(call: RequestContext) -> web.Response:
     """Handle GET /livez: the process answers."""
     call.params()
     return call.json(Alive("alive"))
 
 
-async def readyz(call: Call) -> web.Response:
+async def readyz(call: RequestContext) -> web.Response:
     """Handle GET /readyz: 200 if the server accepts requests, else 503 with the reason and the progress of a
     recovery.
     """
@@ -75,14 +75,14 @@ async def readyz(call: Call) -> web.Response:
     return call.json(_described(health))
 
 
-async def metrics(call: Call) -> web.Response:
+async def metrics(call: RequestContext) -> web.Response:
     """Handle GET /metrics."""
     call.params()
     text = await call.service.render_metrics()
     return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
 
-async def store(call: Call) -> web.Response:
+async def store(call: RequestContext) -> web.Response:
     """Handle GET /store: backend, capabilities, findings of recovery, sizes."""
     call.params()
     opened = call.service.store

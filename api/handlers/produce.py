@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from api.call import Call
+from api.call import RequestContext
 from api.description.parameters import ACKS, FORMAT, PRODUCE_TIMEOUT
 from api.handlers.ndjson import produce_lines
 from api.http.errors import MALFORMED, PAYLOAD, ApiError, as_api_error
@@ -31,7 +31,7 @@ from api.records.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer, Reco
 from api.records.schema import PLACE, Limits, Produced, decode_produce
 from logserver.service.memory_budget import Hold
 from logserver.service.requests import ProduceBatches, ProduceOptions
-from logserver.service.writer import Acks, Run
+from logserver.service.writer import Acks, AppendOutcome
 
 
 class NewProducer(Struct):
@@ -41,7 +41,7 @@ class NewProducer(Struct):
     producer_epoch: int
 
 
-async def produce(call: Call) -> web.StreamResponse:
+async def produce(call: RequestContext) -> web.StreamResponse:
     """Handle POST /topics/{topic} and POST /topics/{topic}/partitions/{partition}."""
     body_type = call.content_type()
     if body_type == NDJSON:
@@ -56,14 +56,14 @@ async def produce(call: Call) -> web.StreamResponse:
         return await _produce_records(call, hold, RECORD_FORMATS[body_type])
 
 
-async def new_producer(call: Call) -> web.Response:
+async def new_producer(call: RequestContext) -> web.Response:
     """Handle POST /producers."""
     call.params()
     await call.json_body(dict[str, object])
     return call.json(NewProducer(await call.service.new_producer_id(), 0))
 
 
-async def _produce_records(call: Call, hold: Hold, body_format: Format) -> web.Response:
+async def _produce_records(call: RequestContext, hold: Hold, body_format: Format) -> web.Response:
     params = call.params()
     options = read_options(call, params)
     body_format = params.get(FORMAT) or body_format
@@ -76,7 +76,7 @@ async def _produce_records(call: Call, hold: Hold, body_format: Format) -> web.R
     return await _store(call, decoded, options, hold=hold, size_bytes=len(body))
 
 
-async def _produce_octets(call: Call, hold: Hold) -> web.Response:
+async def _produce_octets(call: RequestContext, hold: Hold) -> web.Response:
     params = call.params()
     if FORMAT.name in params.given:
         raise ApiError(
@@ -91,7 +91,7 @@ async def _produce_octets(call: Call, hold: Hold) -> web.Response:
 
 
 async def _store(
-    call: Call, decoded: Produced, options: ProduceOptions, *, hold: Hold, size_bytes: int
+    call: RequestContext, decoded: Produced, options: ProduceOptions, *, hold: Hold, size_bytes: int
 ) -> web.Response:
     """Store the valid records of one request, or none if the request is all or nothing and a record is invalid."""
     all_or_nothing = options.producer is not None or options.acks is Acks.NONE
@@ -105,7 +105,7 @@ async def _store(
     return _answer(call, decoded, runs, record_names)
 
 
-async def _produce_batches(call: Call, hold: Hold) -> web.Response:
+async def _produce_batches(call: RequestContext, hold: Hold) -> web.Response:
     params = call.params()
     refuse_key(call, "record batches tell their own sequence")
     for name in params.given.keys() - {ACKS.name, PRODUCE_TIMEOUT.name}:
@@ -135,9 +135,9 @@ async def _produce_batches(call: Call, hold: Hold) -> web.Response:
 
 
 def _answer(
-    call: Call,
+    call: RequestContext,
     decoded: Produced,
-    runs: Sequence[Run],
+    runs: Sequence[AppendOutcome],
     record_names: RecordNames | None = None,
 ) -> web.Response:
     """Return 200 if any record was stored; else raise the first record's error, with all rows in its facts.
@@ -152,7 +152,9 @@ def _answer(
     raise _all_failed(rows, decoded, runs)
 
 
-def _all_failed(rows: Sequence[OffsetRow], decoded: Produced, runs: Sequence[Run]) -> ApiError:
+def _all_failed(
+    rows: Sequence[OffsetRow], decoded: Produced, runs: Sequence[AppendOutcome]
+) -> ApiError:
     first = next(row for row in rows if row.error_code is not None)
     facts: dict[str, object] = {"offsets": rows}
     for run in runs:

@@ -12,7 +12,7 @@ from itertools import islice
 from aiohttp import web
 from msgspec import Struct
 
-from api.call import Call
+from api.call import RequestContext
 from api.description.parameters import CURSOR, FILES_LIMIT
 from api.http.parameters import Params
 from storage import StoredFile, TopicPartition, list_files
@@ -25,17 +25,19 @@ class FilesAnswer(Struct):
     next: str | None
 
 
-async def store_files(call: Call) -> web.Response:
+async def store_files(call: RequestContext) -> web.Response:
     """Handle GET /store/files: every file of the store."""
     return await _page(call, call.params(), None)
 
 
-async def partition_files(call: Call) -> web.Response:
+async def partition_files(call: RequestContext) -> web.Response:
     """Handle GET /store/topics/{topic}/partitions/{partition}/files: the files of one partition."""
     return await _page(call, call.params(), call.partition)
 
 
-async def _page(call: Call, params: Params, partition: TopicPartition | None) -> web.Response:
+async def _page(
+    call: RequestContext, params: Params, partition: TopicPartition | None
+) -> web.Response:
     limit = params[FILES_LIMIT]
     backend = call.service.store.capabilities.backend
     found = list_files(backend, call.settings.data, partition, after=params.get(CURSOR) or "")

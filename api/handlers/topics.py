@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from api.call import Call
+from api.call import RequestContext
 from api.connection.response_headers import warn
 from api.description.parameters import TIMESTAMP
 from api.http.errors import PAYLOAD, ApiError
@@ -74,19 +74,19 @@ class TimedAnswer(Struct):
     timestamp: int | None
 
 
-async def list_topics(call: Call) -> web.Response:
+async def list_topics(call: RequestContext) -> web.Response:
     """Handle GET /topics."""
     call.params()
     return call.json(call.service.topics())
 
 
-async def get_topic(call: Call) -> web.Response:
+async def get_topic(call: RequestContext) -> web.Response:
     """Handle GET /topics/{topic}."""
     call.params()
     return call.json(_described(call.service.topic(call.topic)))
 
 
-async def put_topic(call: Call) -> web.Response:
+async def put_topic(call: RequestContext) -> web.Response:
     """Handle PUT /topics/{topic}: 201 if created, 200 if it exists in this shape, 409 if it exists in another shape."""
     call.params()
     asked = await call.json_body(NewTopic) or NewTopic()
@@ -99,7 +99,7 @@ async def put_topic(call: Call) -> web.Response:
     return response
 
 
-async def patch_topic(call: Call) -> web.Response:
+async def patch_topic(call: RequestContext) -> web.Response:
     """Handle PATCH /topics/{topic}."""
     call.params()
     asked = await call.json_body(ChangedTopic)
@@ -114,27 +114,27 @@ async def patch_topic(call: Call) -> web.Response:
     return response
 
 
-async def delete_topic(call: Call) -> web.Response:
+async def delete_topic(call: RequestContext) -> web.Response:
     """Handle DELETE /topics/{topic}."""
     call.params()
     await call.service.delete_topic(call.topic)
     return web.Response(status=204)
 
 
-async def list_partitions(call: Call) -> web.Response:
+async def list_partitions(call: RequestContext) -> web.Response:
     """Handle GET /topics/{topic}/partitions."""
     call.params()
     info = call.service.topic(call.topic)
     return call.json([_partition(number) for number in info.partitions])
 
 
-async def get_partition(call: Call) -> web.Response:
+async def get_partition(call: RequestContext) -> web.Response:
     """Handle GET /topics/{topic}/partitions/{partition}."""
     call.params()
     return call.json(_partition(call.partition.partition))
 
 
-async def get_offsets(call: Call) -> web.Response:
+async def get_offsets(call: RequestContext) -> web.Response:
     """Handle GET /topics/{topic}/partitions/{partition}/offsets: the bounds, or the first record at or after a time."""
     timestamp_ms = call.params().get(TIMESTAMP)
     partition = call.partition
@@ -148,7 +148,9 @@ async def get_offsets(call: Call) -> web.Response:
     return call.json(BoundsAnswer(bounds.start, bounds.end))
 
 
-def warn_of_configs(call: Call, response: web.Response, configs: Mapping[str, str | None]) -> None:
+def warn_of_configs(
+    call: RequestContext, response: web.Response, configs: Mapping[str, str | None]
+) -> None:
     """Report the configs that are stored for the real server and have no effect here."""
     inert = call.service.store.capabilities.inert_configs
     names = [

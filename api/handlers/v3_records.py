@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from api.call import Call
+from api.call import RequestContext
 from api.http.errors import ApiError
 from api.records.produce_options import born_host, refuse_key, request_of
 from api.records.splitter import Bounds, Item, ObjectSplitter
@@ -30,12 +30,12 @@ from api.v3.records import (
     reports_of,
 )
 from logserver.service.requests import ProduceOptions
-from logserver.service.writer import Run
+from logserver.service.writer import AppendOutcome
 from storage import wall_clock_ms
 from storage.shown import encode_json
 
 
-async def produce_records(call: Call) -> web.StreamResponse:
+async def produce_records(call: RequestContext) -> web.StreamResponse:
     """Handle POST /v3/clusters/{cluster_id}/topics/{topic}/records."""
     call.params()
     call.content_type()
@@ -50,7 +50,7 @@ async def produce_records(call: Call) -> web.StreamResponse:
     return await ProduceStream(call, dialect, ProduceOptions(born_host=born_host(call))).run()
 
 
-async def produce_batch(call: Call) -> web.Response:
+async def produce_batch(call: RequestContext) -> web.Response:
     """Handle POST /v3/clusters/{cluster_id}/topics/{topic}/records:batch."""
     call.params()
     call.content_type()
@@ -66,7 +66,7 @@ async def produce_batch(call: Call) -> web.Response:
             now_ms=wall_clock_ms(),
             kind=ProduceBatchEntry,
         )
-        runs: Sequence[Run] = ()
+        runs: Sequence[AppendOutcome] = ()
         if decoded.records:
             options = ProduceOptions(born_host=born_host(call))
             request = request_of(call, decoded, options, hold=hold, size_bytes=len(body))
@@ -100,7 +100,7 @@ class _Objects:
     def decode(self, items: Sequence[Item]) -> TypedRecords:
         return decode_typed(items, max_depth=self.bounds.max_depth, now_ms=wall_clock_ms())
 
-    def reports(self, decoded: TypedRecords, runs: Sequence[Run]) -> bytes:
+    def reports(self, decoded: TypedRecords, runs: Sequence[AppendOutcome]) -> bytes:
         found = reports_of(decoded, runs, self._stored, append_time=self.append_time)
         return b"".join(
             self.last_word(report)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api.call import Call
+from api.call import RequestContext
 from api.handlers.topics import warn_of_configs
 from api.http.errors import NOT_OFFERED, PAYLOAD, ApiError
 from api.v3.resources import CreateTopicRequest, Resources
@@ -16,19 +16,19 @@ from logserver.cluster import cluster_id
 from storage.errors import InvalidConfig, TopicExists
 
 
-async def list_clusters(call: Call) -> web.Response:
+async def list_clusters(call: RequestContext) -> web.Response:
     """Handle GET /v3/clusters."""
     call.params()
     return call.json(_resources(call, cluster_id(call.service.store)).clusters())
 
 
-async def get_cluster(call: Call) -> web.Response:
+async def get_cluster(call: RequestContext) -> web.Response:
     """Handle GET /v3/clusters/{cluster_id}."""
     call.params()
     return call.json(_resources(call, call.cluster_id).cluster())
 
 
-async def list_topics(call: Call) -> web.Response:
+async def list_topics(call: RequestContext) -> web.Response:
     """Handle GET /v3/clusters/{cluster_id}/topics."""
     call.params()
     resources = _resources(call, call.cluster_id)
@@ -36,7 +36,7 @@ async def list_topics(call: Call) -> web.Response:
     return call.json(resources.topics(infos))
 
 
-async def create_topic(call: Call) -> web.Response:
+async def create_topic(call: RequestContext) -> web.Response:
     """Handle POST /v3/clusters/{cluster_id}/topics: 201; an existing topic is 409, in any shape."""
     call.params()
     resources = _resources(call, call.cluster_id)
@@ -55,14 +55,14 @@ async def create_topic(call: Call) -> web.Response:
     return response
 
 
-async def get_topic(call: Call) -> web.Response:
+async def get_topic(call: RequestContext) -> web.Response:
     """Handle GET /v3/clusters/{cluster_id}/topics/{topic}."""
     call.params()
     resources = _resources(call, call.cluster_id)
     return call.json(resources.topic(call.service.topic(call.topic)))
 
 
-async def delete_topic(call: Call) -> web.Response:
+async def delete_topic(call: RequestContext) -> web.Response:
     """Handle DELETE /v3/clusters/{cluster_id}/topics/{topic}."""
     call.params()
     _resources(call, call.cluster_id)
@@ -70,28 +70,28 @@ async def delete_topic(call: Call) -> web.Response:
     return web.Response(status=204)
 
 
-async def list_partitions(call: Call) -> web.Response:
+async def list_partitions(call: RequestContext) -> web.Response:
     """Handle GET /v3/clusters/{cluster_id}/topics/{topic}/partitions."""
     call.params()
     resources = _resources(call, call.cluster_id)
     return call.json(resources.partitions(call.service.topic(call.topic)))
 
 
-async def get_partition(call: Call) -> web.Response:
+async def get_partition(call: RequestContext) -> web.Response:
     """Handle GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}."""
     call.params()
     resources = _resources(call, call.cluster_id)
     return call.json(resources.partition(*call.partition))
 
 
-async def list_configs(call: Call) -> web.Response:
+async def list_configs(call: RequestContext) -> web.Response:
     """Handle GET /v3/clusters/{cluster_id}/topics/{topic}/configs."""
     call.params()
     resources = _resources(call, call.cluster_id)
     return call.json(resources.configs(call.service.topic(call.topic)))
 
 
-async def get_config(call: Call) -> web.Response:
+async def get_config(call: RequestContext) -> web.Response:
     """Handle GET /v3/clusters/{cluster_id}/topics/{topic}/configs/{name}."""
     call.params()
     resources = _resources(call, call.cluster_id)
@@ -101,7 +101,7 @@ async def get_config(call: Call) -> web.Response:
     return call.json(resources.config(info.name, name, info.configs[name]))
 
 
-def _resources(call: Call, cluster_id: str) -> Resources:
+def _resources(call: RequestContext, cluster_id: str) -> Resources:
     return Resources(call.base_url, cluster_id)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from aiohttp import web
 from crc32c import crc32c
 
-from api.call import Call
+from api.call import RequestContext
 from logserver.service.fetch import visible_end
 from logserver.service.requests import Fetch, StartAt
 from storage import BatchPage, Page
@@ -25,7 +25,7 @@ def is_closed(request: Fetch, page: Page | BatchPage) -> bool:
     return at_offset and page.next_offset < visible_end(page.bounds, request.isolation)
 
 
-def cacheable(call: Call, body: bytes, headers: Mapping[str, str]) -> web.Response:
+def cacheable(call: RequestContext, body: bytes, headers: Mapping[str, str]) -> web.Response:
     """Return the page with its tag; 304 without the page if the client has the same tag."""
     tag = entity_tag(body)
     kept = {**headers, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept"}

@@ -102,7 +102,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StartPosition:
     """A start position: N, earliest, latest, -N (the last N), @milliseconds."""
 
     def read(self, name: str, text: str, settings: Settings) -> Start:

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import structs
 
-from api.call import Call
+from api.call import RequestContext
 from api.description.parameters import (
     ACKS,
     COMPRESSION,
@@ -37,7 +37,7 @@ _KEY: Final = re.compile(r"[\x20-\x7e]{1,255}")
 SEQUENCED: Final = (PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE)
 
 
-def read_options(call: Call, params: Params) -> ProduceOptions:
+def read_options(call: RequestContext, params: Params) -> ProduceOptions:
     """Return the options in the query. Raises 40000, and 42207 for a codec of the other backend."""
     store = call.service.store
     return ProduceOptions(
@@ -49,7 +49,9 @@ def read_options(call: Call, params: Params) -> ProduceOptions:
     )
 
 
-def with_key(options: ProduceOptions, call: Call, content: bytes, form: str) -> ProduceOptions:
+def with_key(
+    options: ProduceOptions, call: RequestContext, content: bytes, form: str
+) -> ProduceOptions:
     """Return the options with the request's idempotency key, if it has one. Raises 40000.
 
     The digest of the key covers the content, its form, the topic and the partition.
@@ -73,7 +75,7 @@ def with_key(options: ProduceOptions, call: Call, content: bytes, form: str) -> 
 
 
 def request_of(
-    call: Call, decoded: Produced, options: ProduceOptions, *, hold: Hold, size_bytes: int
+    call: RequestContext, decoded: Produced, options: ProduceOptions, *, hold: Hold, size_bytes: int
 ) -> Produce:
     """Return the service request with the valid records of a body."""
     return Produce(
@@ -87,12 +89,12 @@ def request_of(
     )
 
 
-def born_host(call: Call) -> bytes | None:
+def born_host(call: RequestContext) -> bytes | None:
     """Return the client's address if the store keeps it, else None."""
     return call.peer if call.service.store.capabilities.messages else None
 
 
-def refuse_key(call: Call, reason: str) -> None:
+def refuse_key(call: RequestContext, reason: str) -> None:
     """Raise 40000 if a request has an idempotency key that this call does not accept."""
     if IDEMPOTENCY_KEY.name in call.request.headers:
         raise ApiError(MALFORMED, f"{IDEMPOTENCY_KEY.name} is not taken here: {reason}")

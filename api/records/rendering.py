@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from api.http.errors import ApiError, as_api_error
 from api.http.negotiation import Format
 from logserver.service.fetch import weights_bytes
-from logserver.service.writer import Run
+from logserver.service.writer import AppendOutcome
 from storage import Header, Page, StoredRecord, TopicPartition
 
 INLINE_RECORDS: Final = 500
@@ -67,7 +67,7 @@ class RowHeader(Struct, gc=False):
     value_b64: bytes | UnsetType = UNSET
 
 
-class Row(Struct, gc=False):
+class RecordRow(Struct, gc=False):
     """A fetched record. `tag` and `keys` are there when the record has them, `properties`,
     `message_id` and `store_timestamp` where the store keeps them, `..._b64` and `error` when needed,
     `suspect` where parts of it that no checksum covers cannot be what was written.
@@ -93,7 +93,7 @@ class Row(Struct, gc=False):
 
 def offset_rows(
     count: int,
-    runs: Sequence[Run],
+    runs: Sequence[AppendOutcome],
     positions: Sequence[int],
     failed: Sequence[tuple[int, ApiError]],
     *,
@@ -165,7 +165,7 @@ def encode_lines(
 
 def _rows(
     found: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId | None
-) -> list[Row]:
+) -> list[RecordRow]:
     render = _RENDERERS[kind]
     rows = []
     for partition, record in found:
@@ -180,8 +180,8 @@ def _rows(
     return rows
 
 
-def _binary_row(topic: str, partition: int, record: StoredRecord) -> Row:
-    row = Row(
+def _binary_row(topic: str, partition: int, record: StoredRecord) -> RecordRow:
+    row = RecordRow(
         topic,
         partition,
         record.offset,
@@ -197,13 +197,13 @@ def _binary_row(topic: str, partition: int, record: StoredRecord) -> Row:
     return row
 
 
-def _json_row(topic: str, partition: int, record: StoredRecord) -> Row:
+def _json_row(topic: str, partition: int, record: StoredRecord) -> RecordRow:
     row = _binary_row(topic, partition, record)
     _show(row, record, _as_json, "is not JSON")
     return row
 
 
-def _text_row(topic: str, partition: int, record: StoredRecord) -> Row:
+def _text_row(topic: str, partition: int, record: StoredRecord) -> RecordRow:
     row = _binary_row(topic, partition, record)
     row.headers = [_text_header(name, value) for name, value in record.headers]
     _show(row, record, _as_text, "is not UTF-8 text")
@@ -211,7 +211,7 @@ def _text_row(topic: str, partition: int, record: StoredRecord) -> Row:
 
 
 def _show(
-    row: Row, record: StoredRecord, shown: Callable[[bytes], Raw | str | None], problem: str
+    row: RecordRow, record: StoredRecord, shown: Callable[[bytes], Raw | str | None], problem: str
 ) -> None:
     """Set key and value in the row's format. A value without such a form is added in base64, with the reason."""
     if record.key is not None:
@@ -254,7 +254,7 @@ def _text_header(name: str, value: bytes | None) -> RowHeader:
     return RowHeader(name, text) if text is not None else RowHeader(name, None, value)
 
 
-def _add_lookup(row: Row, record: StoredRecord) -> None:
+def _add_lookup(row: RecordRow, record: StoredRecord) -> None:
     if record.tag is not None:
         row.tag = record.tag
     if record.lookup_keys:
@@ -262,7 +262,7 @@ def _add_lookup(row: Row, record: StoredRecord) -> None:
 
 
 _CHECK_JSON: Final = msgspec.json.Decoder(Raw).decode
-_RENDERERS: Final[Mapping[Format, Callable[[str, int, StoredRecord], Row]]] = {
+_RENDERERS: Final[Mapping[Format, Callable[[str, int, StoredRecord], RecordRow]]] = {
     Format.BINARY: _binary_row,
     Format.JSON: _json_row,
     Format.TEXT: _text_row,

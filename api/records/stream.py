@@ -23,7 +23,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 from aiohttp import web
 from aiohttp.http import StreamWriter
 
-from api.call import Call
+from api.call import RequestContext
 from api.connection.body import BodyStream, meet_expectation
 from api.http.errors import BODY_TOO_LARGE, ApiError, as_api_error
 from api.records.produce_options import request_of
@@ -31,7 +31,7 @@ from api.records.schema import Produced
 from api.records.splitter import Item, Splitter
 from logserver.service.memory_budget import Hold
 from logserver.service.requests import ProduceOptions
-from logserver.service.writer import Acks, Run
+from logserver.service.writer import Acks, AppendOutcome
 from storage import StorageError
 
 D = TypeVar("D", bound=Produced)
@@ -55,7 +55,7 @@ class Dialect(Protocol[D]):
         """Decode the records of a group; an invalid record becomes a failure."""
         ...
 
-    def reports(self, decoded: D, runs: Sequence[Run]) -> bytes:
+    def reports(self, decoded: D, runs: Sequence[AppendOutcome]) -> bytes:
         """Return a report per record, in order. A valid record without a run was not waited for."""
         ...
 
@@ -67,7 +67,7 @@ class Dialect(Protocol[D]):
 class ProduceStream(Generic[D]):
     """One request that streams both ways."""
 
-    def __init__(self, call: Call, dialect: Dialect[D], options: ProduceOptions) -> None:
+    def __init__(self, call: RequestContext, dialect: Dialect[D], options: ProduceOptions) -> None:
         self._call = call
         self._dialect = dialect
         self._options = options
@@ -122,7 +122,7 @@ class ProduceStream(Generic[D]):
     async def _take(self, items: Sequence[Item]) -> None:
         for group in _groups(items, self._group_bytes):
             decoded = self._dialect.decode(group).for_partition(self._call.partition_number)
-            runs: Sequence[Run] = ()
+            runs: Sequence[AppendOutcome] = ()
             try:
                 runs = await self._store(decoded, _size_bytes(group))
                 # With acks=0 a run is a rejected record, and nothing of the group is stored yet.
@@ -146,7 +146,7 @@ class ProduceStream(Generic[D]):
                 f"more than {limit} records of the stream failed (max_stream_errors): it ends here",
             )
 
-    async def _store(self, decoded: D, size_bytes: int) -> Sequence[Run]:
+    async def _store(self, decoded: D, size_bytes: int) -> Sequence[AppendOutcome]:
         call = self._call
         if not decoded.records:
             return ()
@@ -208,7 +208,7 @@ def _size_bytes(group: Sequence[Item]) -> int:
     return sum(len(item) for item in group if isinstance(item, bytes))
 
 
-def _errors(decoded: Produced, runs: Sequence[Run]) -> dict[int, ApiError]:
+def _errors(decoded: Produced, runs: Sequence[AppendOutcome]) -> dict[int, ApiError]:
     """Return the errors of records, by their position in the group."""
     return {
         decoded.positions[index]: as_api_error(run.error)

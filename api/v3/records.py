@@ -33,7 +33,7 @@ from api.http.errors import (
 )
 from api.records.schema import PartitionNumber, Produced, is_nested_deeper
 from api.records.splitter import Item
-from logserver.service.writer import Run
+from logserver.service.writer import AppendOutcome
 from storage import Record
 
 T = TypeVar("T")
@@ -206,7 +206,7 @@ def decode_typed(
 
 def reports_of(
     decoded: TypedRecords,
-    runs: Sequence[Run],
+    runs: Sequence[AppendOutcome],
     make: Callable[[int, Mapping[str, Any]], Stored],
     *,
     append_time: bool,

@@ -12,7 +12,7 @@ from typing import Final
 from logserver.bench.loops import Closed, Sample
 from logserver.bench.publishing import SEED, Requests, key
 from logserver.bench.shapes import Fetch, Lookup, Shape, filled
-from logserver.bench.topics import Place
+from logserver.bench.topics import PartitionKey
 from logserver.bench.wire import Connection, request
 
 LOOKUP_S: Final = 600.0  # for each kind, at most
@@ -50,7 +50,7 @@ class Lookups:
             self._take("key_lookup", self._shape.key_lookup, places)
         self._take("time_lookup", self._shape.time_lookup, places)
 
-    def pages(self, ends: Mapping[Place, int], size: int) -> None:
+    def pages(self, ends: Mapping[PartitionKey, int], size: int) -> None:
         """Fetch pages of `size` records at random offsets."""
         filled_ends = [(place, end) for place, end in ends.items() if end]
         if self._shape.fetch is None or not filled_ends:
@@ -91,7 +91,7 @@ class Lookups:
         return sample
 
 
-def _page(fetch: Fetch, place: Place, offset: int, size: int) -> bytes:
+def _page(fetch: Fetch, place: PartitionKey, offset: int, size: int) -> bytes:
     topic, partition = place
     values: dict[str, object] = {
         "topic": topic,

@@ -29,7 +29,7 @@ _FETCH: Final = frozenset({"topic", "partition", "offset", "max_records", "wait_
 _LOOKUP: Final = frozenset({"topic", "partition", "key", "time_ms"})
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequestTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request template."""
 
     method: str = "GET"
@@ -43,7 +43,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return request(self.method, filled(self.path, values), headers=self.headers, body=body)
 
 
-class Produce(Call, frozen=True, kw_only=True):
+class Produce(RequestTemplate, frozen=True, kw_only=True):
     """The call that publishes records. `record` is the template of a record in {records} of the body, separated by
     commas; `keyed_record` the template of a record with a key.
 
@@ -56,7 +56,7 @@ class Produce(Call, frozen=True, kw_only=True):
     placed: str = ""
 
 
-class Fetch(Call, frozen=True, kw_only=True):
+class Fetch(RequestTemplate, frozen=True, kw_only=True):
     """The call that reads records. The next offset is in a response header, or is counted: each record contains one
     `row`.
     """
@@ -65,7 +65,7 @@ class Fetch(Call, frozen=True, kw_only=True):
     row: str = ""
 
 
-class Lookup(Call, frozen=True, kw_only=True):
+class Lookup(RequestTemplate, frozen=True, kw_only=True):
     """A lookup call. `found` is text that a successful response contains."""
 
     found: str = ""
@@ -77,15 +77,15 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     url: str = ""
     version: str | None = None
-    create: Call | None = None
-    delete: Call | None = None
+    create: RequestTemplate | None = None
+    delete: RequestTemplate | None = None
     produce: Produce
     fetch: Fetch | None = None
-    end_offset: Call | None = None
+    end_offset: RequestTemplate | None = None
     key_lookup: Lookup | None = None
     time_lookup: Lookup | None = None
 
-    def calls(self) -> Iterator[tuple[str, Call, frozenset[str]]]:
+    def calls(self) -> Iterator[tuple[str, RequestTemplate, frozenset[str]]]:
         """Yield the calls that the description has, with their names and the placeholders that each may use."""
         known = {
             "create": _TOPIC,
@@ -161,7 +161,7 @@ def _check(field: str, template: str, known: frozenset[str]) -> None:
             raise InvalidArgument(f"{field}: {{{name}}} is none of {told}", field=field)
 
 
-def _check_line(field: str, call: Call) -> None:
+def _check_line(field: str, call: RequestTemplate) -> None:
     """Check method, path and headers: a space or a line end too many would start another request."""
     if not call.path.startswith("/") or not call.path.isascii() or " " in call.path:
         problem = "needs a / at its beginning, and no spaces or letters beyond ASCII"

@@ -10,11 +10,11 @@ from itertools import product
 
 import msgspec
 
-from logserver.bench.shapes import Call, Shape, filled
-from logserver.bench.wire import Address, Answer, call
+from logserver.bench.shapes import RequestTemplate, Shape, filled
+from logserver.bench.wire import Address, WireResponse, call
 from logserver.errors import ServerRefused, StrangeAnswer
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 
 
 class _EndOffset(msgspec.Struct):
@@ -43,11 +43,11 @@ class Topics:
             self._call(self._shape.delete, topic=topic, partitions=self._partitions)
 
     @property
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[PartitionKey]:
         """All partitions of all topics."""
         return product(self.names, range(self._partitions))
 
-    def ends(self, places: Iterable[Place]) -> Mapping[Place, int]:
+    def ends(self, places: Iterable[PartitionKey]) -> Mapping[PartitionKey, int]:
         """Return the next offset of each partition; empty if the server does not report it."""
         if self._shape.end_offset is None:
             return {}
@@ -68,7 +68,7 @@ class Topics:
             message = f'end_offset: {answer.body[:200]!r} is not {{"end_offset": N}}: {error}'
             raise StrangeAnswer(message, status=answer.status) from None
 
-    def _call(self, wanted: Call | None, **values: object) -> Answer | None:
+    def _call(self, wanted: RequestTemplate | None, **values: object) -> WireResponse | None:
         if wanted is None:
             return None
         path, body = filled(wanted.path, values), filled(wanted.body, values).encode()

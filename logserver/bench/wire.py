@@ -52,7 +52,7 @@ def request(
     return "\r\n".join(lines).encode() + _HEAD_END + body
 
 
-class Answer(NamedTuple):
+class WireResponse(NamedTuple):
     """A whole response, for calls outside the load."""
 
     status: int
@@ -71,13 +71,13 @@ def call(
     *,
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
-) -> Answer:
+) -> WireResponse:
     """Send one request on its own connection and wait for the response. Raises OSError, StrangeAnswer."""
     connection = HTTPConnection(*address, timeout=CALL_TIMEOUT_S)
     try:
         connection.request(method, path, body=body or None, headers=dict(headers or {}))
         with connection.getresponse() as response:
-            return Answer(response.status, response.read(), dict(response.headers))
+            return WireResponse(response.status, response.read(), dict(response.headers))
     except OSError:
         raise
     except HTTPException as error:

@@ -23,8 +23,8 @@ from logserver.client.reading import OnDamage, Start, each_record, read_topic
 from logserver.client.transport import (
     BINARY_JSON,
     RECORD_BATCH,
-    Answer,
     Query,
+    Response,
     Retry,
     Transport,
     partition_path,
@@ -386,10 +386,10 @@ class LogClient(QueryCalls, GroupCalls):
         """
         return await self.transport.json(dict[str, Any], "GET", "/store")
 
-    async def _send(self, method: str, path: str, body: object) -> Answer:
+    async def _send(self, method: str, path: str, body: object) -> Response:
         return await self.transport.call(method, path, body=msgspec.json.encode(body))
 
-    async def _fetched(self, topic: str, partition: int, query: Query, accept: str) -> Answer:
+    async def _fetched(self, topic: str, partition: int, query: Query, accept: str) -> Response:
         return await self.transport.call(
             "GET",
             f"{partition_path(topic, partition)}/records",
@@ -403,7 +403,7 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _bounds(answer: Answer) -> tuple[int, int, int]:
+def _bounds(answer: Response) -> tuple[int, int, int]:
     """Return the next, beginning and end offset from an answer's headers."""
     try:
         next_offset, beginning, end = (

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from logserver.client.outgoing import produce_lines
-from logserver.client.transport import NDJSON, Answer, Query, Transport, lines_of
+from logserver.client.transport import NDJSON, Query, Response, Transport, lines_of
 from logserver.client.values import Placed, ProducedRow
 from logserver.errors import PartlyStored, ServerRefused, StrangeAnswer
 from storage import Record
@@ -24,7 +24,7 @@ class _Produced(Struct):
     offsets: Sequence[ProducedRow] | None
 
 
-def placed(answer: Answer) -> list[Placed]:
+def placed(answer: Response) -> list[Placed]:
     """Return the places of the records of a produce request. Raises PartlyStored."""
     found = []
     rows = answer.decoded(_Produced).offsets or ()

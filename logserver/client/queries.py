@@ -27,7 +27,7 @@ class _TimeFound(Struct):
     timestamp: int | None
 
 
-class Wanted(TypedDict, total=False):
+class Conditions(TypedDict, total=False):
     """The conditions of a query: all given conditions must hold.
 
     `limit` is the number of records of a page. `cursor` is a fact of the error at a damaged record (ServerRefused
@@ -72,7 +72,7 @@ class QueryCalls:
         )
         return None if found.timestamp is None else TimedOffset(found.offset, found.timestamp)
 
-    async def find_page(self, topic: str, **wanted: Unpack[Wanted]) -> MessagesFound:
+    async def find_page(self, topic: str, **wanted: Unpack[Conditions]) -> MessagesFound:
         """Return the first page of a query; `next_page` returns the page after it."""
         query = {
             "key": wanted.get("key"),
@@ -96,7 +96,7 @@ class QueryCalls:
         return await self.transport.json(MessagesFound, "GET", page.next, accept=BINARY_JSON)
 
     async def find(
-        self, topic: str, **wanted: Unpack[Wanted]
+        self, topic: str, **wanted: Unpack[Conditions]
     ) -> AsyncGenerator[FetchedRecord, None]:
         """Yield the records of a topic by key, unique id, tag and time, page after page to the last; see Wanted.
 
@@ -109,7 +109,7 @@ class QueryCalls:
                     yield record
 
     async def find_pages(
-        self, topic: str, **wanted: Unpack[Wanted]
+        self, topic: str, **wanted: Unpack[Conditions]
     ) -> AsyncGenerator[MessagesFound, None]:
         """Yield the same records in pages. A page may be empty although others follow: a query scans a limited number
         of records.

@@ -59,7 +59,7 @@ class Retry:
         return max(min(asked_s, self.most_s), grown_s * random.uniform(0.5, 1.0))
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """An HTTP answer, read whole."""
 
     status: int
@@ -123,7 +123,7 @@ class Transport:
         wait_ms: int = 0,
         repeatable: bool | None = None,
         idempotency_key: str | None = None,
-    ) -> Answer:
+    ) -> Response:
         """Send one request and return its answer; repeat it if that is safe.
 
         `wait_ms`: the time that the server itself may wait. `repeatable`: whether a repeat has no further effect; by
@@ -195,7 +195,7 @@ class Transport:
 
     async def _once(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, *, wait_ms: int
-    ) -> Answer:
+    ) -> Response:
         timeout = aiohttp.ClientTimeout(total=self._timeout_s + wait_ms / 1000)
         # aiohttp warns about large bytes objects; a file object sends the same bytes.
         data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BYTES else body
@@ -203,7 +203,7 @@ class Transport:
             async with self.session.request(
                 method, url, data=data, headers=headers, timeout=timeout
             ) as response:
-                return Answer(response.status, response.headers, await response.read())
+                return Response(response.status, response.headers, await response.read())
         except _FAILURES as error:
             raise self._unreachable(error) from None
 

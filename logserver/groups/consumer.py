@@ -19,9 +19,9 @@ from logserver.errors import ConsumerState, UnknownConsumer
 from logserver.groups.config import ConsumerConfig
 from logserver.groups.coordinator import Coordinator, Subscription
 from logserver.groups.log import Log
-from logserver.groups.offsets import Answer, Offsets
+from logserver.groups.offsets import Acknowledgement, Offsets
 from logserver.groups.reading import (
-    Batch,
+    GroupRead,
     Reading,
     Reset,
     Slice,
@@ -201,7 +201,7 @@ class Consumer:
     @asynccontextmanager
     async def poll(
         self, *, timeout_ms: int, max_bytes: int, until: asyncio.Future[None] | None = None
-    ) -> AsyncIterator[Batch]:
+    ) -> AsyncIterator[GroupRead]:
         """Yield records of the instance's partitions, waiting for them, but not longer than `until`.
 
         The block delivers the records: positions move at its end, but not if it raises.
@@ -223,7 +223,7 @@ class Consumer:
 
     async def _wait_for_batch(
         self, timeout_ms: int, max_bytes: int, until: asyncio.Future[None] | None
-    ) -> Batch:
+    ) -> GroupRead:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_ms / 1000
         while True:
@@ -258,7 +258,7 @@ class Consumer:
             isolation=self.config.isolation,
         )
 
-    def _own(self, batch: Batch) -> Batch:
+    def _own(self, batch: GroupRead) -> GroupRead:
         """Return the slices with records. Drop slices of a partition that was reassigned or moved during the read.
 
         Positions of slices without records advance at once: their offsets hold no record for the reader.
@@ -273,9 +273,9 @@ class Consumer:
             self._last_first, error = batch.failed
             raise error
         size_bytes = batch.size_bytes if slices else 0
-        return Batch(slices=slices, size_bytes=size_bytes, full=batch.full)
+        return GroupRead(slices=slices, size_bytes=size_bytes, full=batch.full)
 
-    def _delivered(self, batch: Batch) -> None:
+    def _delivered(self, batch: GroupRead) -> None:
         for part in batch.slices:
             self._advance(part)
         if batch.slices:
@@ -377,7 +377,9 @@ class Consumer:
             answer = self._offsets.submit(self.group, self._kept(fresh))
             answer.add_done_callback(partial(self._auto_committed, fresh))
 
-    def _auto_committed(self, offsets: Mapping[TopicPartition, int], answer: Answer) -> None:
+    def _auto_committed(
+        self, offsets: Mapping[TopicPartition, int], answer: Acknowledgement
+    ) -> None:
         error = answer.exception()
         if error is not None:
             log.warning("group %r: offsets could not be committed: %s", self.group, error)

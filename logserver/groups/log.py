@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Run(Protocol):
+class RunInThread(Protocol):
     """Runs a blocking call in a thread."""
 
     async def __call__(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -31,6 +31,6 @@ class Log:
     settings: Settings
     topics: Topics
     note_topic: Callable[[str, TopicInfo | None], None]  # a topic was created, or deleted (None)
-    run: Run
+    run: RunInThread
     waiters: Waiters
     clock: Clock

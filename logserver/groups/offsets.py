@@ -25,7 +25,7 @@ from storage.errors import CallerError, NotOffered
 
 log = logging.getLogger(__name__)
 
-Answer: TypeAlias = "asyncio.Future[None]"
+Acknowledgement: TypeAlias = "asyncio.Future[None]"
 
 
 class Offsets:
@@ -38,8 +38,8 @@ class Offsets:
         self._groups: set[str] = set()
         self._counted = False  # whether `_groups` holds all groups of the store
         self._counting: asyncio.Task[None] | None = None
-        self._queue: list[tuple[GroupCommit, Answer]] = []
-        self._last: Answer | None = None  # of the newest commit: when it is done, all are
+        self._queue: list[tuple[GroupCommit, Acknowledgement]] = []
+        self._last: Acknowledgement | None = None  # of the newest commit: when it is done, all are
         self._draining: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -72,12 +72,14 @@ class Offsets:
             )
         self._groups.add(group)
 
-    def submit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Answer:
+    def submit(
+        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> Acknowledgement:
         """Commit these offsets. The future is done when they are as durable as the flush mode requires.
 
         It raises what `SupportsGroupOffsets.commit_offsets` raises; then none of these offsets is stored.
         """
-        answer: Answer = asyncio.get_running_loop().create_future()
+        answer: Acknowledgement = asyncio.get_running_loop().create_future()
         # Mark an error as retrieved: the caller may not wait for it.
         answer.add_done_callback(asyncio.Future.exception)
         self._last = answer
@@ -130,7 +132,7 @@ class Offsets:
             await self._store_all(taken)
         self._draining = None
 
-    async def _store_all(self, taken: Sequence[tuple[GroupCommit, Answer]]) -> None:
+    async def _store_all(self, taken: Sequence[tuple[GroupCommit, Acknowledgement]]) -> None:
         """Store all commits in one call. The call is all or nothing: if it is rejected, store each commit by itself."""
         error = await self._attempt([commit for commit, _ in taken])
         alone = isinstance(error, CallerError) and len(taken) > 1

@@ -38,7 +38,7 @@ class Slice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class GroupRead:
     """The result of one read: at most one slice of each partition, in the order in which they were read.
 
     `full`: more records are available. `failed`: the partition at which the read ended, and its error.
@@ -66,7 +66,7 @@ class Reading:
     isolation: Isolation = Isolation.READ_UNCOMMITTED
 
 
-def read_batch(store: LogStore, reading: Reading) -> Batch:
+def read_batch(store: LogStore, reading: Reading) -> GroupRead:
     """Read the partitions in order until the answer is full.
 
     The first record is returned whatever its size; later records must fit within `max_bytes`. Partitions that no
@@ -85,13 +85,13 @@ def read_batch(store: LogStore, reading: Reading) -> Batch:
             isolation=reading.isolation,
         )
         if wanted.max_bytes <= 0 or wanted.max_records <= 0:
-            return Batch(slices=slices, size_bytes=size_bytes, full=True)
+            return GroupRead(slices=slices, size_bytes=size_bytes, full=True)
         try:
             look = _look(store, wanted, reading.reset)
         except (UnknownTopic, UnknownPartition):
             continue
         except StorageError as error:
-            return Batch(slices=slices, size_bytes=size_bytes, failed=(partition, error))
+            return GroupRead(slices=slices, size_bytes=size_bytes, failed=(partition, error))
         # The page is one record that is too large for the remaining bytes.
         if count and look.size_bytes > wanted.max_bytes:
             full = True
@@ -101,7 +101,7 @@ def read_batch(store: LogStore, reading: Reading) -> Batch:
         size_bytes += look.size_bytes
         count += len(page.records)
         full = full or look.more
-    return Batch(slices=slices, size_bytes=size_bytes, full=full)
+    return GroupRead(slices=slices, size_bytes=size_bytes, full=full)
 
 
 def reset_positions(

@@ -67,7 +67,7 @@ from storage.request_journal import (
 
 if TYPE_CHECKING:
     from logserver.service.requests import RequestKey
-    from logserver.service.writer import Request, Run
+    from logserver.service.writer import AppendOutcome, Request
 
 KEPT_MS: Final = 86_400_000
 ENTRIES_OF_A_KEY: Final = 2
@@ -117,7 +117,7 @@ class Note:
     begun: bytes
     kept: bool = False
 
-    def ended(self, runs: Iterable[Run]) -> bytes | None:
+    def ended(self, runs: Iterable[AppendOutcome]) -> bytes | None:
         """Return the entry to write after the records; None if no records were stored."""
         offsets = [(run.partition, run.base_offset) for run in runs if run.error is None]
         return encode_entry(Ended(self.key, offsets)) if offsets else None
@@ -193,7 +193,7 @@ class Keybook:
         """Return the journal entries of an attempt at these partitions."""
         return Note(self.journal, entry.key, _begun(entry, numbers))
 
-    def stored(self, entry: Entry, runs: Iterable[Run], note: Note) -> None:
+    def stored(self, entry: Entry, runs: Iterable[AppendOutcome], note: Note) -> None:
         """Record the offsets of a stored attempt. Its producers may be reused if its Ended entry was written."""
         for run in runs:
             part = entry.parts[run.partition]

@@ -24,7 +24,7 @@ from logserver.idempotency.journal import (
     open_book,
 )
 from logserver.service.requests import RequestKey
-from logserver.service.writer import Acks, Part, Run
+from logserver.service.writer import Acks, AppendOutcome, PartitionAppend
 from storage import (
     Clock,
     LogStore,
@@ -36,7 +36,9 @@ from storage import (
 from storage.errors import OutOfOrderSequence
 from storage.request_journal import JOURNAL
 
-Submit: TypeAlias = Callable[[Sequence[Part], Acks, Note], Awaitable[list[Run]]]
+Submit: TypeAlias = Callable[
+    [Sequence[PartitionAppend], Acks, Note], Awaitable[list[AppendOutcome]]
+]
 InThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
@@ -55,7 +57,7 @@ class Idempotency:
         self._submit = submit
         self._run = run
         self._sync = sync
-        self._tasks: set[asyncio.Task[list[Run]]] = set()
+        self._tasks: set[asyncio.Task[list[AppendOutcome]]] = set()
 
     async def close(self) -> None:
         """Wait for the requests in progress (the queue accepts no more), then flush and close the journal."""
@@ -74,8 +76,8 @@ class Idempotency:
             await self._run(self.book.journal.append, [line], sync=True)
 
     def append(
-        self, key: RequestKey, parts: Sequence[Part], acks: Acks
-    ) -> asyncio.Future[list[Run]]:
+        self, key: RequestKey, parts: Sequence[PartitionAppend], acks: Acks
+    ) -> asyncio.Future[list[AppendOutcome]]:
         """Store the parts that are not stored yet. Return a future of the offsets of all parts.
 
         The append continues if the caller is cancelled. All parts belong to one topic, and the key covers the request
@@ -87,7 +89,9 @@ class Idempotency:
         task.add_done_callback(self._tasks.discard)
         return asyncio.shield(task)
 
-    async def _in_turn(self, key: RequestKey, parts: Sequence[Part], acks: Acks) -> list[Run]:
+    async def _in_turn(
+        self, key: RequestKey, parts: Sequence[PartitionAppend], acks: Acks
+    ) -> list[AppendOutcome]:
         topic = parts[0].partition.topic
         while (entry := self.book.entry(key, topic)).under_way is not None:
             await asyncio.wait((entry.under_way,))
@@ -98,9 +102,11 @@ class Idempotency:
             entry.under_way = None
             under_way.set_result(None)
 
-    async def _append_missing(self, entry: Entry, parts: Sequence[Part], acks: Acks) -> list[Run]:
-        runs: list[Run] = []
-        missing: list[Part] = []
+    async def _append_missing(
+        self, entry: Entry, parts: Sequence[PartitionAppend], acks: Acks
+    ) -> list[AppendOutcome]:
+        runs: list[AppendOutcome] = []
+        missing: list[PartitionAppend] = []
         for part in parts:
             known = entry.parts.get(part.partition.partition)
             if known is None or known.base_offset is None:
@@ -111,7 +117,9 @@ class Idempotency:
             runs += await self._append(entry, missing, acks)
         return runs
 
-    async def _stored_before(self, part: Part, base_offset: int, acks: Acks) -> Run:
+    async def _stored_before(
+        self, part: PartitionAppend, base_offset: int, acks: Acks
+    ) -> AppendOutcome:
         """Return the run of a part that an earlier request stored, once it is as durable as `acks` requires."""
         if self._sync and acks is Acks.ALL:
             await self._run(self._make_durable, part.partition)
@@ -119,14 +127,18 @@ class Idempotency:
         if self._store.capabilities.messages:
             stop = base_offset + len(part.positions)
             locators = await self._run(_locators, self._store, part.partition, base_offset, stop)
-        return Run(part.partition.partition, part.positions, base_offset, locators=locators)
+        return AppendOutcome(
+            part.partition.partition, part.positions, base_offset, locators=locators
+        )
 
     def _make_durable(self, partition: TopicPartition) -> None:
         """Flush the journal and the records: the earlier request may not have waited for the disk."""
         self.book.journal.flush()
         self._store.flush([partition])
 
-    async def _append(self, entry: Entry, parts: Sequence[Part], acks: Acks) -> list[Run]:
+    async def _append(
+        self, entry: Entry, parts: Sequence[PartitionAppend], acks: Acks
+    ) -> list[AppendOutcome]:
         numbers = [part.partition.partition for part in parts]
         has_old_marks = not entry.parts.keys().isdisjoint(numbers)
         try:
@@ -139,7 +151,9 @@ class Idempotency:
                 entry.parts.pop(number, None)
             return await self._attempt(entry, parts, acks)
 
-    async def _attempt(self, entry: Entry, parts: Sequence[Part], acks: Acks) -> list[Run]:
+    async def _attempt(
+        self, entry: Entry, parts: Sequence[PartitionAppend], acks: Acks
+    ) -> list[AppendOutcome]:
         marked = []
         for part in parts:
             number = part.partition.partition

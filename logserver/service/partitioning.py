@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logserver.service.requests import Produce
-from logserver.service.writer import Part, Run
+from logserver.service.writer import AppendOutcome, PartitionAppend
 from storage import TopicInfo, TopicPartition, partition_for_key
 from storage.errors import InvalidArgument, MissingPartitions, UnknownPartition
 
@@ -24,7 +24,9 @@ class Partitioner:
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
 
-    def parts(self, info: TopicInfo, request: Produce) -> tuple[list[Part], list[Run]]:
+    def parts(
+        self, info: TopicInfo, request: Produce
+    ) -> tuple[list[PartitionAppend], list[AppendOutcome]]:
         """Return the records by partition, in order, and the failed records. A record fails in two cases:
         - It names a partition that does not exist.
         - It has a key while partitions of the topic are missing.
@@ -47,10 +49,12 @@ class Partitioner:
         """Forget the turns of a deleted topic: a new topic of the same name starts at its first partition."""
         self._turns.pop(topic, None)
 
-    def _placed(self, info: TopicInfo, request: Produce) -> tuple[dict[int, list[int]], list[Run]]:
+    def _placed(
+        self, info: TopicInfo, request: Produce
+    ) -> tuple[dict[int, list[int]], list[AppendOutcome]]:
         """Return the positions of the records by partition, and the failed records."""
         placed: dict[int, list[int]] = {}
-        failed: list[Run] = []
+        failed: list[AppendOutcome] = []
         keyless: int | None = request.partition
         given = request.partitions or (request.partition,) * len(request.records)
         for position, (record, named) in enumerate(zip(request.records, given, strict=True)):
@@ -59,7 +63,7 @@ class Partitioner:
                 # A hash over fewer partitions gives a partition in which no client looks for the key.
                 if info.missing:
                     error = MissingPartitions(info.name, info.missing)
-                    failed.append(Run(min(info.missing), (position,), -1, error))
+                    failed.append(AppendOutcome(min(info.missing), (position,), -1, error))
                     continue
                 number = self._by_key(record.key, info.partitions)
             if number is None:
@@ -69,7 +73,7 @@ class Partitioner:
             if number in info.partitions:
                 placed.setdefault(number, []).append(position)
             else:
-                failed.append(Run(number, (position,), -1, not_served(info, number)))
+                failed.append(AppendOutcome(number, (position,), -1, not_served(info, number)))
         return placed, failed
 
     def _by_key(self, key: bytes, partitions: Sequence[int]) -> int:
@@ -118,11 +122,13 @@ def only_partition(info: TopicInfo) -> int:
     return info.partitions[0]
 
 
-def _part(info: TopicInfo, number: int, positions: Sequence[int], request: Produce) -> Part:
+def _part(
+    info: TopicInfo, number: int, positions: Sequence[int], request: Produce
+) -> PartitionAppend:
     records = request.records
     if len(positions) != len(records):
         records = [records[position] for position in positions]
-    return Part(
+    return PartitionAppend(
         address(info, number),
         records,
         positions,

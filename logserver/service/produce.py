@@ -17,13 +17,13 @@ from msgspec import structs
 
 from logserver.config import Settings
 from logserver.errors import Busy, NotReady, TimedOut
-from logserver.groups.log import Run as InThread
+from logserver.groups.log import RunInThread as InThread
 from logserver.idempotency.keys import Idempotency
 from logserver.metrics import Metrics
 from logserver.service.partitioning import Partitioner, address, only_partition
 from logserver.service.requests import Produce, ProduceBatches
 from logserver.service.topic_rules import check_new_name, check_open
-from logserver.service.writer import Acks, Part, Run, Writer, without_waiting
+from logserver.service.writer import Acks, AppendOutcome, PartitionAppend, Writer, without_waiting
 from storage import LogStore, ProducerSequence, SupportsBatchBytes, TopicInfo, TopicPartition
 from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
 
@@ -63,7 +63,7 @@ class Producing:
     # Only one request at a time may unpack compressed batches.
     unpacking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def produce(self, request: Produce) -> list[Run]:
+    async def produce(self, request: Produce) -> list[AppendOutcome]:
         """Append records; on return they are as durable as `acks` requires.
 
         With acks=0 the result holds only the records that the store rejects, and then no record of the request is
@@ -75,7 +75,7 @@ class Producing:
         """
         return await self._once_more(partial(self._produce, request))
 
-    async def _produce(self, request: Produce) -> list[Run]:
+    async def _produce(self, request: Produce) -> list[AppendOutcome]:
         info = await self._target(request.topic, request.partition)
         parts, failed = self.partitioner.parts(info, request)
         is_new, unanswered = request.topic not in self.topics(), request.acks is Acks.NONE
@@ -106,13 +106,13 @@ class Producing:
         if partition is not None:
             address(info, partition)
 
-    async def produce_batches(self, request: ProduceBatches) -> list[Run]:
+    async def produce_batches(self, request: ProduceBatches) -> list[AppendOutcome]:
         """Append whole batches of a client: all or nothing. Raises InvalidBatch, NotOffered and what `produce`
         raises.
         """
         return await self._once_more(partial(self._produce_batches, request))
 
-    async def _produce_batches(self, request: ProduceBatches) -> list[Run]:
+    async def _produce_batches(self, request: ProduceBatches) -> list[AppendOutcome]:
         info = await self._target(request.topic, request.partition)
         number = only_partition(info) if request.partition is None else request.partition
         target = address(info, number)
@@ -127,7 +127,7 @@ class Producing:
 
     async def _checked(
         self, target: TopicPartition, request: ProduceBatches, *, is_new: bool
-    ) -> Part:
+    ) -> PartitionAppend:
         """Check a client's batches in a thread, so that the writer continues with other requests.
 
         Compressed batches are checked for one request at a time, since each may unpack to 256 MiB.
@@ -135,17 +135,21 @@ class Producing:
         store = self.store
         if not isinstance(store, SupportsBatchBytes):
             await self._preview_batches(request, is_new=is_new)
-            return Part(target, request.data, ())  # the writer rejects it with NotOffered
+            return PartitionAppend(
+                target, request.data, ()
+            )  # the writer rejects it with NotOffered
         async with self.unpacking if store.are_compressed(request.data) else nullcontext():
             await self._preview_batches(request, is_new=is_new)
             data = await self.run(store.check_client_batches, request.topic, request.data)
-        return Part(target, data, (), checked=True)
+        return PartitionAppend(target, data, (), checked=True)
 
     async def _preview_batches(self, request: ProduceBatches, *, is_new: bool) -> None:
         if is_new or request.acks is Acks.NONE:
             await self.run(self.store.preview_topic, request.topic, request.data)
 
-    async def _once_more(self, attempt: Callable[[], Awaitable[list[Run]]]) -> list[Run]:
+    async def _once_more(
+        self, attempt: Callable[[], Awaitable[list[AppendOutcome]]]
+    ) -> list[AppendOutcome]:
         """Run an attempt, and a second one if the topic was deleted during the first.
 
         The second attempt finds the new topic of that name, or creates it. Nothing is stored twice: the records of
@@ -160,7 +164,9 @@ class Producing:
             pass
         return await attempt()
 
-    async def _append(self, parts: Sequence[Part], request: Produce | ProduceBatches) -> list[Run]:
+    async def _append(
+        self, parts: Sequence[PartitionAppend], request: Produce | ProduceBatches
+    ) -> list[AppendOutcome]:
         keyed = self.keyed()
         if keyed is None:
             raise NotReady("the server is stopping", state="stopping")
@@ -220,7 +226,7 @@ class Producing:
             raise UnknownTopic(topic)
         return info
 
-    def _note_dropped(self, answer: asyncio.Future[list[Run]]) -> None:
+    def _note_dropped(self, answer: asyncio.Future[list[AppendOutcome]]) -> None:
         if (
             answer.cancelled()
             or answer.exception() is not None
@@ -229,7 +235,9 @@ class Producing:
             self.metrics.dropped()
 
 
-def _refusals(store: LogStore, parts: Sequence[Part], *, whole: bool) -> list[Run]:
+def _refusals(
+    store: LogStore, parts: Sequence[PartitionAppend], *, whole: bool
+) -> list[AppendOutcome]:
     """Return the records that the store would reject, each as a run with its error. Blocking.
 
     Called in two cases:
@@ -242,7 +250,9 @@ def _refusals(store: LogStore, parts: Sequence[Part], *, whole: bool) -> list[Ru
     return [run for part in parts for run in _refused(store, part, range(len(part.records)), whole)]
 
 
-def _refused(store: LogStore, part: Part, span: range, whole: bool) -> list[Run]:
+def _refused(
+    store: LogStore, part: PartitionAppend, span: range, whole: bool
+) -> list[AppendOutcome]:
     producer = part.producer or (_ANY_MARK if whole else None)
     try:
         store.preview_topic(
@@ -255,7 +265,9 @@ def _refused(store: LogStore, part: Part, span: range, whole: bool) -> list[Run]
         if whole:
             raise
         if len(span) == 1:
-            return [Run(part.partition.partition, (part.positions[span.start],), -1, error)]
+            return [
+                AppendOutcome(part.partition.partition, (part.positions[span.start],), -1, error)
+            ]
         middle = len(span) // 2
         return [
             *_refused(store, part, span[:middle], whole),
@@ -264,7 +276,7 @@ def _refused(store: LogStore, part: Part, span: range, whole: bool) -> list[Run]
     return []
 
 
-def _ignore(answer: asyncio.Future[list[Run]]) -> None:
+def _ignore(answer: asyncio.Future[list[AppendOutcome]]) -> None:
     """Read the error of an answer that no caller waits for, so that asyncio does not log it as never retrieved."""
     if not answer.cancelled():
         answer.exception()

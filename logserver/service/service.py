@@ -33,7 +33,7 @@ from logserver.service.requests import Fetch, Find, Follow, Produce, ProduceBatc
 from logserver.service.topic_rules import check_new_name
 from logserver.service.upkeep import Upkeep
 from logserver.service.waiters import Waiters
-from logserver.service.writer import Run, Writer
+from logserver.service.writer import AppendOutcome, Writer
 from storage import (
     BatchPage,
     Clock,
@@ -355,7 +355,7 @@ class LogService:
 
     # -- writing
 
-    async def produce(self, request: Produce) -> list[Run]:
+    async def produce(self, request: Produce) -> list[AppendOutcome]:
         """Append records; see `Producing.produce`. Raises what it raises, NotReady, StoreReadOnly."""
         return await self._ways_in().produce(request)
 
@@ -363,7 +363,7 @@ class LogService:
         """Check that records can be sent to a topic; see `Producing.check_target`."""
         await self._ways_in().check_target(topic, partition)
 
-    async def produce_batches(self, request: ProduceBatches) -> list[Run]:
+    async def produce_batches(self, request: ProduceBatches) -> list[AppendOutcome]:
         """Append a client's whole batches; see `Producing.produce_batches`."""
         return await self._ways_in().produce_batches(request)
 

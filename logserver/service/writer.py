@@ -57,7 +57,7 @@ class Acks(enum.Enum):
     ALL = "all"
 
 
-class Run(NamedTuple):
+class AppendOutcome(NamedTuple):
     """Records of one request with the same result. `positions` are their positions in the request, ascending.
 
     Stored records have the offsets base_offset, base_offset + 1, ... and their locators; failed records have `error`.
@@ -73,7 +73,7 @@ class Run(NamedTuple):
 
 
 @dataclass(slots=True)
-class Part:
+class PartitionAppend:
     """The data that one request appends to one partition: records, or whole batches as bytes.
 
     `born_host`: the address of the sender, for a store that keeps it. `checked`: the records of whole batches have
@@ -95,15 +95,15 @@ class Request:
     journal entries to write next to the records.
     """
 
-    parts: Sequence[Part]
-    answer: asyncio.Future[list[Run]]
+    parts: Sequence[PartitionAppend]
+    answer: asyncio.Future[list[AppendOutcome]]
     note: Note | None = None
-    runs: list[Run] = field(default_factory=list)
+    runs: list[AppendOutcome] = field(default_factory=list)
     error: StorageError | None = None
 
 
 @dataclass(slots=True)
-class Group:
+class CommitGroup:
     """The work of one hop. Written by the lane's thread, read by the loop after the hop."""
 
     requests: Sequence[Request]
@@ -124,10 +124,10 @@ class Group:
                 request.error = request.error or error
 
 
-Finished: TypeAlias = Callable[[Group], None]
+Finished: TypeAlias = Callable[[CommitGroup], None]
 
 
-class Lane:
+class CommitQueue:
     """A queue and its thread. `durable`: append unpublished, flush each partition once per group, then answer."""
 
     def __init__(self, store: LogStore, *, durable: bool, name: str, finished: Finished) -> None:
@@ -160,13 +160,13 @@ class Lane:
         self._thread.shutdown(wait=False)
 
     def _start(self) -> None:
-        group = Group(self._queue)
+        group = CommitGroup(self._queue)
         self._queue = []
         self._thread.submit(self.commit, group).add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._committed, group, done)
         )
 
-    def _committed(self, group: Group, done: Future[None]) -> None:
+    def _committed(self, group: CommitGroup, done: Future[None]) -> None:
         if self._queue:
             self._start()
         else:
@@ -178,7 +178,7 @@ class Lane:
         for request in group.requests:
             _answer(request, broken or request.error)
 
-    def commit(self, group: Group) -> None:
+    def commit(self, group: CommitGroup) -> None:
         """Append all requests of the group, and flush each partition once. Runs in the lane's thread; tests call it
         directly.
         """
@@ -199,7 +199,7 @@ class Lane:
             self._flush(group)
             group.flush_s = perf_counter() - appended
 
-    def _flush(self, group: Group) -> None:
+    def _flush(self, group: CommitGroup) -> None:
         """Flush the partitions of a group. If this fails, all requests of the group fail.
 
         If a topic was deleted meanwhile, only requests that wrote to it fail.
@@ -211,7 +211,7 @@ class Lane:
         except StorageError as error:
             group.fail(error)
 
-    def _flush_one_by_one(self, group: Group) -> None:
+    def _flush_one_by_one(self, group: CommitGroup) -> None:
         for partition in group.touched:
             try:
                 self._store.flush([partition])
@@ -221,7 +221,9 @@ class Lane:
                 group.fail(error)
                 return
 
-    def _append_shared(self, group: Group, shared: Sequence[tuple[Request, Part]]) -> bool:
+    def _append_shared(
+        self, group: CommitGroup, shared: Sequence[tuple[Request, PartitionAppend]]
+    ) -> bool:
         """Append small parts for one partition together; return False if they must be tried one by one."""
         if any(request.error is not None for request, _ in shared):
             return False  # store no more parts of a failed request
@@ -248,12 +250,12 @@ class Lane:
             end = begin + len(part.positions)
             offset, locators = result.base_offset + begin, result.locators[begin:end]
             request.runs.append(
-                Run(number, part.positions, offset, None, locators, result.timestamp_ms)
+                AppendOutcome(number, part.positions, offset, None, locators, result.timestamp_ms)
             )
             begin = end
         return True
 
-    def _append_part(self, group: Group, request: Request, part: Part) -> None:
+    def _append_part(self, group: CommitGroup, request: Request, part: PartitionAppend) -> None:
         """Append one part by itself. An error of the whole request goes to `request.error`, any other to a run."""
         try:
             if isinstance(part.records, bytes):
@@ -263,7 +265,9 @@ class Lane:
         except StorageError as error:
             request.error = error
 
-    def _append_batches(self, group: Group, part: Part, data: bytes) -> Run:
+    def _append_batches(
+        self, group: CommitGroup, part: PartitionAppend, data: bytes
+    ) -> AppendOutcome:
         if not isinstance(self._store, SupportsBatchBytes):
             backend = self._store.capabilities.backend
             raise NotOffered(f"backend {backend} takes no record batches", feature="batches")
@@ -276,16 +280,18 @@ class Lane:
         )
         group.appended_to(part.partition)
         count = result.last_offset - result.base_offset + 1
-        return Run(part.partition.partition, range(count), result.base_offset)
+        return AppendOutcome(part.partition.partition, range(count), result.base_offset)
 
-    def _append_records(self, group: Group, part: Part, records: Sequence[Record]) -> list[Run]:
+    def _append_records(
+        self, group: CommitGroup, part: PartitionAppend, records: Sequence[Record]
+    ) -> list[AppendOutcome]:
         """Append records; leave out records that fail alone, and split records that are too large together.
 
         A sequenced append is all or nothing, so its error is raised. Around the first invalid records the valid ones
         stay together. If there are many invalid records, halving limits the number of attempts.
         """
         number = part.partition.partition
-        runs: list[Run] = []
+        runs: list[AppendOutcome] = []
         faults = 0
         pending = [(0, len(records))]
         while pending:
@@ -297,7 +303,7 @@ class Lane:
                 if part.producer is not None:
                     raise
                 if end - begin == 1:
-                    runs.append(Run(number, positions, -1, error))
+                    runs.append(AppendOutcome(number, positions, -1, error))
                     continue
                 faults += 1
                 index = error.facts().get("index") if faults <= KEPT_TOGETHER_FAULTS else None
@@ -305,10 +311,12 @@ class Lane:
             else:
                 group.appended_to(part.partition)
                 base_offset, _, timestamp_ms, locators, _ = result
-                runs.append(Run(number, positions, base_offset, None, locators, timestamp_ms))
+                runs.append(
+                    AppendOutcome(number, positions, base_offset, None, locators, timestamp_ms)
+                )
         return runs
 
-    def _append_one(self, part: Part, records: Sequence[Record]) -> AppendResult:
+    def _append_one(self, part: PartitionAppend, records: Sequence[Record]) -> AppendResult:
         return self._store.append(
             part.partition,
             records,
@@ -338,9 +346,11 @@ class Writer:
         self._unflushed: set[TopicPartition] = set()
         self._closed = False
         self.disk_full = False  # as of the last group
-        self._relaxed = Lane(store, durable=False, name="append", finished=self._relaxed_finished)
+        self._relaxed = CommitQueue(
+            store, durable=False, name="append", finished=self._relaxed_finished
+        )
         self._durable = (
-            Lane(store, durable=True, name="commit", finished=self._durable_finished)
+            CommitQueue(store, durable=True, name="commit", finished=self._durable_finished)
             if sync
             else self._relaxed
         )
@@ -352,15 +362,15 @@ class Writer:
         return sum(lane.queued for lane in lanes)
 
     def submit(
-        self, parts: Sequence[Part], acks: Acks, note: Note | None = None
-    ) -> asyncio.Future[list[Run]]:
+        self, parts: Sequence[PartitionAppend], acks: Acks, note: Note | None = None
+    ) -> asyncio.Future[list[AppendOutcome]]:
         """Queue one request. Return a future of its runs, or of the error of the whole request.
 
         With a `note` the parts are marked, each by its own producer. Raises NotReady once the writer is closing.
         """
         if self._closed:
             raise NotReady("the server is stopping", state="stopping")
-        answer: asyncio.Future[list[Run]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[list[AppendOutcome]] = asyncio.get_running_loop().create_future()
         lane = self._durable if acks is Acks.ALL else self._relaxed
         lane.submit(Request(parts, answer, note))
         return answer
@@ -377,15 +387,15 @@ class Writer:
         if self._durable is not self._relaxed:
             await self._durable.drain()
 
-    def _relaxed_finished(self, group: Group) -> None:
+    def _relaxed_finished(self, group: CommitGroup) -> None:
         self._unflushed.update(group.touched)
         self._group_finished(group)
 
-    def _durable_finished(self, group: Group) -> None:
+    def _durable_finished(self, group: CommitGroup) -> None:
         self._metrics.flushed(group.flush_s)
         self._group_finished(group)
 
-    def _group_finished(self, group: Group) -> None:
+    def _group_finished(self, group: CommitGroup) -> None:
         self._metrics.committed(
             requests=len(group.requests), appends=group.appends, append_s=group.append_s
         )
@@ -420,12 +430,12 @@ class _Filling:
 
     __slots__ = ("_bytes", "_records", "parts")
 
-    def __init__(self, request: Request, part: Part, size_bytes: int) -> None:
+    def __init__(self, request: Request, part: PartitionAppend, size_bytes: int) -> None:
         self.parts = [(request, part)]
         self._records = len(part.records)
         self._bytes = size_bytes
 
-    def take(self, request: Request, part: Part, size_bytes: int) -> bool:
+    def take(self, request: Request, part: PartitionAppend, size_bytes: int) -> bool:
         """Add a part; return False if it does not fit or has another codec."""
         records = self._records + len(part.records)
         filled_bytes = self._bytes + size_bytes
@@ -440,11 +450,11 @@ class _Filling:
         return True
 
 
-def _shared(requests: Sequence[Request]) -> Iterable[list[tuple[Request, Part]]]:
+def _shared(requests: Sequence[Request]) -> Iterable[list[tuple[Request, PartitionAppend]]]:
     """Return the parts of a group, in order of arrival per partition; small parts for one partition and codec are
     joined.
     """
-    done: list[list[tuple[Request, Part]]] = []
+    done: list[list[tuple[Request, PartitionAppend]]] = []
     open_ones: dict[TopicPartition, _Filling] = {}
     for request in requests:
         for part in request.parts:
@@ -460,7 +470,7 @@ def _shared(requests: Sequence[Request]) -> Iterable[list[tuple[Request, Part]]]
     return done
 
 
-def _born_hosts(parts: Sequence[Part]) -> Sequence[bytes]:
+def _born_hosts(parts: Sequence[PartitionAppend]) -> Sequence[bytes]:
     """Return the sender of each record, or an empty sequence if one of the parts has no sender."""
     hosts: list[bytes] = []
     for part in parts:
@@ -470,7 +480,7 @@ def _born_hosts(parts: Sequence[Part]) -> Sequence[bytes]:
     return hosts
 
 
-def _shareable_bytes(part: Part) -> int | None:
+def _shareable_bytes(part: PartitionAppend) -> int | None:
     """Return the approximate size of a part; None if the part must be appended by itself."""
     records = part.records
     if (

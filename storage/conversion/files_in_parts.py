@@ -41,7 +41,7 @@ LEAST_STEP_BYTES: Final = 4 << 10
 STEPS: Final = 8  # per file, for each partition
 
 
-class Place(NamedTuple):
+class OrderKey(NamedTuple):
     """A position in the order of the log."""
 
     time_ms: int
@@ -49,16 +49,16 @@ class Place(NamedTuple):
     offset: int
 
 
-BEGIN: Final = Place(-1, -1, -1)
-END: Final = Place(1 << 63, -1, -1)
+BEGIN: Final = OrderKey(-1, -1, -1)
+END: Final = OrderKey(1 << 63, -1, -1)
 
 
-class Mark(NamedTuple):
+class KeptRecord(NamedTuple):
     """A kept record and the state before it: within its split after the survey, within its partition after
     `in_order`.
     """
 
-    place: Place
+    place: OrderKey
     latest_ms: int  # the latest time before it; 0: none
     kept: int
     size_bytes: int  # bytes from this record to the next mark
@@ -105,7 +105,7 @@ class Surveyed:
     """The marks of a split, its latest time, and the number of its kept records."""
 
     number: int
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[KeptRecord] = field(default_factory=list)
     latest_ms: int = 0
     kept: int = 0
     fates: Fates = field(default_factory=Fates)
@@ -129,17 +129,17 @@ def survey(part: SurveyPart) -> Surveyed:
         )
         size_bytes = size_of(way.name, queued)
         if not found.marks or found.marks[-1].size_bytes + size_bytes > part.step_bytes:
-            place = Place(found.latest_ms, way.number, record.offset)
-            found.marks.append(Mark(place, before_ms, found.kept, 0))
+            place = OrderKey(found.latest_ms, way.number, record.offset)
+            found.marks.append(KeptRecord(place, before_ms, found.kept, 0))
         last = found.marks[-1]
         found.marks[-1] = last._replace(size_bytes=last.size_bytes + size_bytes)
         found.kept += 1
     return found
 
 
-def in_order(surveyed: Iterable[Surveyed]) -> Mapping[int, list[Mark]]:
+def in_order(surveyed: Iterable[Surveyed]) -> Mapping[int, list[KeptRecord]]:
     """Return the marks of each partition, in order; the splits must come in the order of their offsets."""
-    marks: dict[int, list[Mark]] = {}
+    marks: dict[int, list[KeptRecord]] = {}
     latest: dict[int, int] = {}
     kept: dict[int, int] = {}
     for split in surveyed:
@@ -157,13 +157,13 @@ def in_order(surveyed: Iterable[Surveyed]) -> Mapping[int, list[Mark]]:
 # ---- cut -----------------------------------------------------------------------------------------
 
 
-def cuts(marks: Mapping[int, Sequence[Mark]], file_bytes: int) -> Sequence[Place]:
+def cuts(marks: Mapping[int, Sequence[KeptRecord]], file_bytes: int) -> Sequence[OrderKey]:
     """Return the start of each range; a file can always hold a range. The first range starts at BEGIN.
 
     Raises UnrepresentableRecord if the steps are too long: then no file could hold one step of each partition.
     """
     room = file_bytes - PADDING_SIZE
-    found: list[Place] = []
+    found: list[OrderKey] = []
     reaching: dict[int, int] = {}  # bytes from the last mark of each partition to the next
     most = room + 1
     for mark in heapq.merge(*marks.values()):
@@ -200,8 +200,8 @@ class FilePart:
     """A range of the log's order, and the file for it."""
 
     number: int
-    begin: Place
-    end: Place
+    begin: OrderKey
+    end: OrderKey
     streams: Sequence[Stream]
     made: Path
     position: int
@@ -241,7 +241,7 @@ def write_file(part: FilePart) -> FileDone:
     return done
 
 
-def _stream(part: FilePart, stream: Stream) -> Iterator[tuple[Place, Converted, QueuedMessage]]:
+def _stream(part: FilePart, stream: Stream) -> Iterator[tuple[OrderKey, Converted, QueuedMessage]]:
     """Yield the messages of a partition inside the range, in order; no two positions are equal."""
     way = stream.way
     latest_ms, next_offset = stream.latest_ms, stream.next_offset
@@ -253,7 +253,7 @@ def _stream(part: FilePart, stream: Stream) -> Iterator[tuple[Place, Converted, 
                 continue
             queued, _ = converted
             latest_ms = max(latest_ms, queued.store_timestamp_ms)
-            place = Place(latest_ms, way.number, record.offset)
+            place = OrderKey(latest_ms, way.number, record.offset)
             if place >= part.end:
                 return
             if place >= part.begin:

@@ -112,8 +112,8 @@ class LogInParts:
     def _parts(
         self,
         splitter: Splitter,
-        marks: Mapping[int, Sequence[files.Mark]],
-        cuts: Sequence[files.Place],
+        marks: Mapping[int, Sequence[files.KeptRecord]],
+        cuts: Sequence[files.OrderKey],
         position: int,
     ) -> Iterator[files.FilePart]:
         """Yield a part for each range; the splits of a range are planned when its part is requested."""
@@ -139,8 +139,8 @@ class LogInParts:
         self,
         splitter: Splitter,
         way: files.Converted,
-        marks: Sequence[files.Mark],
-        stretch: tuple[files.Place, files.Place],
+        marks: Sequence[files.KeptRecord],
+        stretch: tuple[files.OrderKey, files.OrderKey],
     ) -> Iterator[files.Stream]:
         """Yield a partition from its last mark before a range to its first mark after the range; nothing if no record
         of it can be inside.
@@ -172,5 +172,5 @@ class LogInParts:
         files.put_together(FollowingFileSystem(), self._made, results)
 
 
-def _place(mark: files.Mark) -> files.Place:
+def _place(mark: files.KeptRecord) -> files.OrderKey:
     return mark.place

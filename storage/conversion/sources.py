@@ -17,7 +17,7 @@ from storage.errors import Corrupt
 from storage.files import FileSystem
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
-from storage.kafka.log.log_file import OLD_FORMAT, Batch
+from storage.kafka.log.log_file import OLD_FORMAT, StoredBatch
 from storage.kafka.log.reading import AbortedRanges, batches_from, decoded
 from storage.kafka.partition import Partition
 from storage.kafka.tools.view import View as KafkaView
@@ -104,7 +104,7 @@ class KafkaSource:
         if stable < end:
             fates.hidden.add(address, stable, "", NOT_ENDED, records=end - stable)
 
-    def _batches(self, partition: Partition, start: int, end: int) -> Iterator[Batch]:
+    def _batches(self, partition: Partition, start: int, end: int) -> Iterator[StoredBatch]:
         """Yield valid batches; damage between them is added to the findings."""
         find = segment_finder(partition.segments())
         offset = start

@@ -67,7 +67,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class PartitionEnvironment:
     """The objects and facts that all partitions of a store share."""
 
     fs: FileSystem
@@ -84,7 +84,7 @@ class Partition:
 
     def __init__(
         self,
-        shared: Surroundings,
+        shared: PartitionEnvironment,
         plan: PartitionPlan,
         segments: Sequence[Segment],
         *,

@@ -37,7 +37,7 @@ from storage.kafka.group_offsets import GroupOffsets
 from storage.kafka.log.encoding import are_compressed, check_appendable, check_client_batches
 from storage.kafka.log.reading import Limits
 from storage.kafka.lookup.find import Budget, Search, find_by_id, find_records
-from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.opening import Opening, Recovered, own_epochs, recover_partitions
 from storage.kafka.reporting import CAPABILITIES, stats_of
 from storage.kafka.state import blocked_files
@@ -158,7 +158,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         self.cluster_id = directory.known_cluster_id() if self.read_only else directory.cluster_id()
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
-        self._shared = Surroundings(
+        self._shared = PartitionEnvironment(
             fs=self.fs,
             files=self._files,
             clock=opening.clock,

@@ -29,7 +29,7 @@ from storage.files import FileSystem, HandleCache
 from storage.kafka.format import checkpoints, names
 from storage.kafka.log.plan import PartitionPlan
 from storage.kafka.log.segment import Segment
-from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.state.epochs import LeaderEpochs
 from storage.kafka.state.interrupted_topics import folder_of
 from storage.kafka.state.settings import MAX_PARTITIONS, TopicSettings
@@ -81,7 +81,9 @@ class NewPartitions(NamedTuple):
     settings: TopicSettings
 
 
-def create_partitions(shared: Surroundings, root: Path, new: NewPartitions) -> Sequence[Partition]:
+def create_partitions(
+    shared: PartitionEnvironment, root: Path, new: NewPartitions
+) -> Sequence[Partition]:
     """Create new partitions of a topic and open them; durable on return.
 
     On a StorageError the new folders are removed, and the error is raised again.
@@ -128,7 +130,7 @@ def _plan_of(root: Path, number: int, new: NewPartitions) -> PartitionPlan:
     )
 
 
-def _open_new(shared: Surroundings, plan: PartitionPlan) -> Partition:
+def _open_new(shared: PartitionEnvironment, plan: PartitionPlan) -> Partition:
     segment = Segment(shared.files, plan.directory, plan.start_offset, plan.settings, size_bytes=0)
     return Partition(shared, plan, [segment], created_now=True)
 
@@ -152,7 +154,7 @@ def _build(fs: FileSystem, building: Path, new: NewPartitions, plan: PartitionPl
 
 
 def set_aside(
-    shared: Surroundings,
+    shared: PartitionEnvironment,
     root: Path,
     partitions: Sequence[Partition],
     unserved: Sequence[TopicPartition] = (),

@@ -23,7 +23,7 @@ from storage.rocketmq.format.properties import (
     TAGS,
     decode_properties,
 )
-from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
+from storage.rocketmq.format.queue_unit import UNIT_SIZE, QueueEntry
 from storage.rocketmq.format.suspect import suspect_parts
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.lmq import is_in_lmq
@@ -119,7 +119,7 @@ class QueueReader:
                 break  # stopped before a damaged record
         return records, offset
 
-    def _units_at(self, offset: int, end: int, count: int) -> Sequence[Unit]:
+    def _units_at(self, offset: int, end: int, count: int) -> Sequence[QueueEntry]:
         """Return entries from `offset` on, all of one file.
 
         If there are none, raises Corrupt with the offset after the gap.
@@ -138,7 +138,7 @@ class QueueReader:
             raise damaged(missing, self._partition, offset, next_good_offset=end)
         return units
 
-    def _stored(self, message: Message, offset: int, unit: Unit) -> StoredRecord:
+    def _stored(self, message: Message, offset: int, unit: QueueEntry) -> StoredRecord:
         try:
             record = to_stored(message, offset, unit.physical_offset)
         except Corrupt as error:
@@ -148,8 +148,8 @@ class QueueReader:
         return record
 
     def _records(
-        self, units: Sequence[Unit], offset: int, begun: bool
-    ) -> Iterator[tuple[Unit, StoredRecord | None]]:
+        self, units: Sequence[QueueEntry], offset: int, begun: bool
+    ) -> Iterator[tuple[QueueEntry, StoredRecord | None]]:
         """Yield the entries with their records; a filler has no record.
 
         Stops before a damaged record. If nothing was read before it, raises Corrupt instead.
@@ -174,11 +174,11 @@ class QueueReader:
                 raise damaged(error, self._partition, offset + at) from error
             yield unit, record
 
-    def _window(self, units: Sequence[Unit], at: int) -> bytes:
+    def _window(self, units: Sequence[QueueEntry], at: int) -> bytes:
         """Return the bytes of the record of `units[at]` and of the records close after it."""
         return self._log.read(units[at].physical_offset, _window_bytes(units, at))
 
-    def _checked(self, data: bytes, position: int, unit: Unit) -> Message:
+    def _checked(self, data: bytes, position: int, unit: QueueEntry) -> Message:
         message = self._log.checked(data, position, unit.physical_offset)
         check_address(self._log, self._partition, message, unit.physical_offset)
         return message
@@ -232,7 +232,7 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def unit_error(run: FileRun, offset: int, what: str, unit: Unit | None = None) -> Corrupt:
+def unit_error(run: FileRun, offset: int, what: str, unit: QueueEntry | None = None) -> Corrupt:
     """Return the error for an entry of a queue with these files: the file, the position in it, and what was found."""
     position = offset * UNIT_SIZE
     base = run.base_of(position)
@@ -247,7 +247,7 @@ def unit_error(run: FileRun, offset: int, what: str, unit: Unit | None = None) -
     )
 
 
-def _window_bytes(units: Sequence[Unit], at: int) -> int:
+def _window_bytes(units: Sequence[QueueEntry], at: int) -> int:
     """Return how many bytes to read for the record of `units[at]` and for the records close after it."""
     start = units[at].physical_offset
     end = start + units[at].size
@@ -266,7 +266,7 @@ def _window_bytes(units: Sequence[Unit], at: int) -> int:
 
 def judged_units(
     log: CommitLog, units: ConsumeQueue, visible: range, part: range, *, backward: bool
-) -> Iterator[tuple[int, Unit, bool]]:
+) -> Iterator[tuple[int, QueueEntry, bool]]:
     """Yield (offset, entry, whether it can be right) for a part of the visible offsets, without fillers.
 
     An entry can be right if it points into the log and its position rises with those of most others.
@@ -285,13 +285,13 @@ def judged_units(
                 yield offset, unit, offset - begin in right
 
 
-def units_as_they_stand(units: ConsumeQueue, offset: int, count: int) -> Sequence[Unit]:
+def units_as_they_stand(units: ConsumeQueue, offset: int, count: int) -> Sequence[QueueEntry]:
     """Return `count` entries. Each entry of a missing file is replaced by an invalid entry."""
     try:
         return units.read(offset, count)
     except Corrupt:
         if count == 1:
-            return [Unit(-1, 0, 0)]
+            return [QueueEntry(-1, 0, 0)]
         half = count // 2
         return [
             *units_as_they_stand(units, offset, half),
@@ -318,7 +318,7 @@ def offsets_near(units: ConsumeQueue, visible: range, physical_offset: int) -> r
     return range(low, high)
 
 
-def _fitting(log: CommitLog, units: Sequence[Unit]) -> Sequence[int]:
+def _fitting(log: CommitLog, units: Sequence[QueueEntry]) -> Sequence[int]:
     """Return which entries point to a place in the log with room for the record."""
     low, high, largest = log.start, log.end, log.largest_record
     return [
@@ -328,7 +328,7 @@ def _fitting(log: CommitLog, units: Sequence[Unit]) -> Sequence[int]:
     ]
 
 
-def _right(log: CommitLog, units: Sequence[Unit]) -> Container[int]:
+def _right(log: CommitLog, units: Sequence[QueueEntry]) -> Container[int]:
     """Return which entries can be right.
 
     Of entries out of order, those where no record of their size begins are rejected, and then as few others as
@@ -347,7 +347,7 @@ def _right(log: CommitLog, units: Sequence[Unit]) -> Container[int]:
     return _longest_rise(kept, [units[index].physical_offset for index in kept])
 
 
-def _is_record(log: CommitLog, unit: Unit) -> bool:
+def _is_record(log: CommitLog, unit: QueueEntry) -> bool:
     try:
         return log.size_at(unit.physical_offset) == unit.size
     except Corrupt:

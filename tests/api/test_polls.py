@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from api.call import Call
+from api.call import RequestContext
 from storage.errors import DiskFull
 from tests.api.consumers import consumer, produce
 from tests.api.harness import BINARY, JSON, Api, b64
@@ -218,14 +218,16 @@ async def test_a_seek_while_a_poll_is_delivered_holds(
     await produce(api, "t", *range(5))
     me = await consumer(api)
     await me.subscribe("t")
-    deliver = Call.deliver
+    deliver = RequestContext.deliver
 
-    async def seek_first(call: Call, response: web.Response, *, once: bool = False) -> None:
-        monkeypatch.setattr(Call, "deliver", deliver)
+    async def seek_first(
+        call: RequestContext, response: web.Response, *, once: bool = False
+    ) -> None:
+        monkeypatch.setattr(RequestContext, "deliver", deliver)
         await me.done("positions", {"offsets": [{"topic": "t", "partition": 0, "offset": to}]})
         await call.deliver(response, once=once)
 
-    monkeypatch.setattr(Call, "deliver", seek_first)
+    monkeypatch.setattr(RequestContext, "deliver", seek_first)
     assert await me.values() == [*range(5)]
     assert await me.values() == [*range(to, 5)]
 

@@ -79,16 +79,16 @@ def test_an_export_fails_or_reports_the_missing_partition(
     tmp_path: Path, gone: tuple[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     root = a_kafka_store(tmp_path / "s")
-    whole = export.planned(root, tmp_path / "out", {}, export.Wanted())
+    whole = export.planned(root, tmp_path / "out", {}, export.ExportOptions())
     shutil.rmtree(root / f"{gone[0]}-{gone[1]}")
     for topics in (None, "orders", "o.*"):
         with pytest.raises(Corrupt, match=f"partition {gone[1]}") as caught:
-            export.planned(root, tmp_path / "out", {}, export.Wanted(topics=topics))
+            export.planned(root, tmp_path / "out", {}, export.ExportOptions(topics=topics))
         assert caught.value.facts()["path"] == str(root / f"{gone[0]}-{gone[1]}")
-    others = export.planned(root, tmp_path / "out", {}, export.Wanted(topics="other"))
+    others = export.planned(root, tmp_path / "out", {}, export.ExportOptions(topics="other"))
     assert [span.partition for span in others] == [("other", 0)]
     assert not caplog.records
-    rest = export.planned(root, tmp_path / "out", {}, export.Wanted(permissive=True))
+    rest = export.planned(root, tmp_path / "out", {}, export.ExportOptions(permissive=True))
     assert rest == [span for span in whole if span.partition != gone]
     assert [f"partition {gone[1]}" in record.getMessage() for record in caplog.records] == [True]
 
@@ -103,7 +103,7 @@ def test_an_export_fails_or_reports_a_partition_that_misses_its_end(
     with open_store("kafka", root, rolled) as store:
         for n in range(5):
             store.append(TopicPartition(*hurt), [Record(b"k", b"%d" % n)])
-    whole = export.planned(root, tmp_path / "out", {}, export.Wanted())
+    whole = export.planned(root, tmp_path / "out", {}, export.ExportOptions())
     logs = sorted((root / f"{hurt[0]}-{hurt[1]}").glob("*.log"))
     assert len(logs) > 2
     for log in logs if lost == "all logs" else logs[-1:]:
@@ -112,12 +112,12 @@ def test_an_export_fails_or_reports_a_partition_that_misses_its_end(
     ends = {hurt[0]: {str(hurt[1]): 10}} if lost == "read before" else {}
     for topics in (None, hurt[0], hurt[0][:2] + ".*"):
         with pytest.raises(Corrupt, match=f"{hurt[0]}' partition {hurt[1]}") as caught:
-            export.planned(root, tmp_path / "out", ends, export.Wanted(topics=topics))
+            export.planned(root, tmp_path / "out", ends, export.ExportOptions(topics=topics))
         assert caught.value.facts()["kind"] in ("checkpoint-ahead", "partition-without-logs")
     others = "orders" if hurt[0] == "other" else "other"
-    export.planned(root, tmp_path / "out", {}, export.Wanted(topics=others))
+    export.planned(root, tmp_path / "out", {}, export.ExportOptions(topics=others))
     assert not caplog.records
-    rest = export.planned(root, tmp_path / "out", {}, export.Wanted(permissive=True))
+    rest = export.planned(root, tmp_path / "out", {}, export.ExportOptions(permissive=True))
     assert [span for span in whole if span.partition != hurt] == [
         span for span in rest if span.partition != hurt
     ]
@@ -130,9 +130,11 @@ def test_an_export_of_a_topic_without_any_folder_names_a_missing_one(tmp_path: P
         shutil.rmtree(root / f"orders-{number}")
     (root / ".logserver.topics.json").write_text(json.dumps({"orders": {"retention.ms": "-1"}}))
     with pytest.raises(Corrupt, match="'orders' partition 0"):
-        export.planned(root, tmp_path / "out", {}, export.Wanted(topics="orders"))
+        export.planned(root, tmp_path / "out", {}, export.ExportOptions(topics="orders"))
     with pytest.raises(InvalidArgument, match="the store has none"):
-        export.planned(root, tmp_path / "out", {}, export.Wanted(topics="orders", permissive=True))
+        export.planned(
+            root, tmp_path / "out", {}, export.ExportOptions(topics="orders", permissive=True)
+        )
 
 
 def test_a_partition_without_records_is_not_missed(tmp_path: Path) -> None:
@@ -143,15 +145,15 @@ def test_a_partition_without_records_is_not_missed(tmp_path: Path) -> None:
         lines = (root / name).read_text().splitlines()
         kept = [line for line in lines[2:] if not line.startswith("orders 1 ")]
         (root / name).write_text("\n".join([lines[0], str(len(kept)), *kept, ""]))
-    assert len(export.planned(root, tmp_path / "out", {}, export.Wanted())) == 3
+    assert len(export.planned(root, tmp_path / "out", {}, export.ExportOptions())) == 3
 
 
 @pytest.mark.parametrize("used", [6, 9, 5000])
 def test_an_export_fails_at_a_queue_that_ends_early(tmp_path: Path, used: int) -> None:
     root = a_rocketmq_store(tmp_path / "s", used=used)
     with pytest.raises(Corrupt, match="'orders' partition 0"):
-        export.planned(root, tmp_path / "out", {}, export.Wanted())
-    (span,) = export.planned(root, tmp_path / "out", {}, export.Wanted(permissive=True))
+        export.planned(root, tmp_path / "out", {}, export.ExportOptions())
+    (span,) = export.planned(root, tmp_path / "out", {}, export.ExportOptions(permissive=True))
     assert span == (("orders", 0), 0, 5)
     (root / "config" / "consumerOffset.json").unlink()
     splitter = open_splitter(root)

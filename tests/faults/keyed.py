@@ -16,7 +16,7 @@ from logserver.config import Settings
 from logserver.idempotency.keys import Idempotency, InThread, open_idempotency
 from logserver.metrics import Metrics
 from logserver.service.requests import RequestKey
-from logserver.service.writer import Acks, Part, Writer
+from logserver.service.writer import Acks, PartitionAppend, Writer
 from storage import LogStore, TopicPartition
 from tests.contract.harness import ManualClock
 from tests.faults.history import Acked, Flushed, History, Note, Sent, origin_of
@@ -48,7 +48,7 @@ async def keys_of(
 async def send(keyed: Idempotency, sent: Sent, acks: Acks) -> int:
     """Send one request; return the offset of its first record."""
     assert sent.key is not None
-    part = Part(sent.partition, sent.records, range(len(sent.records)))
+    part = PartitionAppend(sent.partition, sent.records, range(len(sent.records)))
     (run,) = await keyed.append(RequestKey(sent.key, b"digest"), [part], acks)
     assert run.error is None
     return run.base_offset

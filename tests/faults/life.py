@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from logserver.service.writer import Group, Lane, Part, Request
+from logserver.service.writer import CommitGroup, CommitQueue, PartitionAppend, Request
 from storage import LogStore, Record, StorageError, TopicPartition
 from storage.errors import DiskFull, IoFailure, StoreFenced, UnknownTopic
 from tests.contract.harness import ManualClock
@@ -104,7 +104,9 @@ class Life:
         else:
             self.opened = True
             self._lanes = {
-                durable: Lane(store, durable=durable, name="lane", finished=lambda group: None)
+                durable: CommitQueue(
+                    store, durable=durable, name="lane", finished=lambda group: None
+                )
                 for durable in (True, False)
             }
             for act in self._acts(store):
@@ -222,12 +224,16 @@ class Life:
         asked = [sent for sent in group if sent.request not in self.history.acked]
         requests = [
             Request(
-                [Part(s.partition, s.records, range(len(s.records)), producer=s.producer)],
+                [
+                    PartitionAppend(
+                        s.partition, s.records, range(len(s.records)), producer=s.producer
+                    )
+                ],
                 loop.create_future(),
             )
             for s in asked
         ]
-        self._lanes[group[0].durable].commit(Group(requests))
+        self._lanes[group[0].durable].commit(CommitGroup(requests))
         for sent, request in zip(asked, requests, strict=True):
             if request.error is None:
                 self.history.note(Acked(sent.request, request.runs[0].base_offset))

@@ -22,7 +22,7 @@ import pytest
 
 from logserver.idempotency import journal
 from logserver.service import writer
-from logserver.service.writer import Group, Lane, Request
+from logserver.service.writer import CommitGroup, CommitQueue, Request
 from storage.files import FileSystem, HandleCache, atomic, atomic_write, write_durably
 from storage.files import failures as failures_module
 from storage.files.fence import Guard
@@ -183,22 +183,22 @@ def closed_to_make_room_without_a_sync(patch: pytest.MonkeyPatch) -> None:
 @fault(*BOTH)
 def answered_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Answer a group when it is written; the next group's hop flushes it."""
-    late: dict[int, Group] = {}
+    late: dict[int, CommitGroup] = {}
 
-    def flush(original: Callable[..., None], lane: Lane, group: Group) -> None:
+    def flush(original: Callable[..., None], lane: CommitQueue, group: CommitGroup) -> None:
         before = late.get(id(lane))
         late[id(lane)] = group
         if before is not None:
             original(lane, before)
 
-    wrapped(patch, Lane, "_flush", flush)
+    wrapped(patch, CommitQueue, "_flush", flush)
 
 
 @fault(*BOTH)
 def seen_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Publish a durable group to readers as soon as it is written."""
 
-    def commit(original: Callable[..., None], lane: Lane, group: Group) -> None:
+    def commit(original: Callable[..., None], lane: CommitQueue, group: CommitGroup) -> None:
         durable, lane._durable = lane._durable, False
         try:
             original(lane, group)
@@ -207,7 +207,7 @@ def seen_before_the_flush(patch: pytest.MonkeyPatch) -> None:
         if durable and group.touched:
             lane._flush(group)
 
-    wrapped(patch, Lane, "commit", commit)
+    wrapped(patch, CommitQueue, "commit", commit)
 
 
 # ---- requests with a key ----

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from logserver.idempotency.keys import Idempotency
 from logserver.metrics import Metrics
-from logserver.service.writer import Acks, Part, Writer
+from logserver.service.writer import Acks, PartitionAppend, Writer
 from storage import (
     CommittedOffset,
     GroupCommit,
@@ -205,7 +205,7 @@ class Workload:
         records = [self._record(number, index) for index in range(count)]
         mark = producer.mark(partition, count)
         self._note(Sent(number, partition, records, mark, self.sync and acks is Acks.ALL))
-        part = Part(partition, records, range(count), producer=mark)
+        part = PartitionAppend(partition, records, range(count), producer=mark)
         (run,) = await writer.submit([part], acks)
         assert run.error is None
         self._note(Acked(number, run.base_offset))

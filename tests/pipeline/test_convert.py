@@ -28,7 +28,7 @@ def test_rocketmq_there_and_back(name: str, spark: SparkSession, tmp_path: Path)
     golden = rocketmq_stores.golden(name)
     there, back = tmp_path / "there", tmp_path / "back"
     settings = golden.settings
-    wanted = convert.Wanted(to="kafka", encode=True, settings=settings, split_bytes=20_000)
+    wanted = convert.ConvertOptions(to="kafka", encode=True, settings=settings, split_bytes=20_000)
     rows = convert.run(spark, golden.root, there, wanted).collect()
     expected = convert_store(
         golden.root,
@@ -46,7 +46,7 @@ def test_rocketmq_there_and_back(name: str, spark: SparkSession, tmp_path: Path)
     ):
         assert written.rows(ours) == written.rows(one)
     sizes = {**settings, "mappedFileSizeCommitLog": str(128 << 10)}
-    convert.run(spark, there, back, convert.Wanted(to="rocketmq", target_settings=sizes))
+    convert.run(spark, there, back, convert.ConvertOptions(to="rocketmq", target_settings=sizes))
     assert rows_of(back, sizes) == rows_of(golden.root, settings)
 
 
@@ -56,11 +56,13 @@ def test_kafka_there_and_back(name: str, spark: SparkSession, tmp_path: Path) ->
 
     there, back = tmp_path / "there", tmp_path / "back"
     root = stores.KAFKA / name / "data"
-    wanted = convert.Wanted(to="rocketmq", encode=True, target_settings=SIZES, split_bytes=20_000)
+    wanted = convert.ConvertOptions(
+        to="rocketmq", encode=True, target_settings=SIZES, split_bytes=20_000
+    )
     rows = convert.run(spark, root, there, wanted).collect()
     assert not [row for row in rows if row.what in ("left_out", "damaged")]
     settings = {**SIZES}
-    convert.run(spark, there, back, convert.Wanted(to="kafka", settings=settings))
+    convert.run(spark, there, back, convert.ConvertOptions(to="kafka", settings=settings))
     with open_store("kafka", back, read_only=True) as store:
         for partition in stores.partitions():
             if partition.store == name:
@@ -75,5 +77,5 @@ def test_an_error_is_the_storage_engine_s_and_leaves_nothing(
 
     root = stores.KAFKA / "parts" / "data"
     with pytest.raises(InvalidArgument, match="a kafka store already"):
-        convert.run(spark, root, tmp_path / "new", convert.Wanted(to="kafka"))
+        convert.run(spark, root, tmp_path / "new", convert.ConvertOptions(to="kafka"))
     assert list(tmp_path.iterdir()) == []

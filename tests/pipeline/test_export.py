@@ -52,7 +52,7 @@ def test_a_store_is_exported_as_it_is(
     store = shutil.copytree(golden_dir / "txn" / "data", tmp_path / "store")
     for isolation in Isolation:
         out = tmp_path / isolation.value
-        wanted = export.Wanted(isolation=isolation)
+        wanted = export.ExportOptions(isolation=isolation)
         told = export.run(spark, store, out, wanted)
         options = {"includeHeaders": "true", "isolationLevel": isolation.value}
         there = spark.read.format("logserver").options(**options).load(str(store))
@@ -74,7 +74,7 @@ def test_a_store_in_two_directories_is_exported_whole(
     other = shutil.copytree(whole, tmp_path / "b")
     for number, folder in enumerate(sorted(whole.glob("*-[0-9]*"))):
         shutil.rmtree((folder, other / folder.name)[number % 2])
-    wanted = export.Wanted(settings={"log.dirs": str(other)})
+    wanted = export.ExportOptions(settings={"log.dirs": str(other)})
     taken = export.run(spark, whole, tmp_path / "of-two", wanted)
     assert as_text(taken) == as_text(expected) != []
     columns = exported(spark, tmp_path / "of-one").columns
@@ -116,7 +116,7 @@ def test_json_values_get_columns(spark: SparkSession, tmp_path: Path) -> None:
     from logserver.pipeline.jobs import export
 
     store, out = tmp_path / "store", tmp_path / "out"
-    wanted = export.Wanted(json_values=True)
+    wanted = export.ExportOptions(json_values=True)
     append(store, [b'{"id": 1, "price": 2.5}', b"no json", None])
     assert export.run(spark, store, out, wanted).collect()[0]["unparsed"] == 1
     append(store, [b'{"id": "x", "user": {"name": "ann"}}', b'{"id": 3}'])
@@ -138,7 +138,7 @@ def test_json_fields_grow_inside_others_and_in_one_case(
     from logserver.pipeline.jobs import export
 
     store, out = tmp_path / "store", tmp_path / "out"
-    wanted = export.Wanted(json_values=True)
+    wanted = export.ExportOptions(json_values=True)
     append(store, [b'{"user": {"name": "ann"}, "tags": [{"x": 1}]}'])
     export.run(spark, store, out, wanted)
     append(store, [b'{"user": {"name": "bob", "age": 7}, "User": 1, "tags": [{"y": 2, "X": 3}]}'])
@@ -159,9 +159,9 @@ def test_what_does_not_belong_together_is_refused(spark: SparkSession, tmp_path:
     append(store, [b"0", b"1"])
     export.run(spark, store, out)
     with pytest.raises(InvalidArgument, match="exported with json_values False, not True"):
-        export.run(spark, store, out, export.Wanted(json_values=True))
+        export.run(spark, store, out, export.ExportOptions(json_values=True))
     with pytest.raises(InvalidArgument, match="the store has none that match 'none'"):
-        export.run(spark, store, out, export.Wanted(topics="none"))
+        export.run(spark, store, out, export.ExportOptions(topics="none"))
     append(tmp_path / "other", [b"0"])
     with pytest.raises(InvalidArgument, match="up to offset 2, and the store ends at 1"):
         export.run(spark, tmp_path / "other", out)
@@ -174,7 +174,7 @@ def test_topics_that_are_no_pattern(spark: SparkSession, tmp_path: Path) -> None
     from logserver.pipeline.jobs import export
 
     with pytest.raises(InvalidArgument, match=r"topics: '\(' is no regular expression: missing \)"):
-        export.run(spark, tmp_path / "store", tmp_path / "out", export.Wanted(topics="("))
+        export.run(spark, tmp_path / "store", tmp_path / "out", export.ExportOptions(topics="("))
     assert not (tmp_path / "out").exists()
 
 
@@ -208,7 +208,7 @@ def test_a_file_that_cannot_be_read_ends_the_run_or_is_left_out(
     with pytest.raises(StorageError, match=log.name):
         export.run(spark, store, tmp_path / "failed")
     out = tmp_path / "out"
-    rows = export.run(spark, store, out, export.Wanted(permissive=True)).collect()
+    rows = export.run(spark, store, out, export.ExportOptions(permissive=True)).collect()
     assert 0 < sum(row["rows"] for row in rows) < sum(row["rows"] for row in whole)
     full = {(row["topic"], row["partition"]): row["rows"] for row in whole}
     for row in rows:

@@ -27,7 +27,7 @@ def test_relative_paths(
     data = Path("data")
     assert audit.run(spark, data).where("records > 0").count()
     assert not rebuild.run(spark, data, "indexes").count()
-    convert.run(spark, data, Path("converted"), convert.Wanted(to="rocketmq"))
+    convert.run(spark, data, Path("converted"), convert.ConvertOptions(to="rocketmq"))
     detected = detect(tmp_path / "converted")
     assert detected is not None
     assert detected.backend == "rocketmq"

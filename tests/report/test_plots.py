@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from logserver.bench.report.document import Group, Mark, Plot
+from logserver.bench.report.document import Plot, PlotGroup, PlotMark
 from logserver.bench.report.plots import Shapes, svg
 
 LEAST = [10.0**power * first for power in range(-3, 7) for first in (1.0, 1.7, 2.05, 3.1, 5.2, 9.6)]
@@ -17,9 +17,9 @@ LEAST = [10.0**power * first for power in range(-3, 7) for first in (1.0, 1.7, 2
 def test_an_axis_has_two_to_five_marks(times: float) -> None:
     for least in LEAST:
         values = (least, least * math.sqrt(times), least * times)
-        marks = [Mark("a", values, x=1.0), Mark("a", values, x=10.0)]
+        marks = [PlotMark("a", values, x=1.0), PlotMark("a", values, x=10.0)]
         plot = Plot(
-            kind="lines", title="t", about="d", unit="", groups=[Group("", marks)], x_name="x"
+            kind="lines", title="t", about="d", unit="", groups=[PlotGroup("", marks)], x_name="x"
         )
         lines = len(re.findall(r'class="grid"', svg(plot, Shapes(["a"]), "p")))
         assert 2 <= lines <= 5, values

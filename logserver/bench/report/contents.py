@@ -11,11 +11,11 @@ from typing import Final
 from logserver.bench.report import surroundings, words
 from logserver.bench.report.document import (
     Document,
-    Group,
-    Mark,
     Numbers,
     Plot,
+    PlotGroup,
     PlotKind,
+    PlotMark,
     Section,
     Table,
     ranges,
@@ -194,10 +194,10 @@ def _of(figures: Sequence[Figure], metric: str) -> list[Figure]:
 def _grouped(figures: Sequence[Figure], kind: PlotKind, metric: str, title: str) -> Plot:
     """Build a plot with a group for each workload and a mark for each of its targets."""
     groups = [
-        Group(
+        PlotGroup(
             workload,
             [
-                Mark(f.target, ranges(f.spread), alone=not f.alike)
+                PlotMark(f.target, ranges(f.spread), alone=not f.alike)
                 for f in figures
                 if f.workload == workload
             ],
@@ -215,7 +215,7 @@ def _grouped(figures: Sequence[Figure], kind: PlotKind, metric: str, title: str)
     return Plot(kind=kind, title=title, about=f"Middle values: {seen}.", unit=unit, groups=groups)
 
 
-def _alone_told(mark: Mark) -> str:
+def _alone_told(mark: PlotMark) -> str:
     return f" ({ALONE})" if mark.alone else ""
 
 
@@ -244,9 +244,9 @@ def _percentiles(figures: Sequence[Figure], metric: str) -> Plot | None:
             known = [figure for figure in at if figure is not None]
             if known:
                 alone = not all(figure.alike for figure in known)
-                marks.append(Mark(target, [f.spread.median for f in known], alone=alone))
+                marks.append(PlotMark(target, [f.spread.median for f in known], alone=alone))
         if marks:
-            groups.append(Group(workload, marks))
+            groups.append(PlotGroup(workload, marks))
     if not groups:
         return None
     seen = "; ".join(
@@ -356,10 +356,10 @@ def _lines(figures: Sequence[Figure], metric: str, axis: str) -> Plot | None:
     if len({_place(figure) for figure in mine}) < 2:
         return None
     groups = [
-        Group(
+        PlotGroup(
             target,
             [
-                Mark(target, ranges(f.spread), _place(f), not f.alike)
+                PlotMark(target, ranges(f.spread), _place(f), not f.alike)
                 for f in mine
                 if f.target == target
             ],

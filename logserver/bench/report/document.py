@@ -33,7 +33,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     about: str = ""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class PlotMark(msgspec.Struct, frozen=True):
     """The mark of one target in a plot. `x` is set only where the plot has an x axis."""
 
     target: str
@@ -44,11 +44,11 @@ class Mark(msgspec.Struct, frozen=True):
     alone: bool = False  # not comparable with the others: drawn hollow
 
 
-class Group(msgspec.Struct, frozen=True):
+class PlotGroup(msgspec.Struct, frozen=True):
     """A group of marks in a plot, such as one workload."""
 
     label: str
-    marks: Sequence[Mark]
+    marks: Sequence[PlotMark]
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     about: str
     unit: str
-    groups: Sequence[Group]
+    groups: Sequence[PlotGroup]
     x_name: str = ""
 
 

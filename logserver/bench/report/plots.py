@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-from logserver.bench.report.document import Group, Mark, Plot
+from logserver.bench.report.document import Plot, PlotGroup, PlotMark
 from logserver.bench.report.telling import told, told_bare
 
 WIDTH: Final = 360.0
@@ -37,7 +37,7 @@ class Shapes(NamedTuple):
         """Return the number of a target, from 0."""
         return self.targets.index(target) % SERIES
 
-    def at(self, mark: Mark, x: float, y: float) -> str:
+    def at(self, mark: PlotMark, x: float, y: float) -> str:
         """Draw the shape of the mark's target."""
         return shape(self.number(mark.target), x, y, hollow=mark.alone)
 
@@ -79,7 +79,9 @@ def _line(x1: float, y1: float, x2: float, y2: float, name: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{name}"/>'
 
 
-def _rows(groups: Sequence[Group]) -> Iterator[tuple[float, Group, Sequence[tuple[float, Mark]]]]:
+def _rows(
+    groups: Sequence[PlotGroup],
+) -> Iterator[tuple[float, PlotGroup, Sequence[tuple[float, PlotMark]]]]:
     """Yield the y positions of each group's label and of its marks, from the top."""
     top = 0.0
     for group in groups:
@@ -88,7 +90,7 @@ def _rows(groups: Sequence[Group]) -> Iterator[tuple[float, Group, Sequence[tupl
         top += HEAD + ROW * len(group.marks) + GAP
 
 
-def _height(groups: Sequence[Group]) -> float:
+def _height(groups: Sequence[PlotGroup]) -> float:
     return sum(HEAD + ROW * len(group.marks) + GAP for group in groups)
 
 

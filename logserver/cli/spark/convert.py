@@ -26,7 +26,7 @@ def command(*, output: str, **given: Unpack[Conversion]) -> None:
     """
     from logserver.pipeline.jobs import convert
 
-    wanted = convert.Wanted(
+    wanted = convert.ConvertOptions(
         to=given["to"],
         encode=given["encode"],
         replace=given["replace"],

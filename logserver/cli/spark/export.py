@@ -61,7 +61,7 @@ def command(
     """
     from logserver.pipeline.jobs import export
 
-    wanted = export.Wanted(
+    wanted = export.ExportOptions(
         json_values=json_values,
         isolation=Isolation(isolation),
         topics=topics,

@@ -26,7 +26,7 @@ SPLIT_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ConvertOptions:
     """The options of a conversion; see storage.convert_store. `settings` are the settings of the source."""
 
     to: str
@@ -39,7 +39,7 @@ class Wanted:
 
 
 @job
-def run(spark: SparkSession, source: Path, target: Path, wanted: Wanted) -> DataFrame:
+def run(spark: SparkSession, source: Path, target: Path, wanted: ConvertOptions) -> DataFrame:
     """Convert the store at `source` into a new store at `target`, and report what became of the records.
 
     The report has these rows:

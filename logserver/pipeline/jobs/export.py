@@ -39,7 +39,7 @@ WRITTEN: Final = f"partition int, json struct<{UNPARSED}: string>, topic string,
 DAY_MS: Final = 86_400_000
 
 
-class Wanted(NamedTuple):
+class ExportOptions(NamedTuple):
     """The options of a run. All runs into a folder must have the same `json_values` and `isolation`.
 
     `permissive`: damaged and unreadable ranges and missing partitions are logged and left out. `settings` are the
@@ -62,7 +62,9 @@ class Span(NamedTuple):
 
 
 @job
-def run(spark: SparkSession, store: Path, out: Path, wanted: Wanted | None = None) -> DataFrame:
+def run(
+    spark: SparkSession, store: Path, out: Path, wanted: ExportOptions | None = None
+) -> DataFrame:
     """Append to the Parquet folder `out` the records of the store at `store` that the folder does not have yet.
 
     Returns a row for each partition: its range of exported offsets and the number of rows. `wanted.topics` is a regular
@@ -73,7 +75,7 @@ def run(spark: SparkSession, store: Path, out: Path, wanted: Wanted | None = Non
     expression; StoreLocked while another run writes to the folder; Corrupt for damaged records, and for a missing
     partition whose records other files name.
     """
-    wanted = wanted or Wanted()
+    wanted = wanted or ExportOptions()
     _check_pattern(wanted.topics)
     with appending(out) as folder:
         _check(out, folder.state, wanted)
@@ -104,7 +106,7 @@ def _check_pattern(topics: str | None) -> None:
         ) from None
 
 
-def _check(out: Path, state: Mapping[str, Any], wanted: Wanted) -> None:
+def _check(out: Path, state: Mapping[str, Any], wanted: ExportOptions) -> None:
     for name, value in _wishes(wanted).items():
         if state and state[name] != value:
             raise InvalidArgument(
@@ -113,12 +115,15 @@ def _check(out: Path, state: Mapping[str, Any], wanted: Wanted) -> None:
             )
 
 
-def _wishes(wanted: Wanted) -> dict[str, object]:
+def _wishes(wanted: ExportOptions) -> dict[str, object]:
     return {"json_values": wanted.json_values, "isolation": wanted.isolation.value}
 
 
 def _state(
-    before: Mapping[str, Any], spans: Sequence[Span], wanted: Wanted, schemas: Mapping[str, str]
+    before: Mapping[str, Any],
+    spans: Sequence[Span],
+    wanted: ExportOptions,
+    schemas: Mapping[str, str],
 ) -> dict[str, Any]:
     ends = {topic: dict(each) for topic, each in before.get("ends", {}).items()}
     for span in spans:
@@ -127,7 +132,7 @@ def _state(
 
 
 def planned(
-    store: Path, out: Path, ends: Mapping[str, Mapping[str, int]], wanted: Wanted
+    store: Path, out: Path, ends: Mapping[str, Mapping[str, int]], wanted: ExportOptions
 ) -> list[Span]:
     """Return the offsets from the end of the last run, or the first offset, to the present end of each partition."""
     options = StoreOptions(settings=wanted.settings)
@@ -200,7 +205,7 @@ def _frames(
     spark: SparkSession,
     store: Path,
     todo: Sequence[Span],
-    wanted: Wanted,
+    wanted: ExportOptions,
     schemas: dict[str, str],
 ) -> list[DataFrame]:
     """Return the DataFrames to write: one for all topics, or one per topic if each has its own schema of values."""
@@ -216,7 +221,9 @@ def _frames(
     return frames
 
 
-def _read(spark: SparkSession, store: Path, todo: Sequence[Span], wanted: Wanted) -> DataFrame:
+def _read(
+    spark: SparkSession, store: Path, todo: Sequence[Span], wanted: ExportOptions
+) -> DataFrame:
     """Read the records of the spans, with headers."""
     partitions: dict[str, list[int]] = {}
     limits: dict[str, dict[str, dict[str, int]]] = {"start": {}, "end": {}}

@@ -25,7 +25,7 @@ from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import FileSystem, HandleCache, is_missing
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
-from storage.kafka.log.log_file import Batch, walk
+from storage.kafka.log.log_file import StoredBatch, walk
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.log.reading import find_time, skip_to_time
 from storage.kafka.log.segment import Segment
@@ -42,7 +42,7 @@ Sizes = Mapping[int, int]
 """Sizes of the `.log` files in a partition's folder in bytes, by base offset."""
 
 
-class Mark(NamedTuple):
+class KnownBatch(NamedTuple):
     """A batch that a refresh compares, to check that the log is the same."""
 
     path: Path
@@ -134,14 +134,14 @@ class FollowedPartition:
             segment.txn_index.path = origin(segment.txn_index.path) or segment.txn_index.path
         return segment
 
-    def _last_batch(self) -> Mark | None:
+    def _last_batch(self) -> KnownBatch | None:
         """Return the last batch of the last segment; None if that segment has no batch."""
         if not self._segments or not self._segments[-1].size_bytes:
             return None
         found = self._segments[-1].batches(self._batches_end - 1, stop_offset=self._batches_end)
         with closing(found), suppress(Corrupt):  # type: ignore[type-var]  # a generator
             for batch in found:
-                return Mark(batch.path, batch.position, batch.header)
+                return KnownBatch(batch.path, batch.position, batch.header)
         return None
 
     # ---- known state ---------------------------------------------------------------------------
@@ -272,16 +272,16 @@ class FollowedPartition:
                 end=file.data_end(segment.size_bytes),
                 next_offset=max(self._batches_end, segment.base_offset),
             ):
-                if isinstance(item, Batch):
+                if isinstance(item, StoredBatch):
                     self._take(segment, item)
         finally:
             file.close()
 
-    def _take(self, segment: Segment, batch: Batch) -> None:
+    def _take(self, segment: Segment, batch: StoredBatch) -> None:
         segment.observe(batch.header, batch.position)
         aborted = self._producers.update(batch.header, batch.data, batch.at)
         if aborted is not None:
             segment.txn_index.hold([*segment.txn_index.entries(), aborted])
         self._batches_end = batch.header.next_offset
         self._next = max(self._next, batch.header.log_end)
-        self._mark = Mark(batch.path, batch.position, batch.header)
+        self._mark = KnownBatch(batch.path, batch.position, batch.header)

@@ -28,7 +28,7 @@ _FIELD: Final = "i"  # type of both fields of an entry: relative last offset, po
 assert array(_FIELD).itemsize * 2 == offset_index.ENTRY_SIZE
 
 
-class Piece(NamedTuple):
+class SegmentRange(NamedTuple):
     """Whole batches of one segment: bytes [position, end_position) of a file. Only offsets [start, end) are wanted.
 
     No batch begins below `next_offset` or reaches `limit_offset`. `aborted`: the batches to hide; None: hide nothing.
@@ -50,14 +50,14 @@ class Piece(NamedTuple):
         return self.end_position - self.position
 
 
-class Entries(NamedTuple):
+class IndexColumns(NamedTuple):
     """An offset index as two columns: the last offset of a batch, relative to the segment's base, and its position."""
 
     offsets: Sequence[int]
     positions: Sequence[int]
 
 
-def read_entries(fs: FileSystem, path: Path) -> Entries:
+def read_entries(fs: FileSystem, path: Path) -> IndexColumns:
     """Return the entries of an `.index` file, unchecked. Takes 0.1 ms per megabyte."""
     data = fs.read_bytes(path)
     entry_size = offset_index.ENTRY_SIZE
@@ -65,14 +65,14 @@ def read_entries(fs: FileSystem, path: Path) -> Entries:
     fields = array(_FIELD, data[: count * entry_size])
     if sys.byteorder == "little":
         fields.byteswap()
-    return Entries(fields[0::2], fields[1::2])
+    return IndexColumns(fields[0::2], fields[1::2])
 
 
 @contextmanager
 def cutting(fs: FileSystem, segment: Segment) -> Iterator[Cutter]:
     """Yield a cutter of this segment, and close the segment's file afterwards. Raises IoFailure."""
     held = segment.offset_index.held
-    entries = read_entries(fs, segment.offset_index.path) if held is None else Entries(*held)
+    entries = read_entries(fs, segment.offset_index.path) if held is None else IndexColumns(*held)
     file = fs.open(segment.path)
     try:
         yield Cutter(file, segment.base_offset, entries)
@@ -83,12 +83,12 @@ def cutting(fs: FileSystem, segment: Segment) -> Iterator[Cutter]:
 class Cutter:
     """A cutter of one segment's pieces, at batches that its index names."""
 
-    def __init__(self, file: File, base_offset: int, entries: Entries) -> None:
+    def __init__(self, file: File, base_offset: int, entries: IndexColumns) -> None:
         self._file = file
         self._base_offset = base_offset
         self._entries = entries
 
-    def narrow(self, piece: Piece) -> Piece:
+    def narrow(self, piece: SegmentRange) -> SegmentRange:
         """Return the piece without the batches that the index shows to be before `start`, or at or after `end`."""
         offsets, positions = self._entries
         first = bisect_right(offsets, piece.start - self._base_offset) - 1
@@ -104,7 +104,7 @@ class Cutter:
                 piece = piece._replace(end_position=min(piece.end_position, positions[last]))
         return piece
 
-    def cut(self, piece: Piece, places: Iterable[float]) -> Iterator[Piece]:
+    def cut(self, piece: SegmentRange, places: Iterable[float]) -> Iterator[SegmentRange]:
         """Yield parts of the piece that begin near these ascending positions.
 
         If the index has no separate batch for a position, the next batch that it has is used. If it has no more

@@ -34,13 +34,13 @@ from storage.columns import (
 from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import FileSystem, FollowingFileSystem, SkippingFileSystem
 from storage.kafka.columns import record_fields
-from storage.kafka.columns.pieces import Piece
+from storage.kafka.columns.pieces import SegmentRange
 from storage.kafka.columns.record_fields import BatchFigures, Rows
 from storage.kafka.columns.record_starts import find_starts
 from storage.kafka.format.batch import DEFAULT_MAX_BYTES, HEADER_SIZE, BatchHeader
 from storage.kafka.format.batch_header import LOG_APPEND_TIME
 from storage.kafka.format.compression import CODECS, decompress
-from storage.kafka.log.log_file import Batch, damaged, walk
+from storage.kafka.log.log_file import StoredBatch, damaged, walk
 from storage.kafka.log.reading import KEYS_HEADER, TAGS_HEADER, decoded
 from storage.kafka.state.file_listing import unread_findings
 from storage.kafka.tools.logs import Log, gap_finding, undecodable
@@ -70,7 +70,7 @@ def read_split(
     disk = fs or FollowingFileSystem()
     if on_damage is not None:
         disk = SkippingFileSystem(disk)
-    for piece in cast("Sequence[Piece]", plan):
+    for piece in cast("Sequence[SegmentRange]", plan):
         for batch in _visible(disk, piece, check_crcs, on_damage):
             if gathered.is_full(batch, piece):
                 yield from gathered.take()
@@ -82,8 +82,8 @@ def read_split(
 
 
 def _visible(
-    fs: FileSystem, piece: Piece, check_crcs: bool, on_damage: Damage | None
-) -> Iterator[Batch]:
+    fs: FileSystem, piece: SegmentRange, check_crcs: bool, on_damage: Damage | None
+) -> Iterator[StoredBatch]:
     """Yield the visible batches of a piece: in its range of offsets, no control batch and not aborted."""
     for batch in _good_batches(fs, piece, check_crcs, on_damage):
         header = batch.header
@@ -97,8 +97,8 @@ def _visible(
 
 
 def _good_batches(
-    fs: FileSystem, piece: Piece, check_crcs: bool, on_damage: Damage | None
-) -> Iterator[Batch]:
+    fs: FileSystem, piece: SegmentRange, check_crcs: bool, on_damage: Damage | None
+) -> Iterator[StoredBatch]:
     try:
         file = fs.open(piece.path)
     except IoFailure as error:
@@ -116,7 +116,7 @@ def _good_batches(
             chunk_bytes=CHUNK_BYTES,
             check_crcs=check_crcs,
         ):
-            if isinstance(item, Batch):
+            if isinstance(item, StoredBatch):
                 yield item
             elif item.next_offset is not None and item.next_offset <= piece.start:
                 continue  # the damage is before the requested offsets
@@ -128,7 +128,7 @@ def _good_batches(
         file.close()
 
 
-def _log(piece: Piece) -> Log:
+def _log(piece: SegmentRange) -> Log:
     return Log(
         path=piece.path,
         base_offset=piece.next_offset,
@@ -151,8 +151,8 @@ class _Part:
 class _Entry(NamedTuple):
     """A batch of the chunk: its records are the bytes [position, end) of the part with index `part`."""
 
-    batch: Batch
-    piece: Piece
+    batch: StoredBatch
+    piece: SegmentRange
     part: int
     position: int
     end: int
@@ -168,7 +168,7 @@ class _Gathered:
         self._entries: list[_Entry] = []
         self._size_bytes = 0
 
-    def is_full(self, batch: Batch, piece: Piece) -> bool:
+    def is_full(self, batch: StoredBatch, piece: SegmentRange) -> bool:
         """Return whether the chunk has to be yielded before `batch` is added, for one of these reasons:
 
         - It is full.
@@ -184,7 +184,7 @@ class _Gathered:
         limit_bytes = CHUNK_BYTES // 2 if elsewhere and not batch.header.codec else CHUNK_BYTES
         return self._size_bytes >= limit_bytes
 
-    def add(self, batch: Batch, piece: Piece) -> None:
+    def add(self, batch: StoredBatch, piece: SegmentRange) -> None:
         """Add a batch, unless compaction has removed all its records or it cannot be decoded (see `_judge`)."""
         if batch.header.count < 0 or batch.header.codec >= len(CODECS):
             self._judge(batch, piece)
@@ -207,7 +207,7 @@ class _Gathered:
         self._entries.append(_Entry(batch, piece, len(self._parts) - 1, start, end))
         self._size_bytes += end - start
 
-    def _are_needed(self, batch: Batch, piece: Piece) -> bool:
+    def _are_needed(self, batch: StoredBatch, piece: SegmentRange) -> bool:
         """Return whether the records have to be decoded, for one of these reasons:
 
         - A column was requested.
@@ -218,7 +218,7 @@ class _Gathered:
         whole = piece.start <= header.base_offset and header.next_offset <= piece.end
         return bool(self._wanted) or not whole or _repeats_offsets(batch)
 
-    def _judge(self, batch: Batch, piece: Piece) -> None:
+    def _judge(self, batch: StoredBatch, piece: SegmentRange) -> None:
         """Raise Corrupt for the records of a batch with a right CRC, or report the damage if there is a callback."""
         error = _fault(batch)
         if self._on_damage is None:
@@ -243,7 +243,7 @@ class _Gathered:
             entries = [entry for index, entry in enumerate(entries) if index not in made]
 
 
-def _repeats_offsets(batch: Batch) -> bool:
+def _repeats_offsets(batch: StoredBatch) -> bool:
     """Return whether the second record's offset is not above the first record's. Also True for undecodable bytes.
 
     Old producers wrote all uncompressed batches in this way.
@@ -262,7 +262,7 @@ def _repeats_offsets(batch: Batch) -> bool:
     return second <= first
 
 
-def _fault(batch: Batch) -> Corrupt:
+def _fault(batch: StoredBatch) -> Corrupt:
     """Return the decoder's error for a batch with invalid fields, or an error for a wrong length."""
     try:
         decoded(batch)
@@ -338,7 +338,7 @@ def _partitions(entries: Sequence[_Entry]) -> tuple[Sequence[TopicPartition], Nu
     return list(places), None if len(places) == 1 else np.array(codes, np.int64)
 
 
-def _is_decodable(batch: Batch) -> bool:
+def _is_decodable(batch: StoredBatch) -> bool:
     try:
         decoded(batch)
     except Corrupt:

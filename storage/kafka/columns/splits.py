@@ -17,7 +17,7 @@ from storage.errors import IoFailure, OffsetOutOfRange
 from storage.files import FileSystem, OverlayFileSystem, is_missing
 from storage.interface import Clock, StoreOptions
 from storage.kafka.columns.followed import FollowedPartition, log_sizes
-from storage.kafka.columns.pieces import Piece, cutting
+from storage.kafka.columns.pieces import SegmentRange, cutting
 from storage.kafka.format import names
 from storage.kafka.log.reading import AbortedRanges
 from storage.kafka.log.segment import Segment
@@ -189,7 +189,9 @@ class KafkaSplitter:
 
     # ---- pieces --------------------------------------------------------------------------------
 
-    def _pieces(self, wanted: OffsetRange, *, committed: bool) -> Iterator[tuple[Segment, Piece]]:
+    def _pieces(
+        self, wanted: OffsetRange, *, committed: bool
+    ) -> Iterator[tuple[Segment, SegmentRange]]:
         """Yield each segment that holds a part of the range, with its piece. Raises OffsetOutOfRange."""
         partition = self._partition(wanted.partition)
         bounds = partition.bounds()
@@ -203,7 +205,7 @@ class KafkaSplitter:
             first, last = max(wanted.start, segment.base_offset), min(end, segment.limit_offset)
             if first >= last or not segment.size_bytes:
                 continue
-            piece = Piece(
+            piece = SegmentRange(
                 path=segment.path,
                 partition=wanted.partition,
                 position=0,
@@ -220,7 +222,7 @@ class KafkaSplitter:
             yield segment, piece
 
     def _shared_out(
-        self, whole: Sequence[tuple[Segment, Piece]], total_bytes: int, count: int
+        self, whole: Sequence[tuple[Segment, SegmentRange]], total_bytes: int, count: int
     ) -> Sequence[Split]:
         """Return `count` splits, or fewer if the index has too few batches to cut at.
 
@@ -233,7 +235,7 @@ class KafkaSplitter:
         """
         share_bytes = total_bytes / count
         slack_bytes = share_bytes / NEAR
-        chosen: list[list[Piece]] = []
+        chosen: list[list[SegmentRange]] = []
         at_bytes, share = 0, 0  # start of the next piece; number of the next share
         for segment, piece in whole:
             cost_bytes = piece.size_bytes + PIECE_COST_BYTES
@@ -256,7 +258,9 @@ class KafkaSplitter:
             for pieces in chosen
         ]
 
-    def _cut(self, segment: Segment, piece: Piece, places: Iterable[float]) -> Sequence[Piece]:
+    def _cut(
+        self, segment: Segment, piece: SegmentRange, places: Iterable[float]
+    ) -> Sequence[SegmentRange]:
         """Cut a piece near these positions and return its parts."""
         with cutting(self._fs, segment) as cutter:
             return list(cutter.cut(piece, places))

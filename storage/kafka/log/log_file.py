@@ -65,7 +65,7 @@ _MAGIC_AT: Final = 16
 _CLAIM: Final = struct.Struct(">qi11xi")  # base offset, length, 11 bytes between, last offset delta
 
 
-class Batch(NamedTuple):
+class StoredBatch(NamedTuple):
     """A good batch: its file, its position in the file, its header, and its bytes data[at : at + header.size_bytes]."""
 
     path: Path
@@ -91,9 +91,9 @@ class Gap(NamedTuple):
     misplaced: bool = False
 
 
-def end_of(item: Batch | Gap) -> int | None:
+def end_of(item: StoredBatch | Gap) -> int | None:
     """Return the offset after a batch, or after the messages of an old format in a gap; None for any other gap."""
-    return item.header.next_offset if isinstance(item, Batch) else item.old_end
+    return item.header.next_offset if isinstance(item, StoredBatch) else item.old_end
 
 
 class Portion(NamedTuple):
@@ -168,7 +168,7 @@ def walk(
     chunk_bytes: int = CHUNK_BYTES,
     check_crcs: bool = True,
     portion: Portion | None = None,
-) -> Iterator[Batch | Gap]:
+) -> Iterator[StoredBatch | Gap]:
     """Yield every good batch of [position, end) in order, and a Gap for the bytes between; stop at `end`, or at the
     end of the `portion`.
 
@@ -184,7 +184,7 @@ def walk(
         header = _judge(window, position, next_offset, limit_offset)
         if isinstance(header, BatchHeader):
             at = window.hold(position, header.size_bytes)
-            yield Batch(file.path, position, header, window.data, at)
+            yield StoredBatch(file.path, position, header, window.data, at)
             if portion and portion_end == INT64_MAX and header.last_offset >= portion.offset:
                 portion_end = position + portion.size_bytes
             position += header.size_bytes

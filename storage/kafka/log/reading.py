@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, DataError
 from storage.kafka.format.batch import decode_records
 from storage.kafka.format.record import DecodedRecord
-from storage.kafka.log.log_file import INT64_MAX, Batch
+from storage.kafka.log.log_file import INT64_MAX, StoredBatch
 from storage.kafka.log.segment import Segment
 from storage.model import Header, StoredRecord, TimedOffset
 
@@ -33,7 +33,7 @@ class Limits(NamedTuple):
 
 def batches_from(
     segment_at: SegmentAt, offset: int, end: int, *, max_bytes: int | None = None
-) -> Iterator[Batch]:
+) -> Iterator[StoredBatch]:
     """Yield good batches of the whole partition that hold or follow `offset`, with base offset < `end`.
 
     With `max_bytes`, end in the first segment that has more batches than fit. Raises Corrupt at a gap, unless all
@@ -127,7 +127,7 @@ def _headers_bytes(headers: Sequence[Header]) -> int:
     return sum(len(name) + len(value or b"") for name, value in headers)
 
 
-def decoded(batch: Batch) -> Sequence[DecodedRecord]:
+def decoded(batch: StoredBatch) -> Sequence[DecodedRecord]:
     """Return the records of a batch as the codec decodes them.
 
     A right CRC does not make the records valid. Raises Corrupt with the offset where good data continues.
@@ -145,7 +145,7 @@ def decoded(batch: Batch) -> Sequence[DecodedRecord]:
         ) from error
 
 
-def stored_records(batch: Batch, from_offset: int = 0) -> Iterator[StoredRecord]:
+def stored_records(batch: StoredBatch, from_offset: int = 0) -> Iterator[StoredRecord]:
     """Yield the records of a data batch at or after `from_offset`. Tag and lookup keys come from the headers TAGS and
     KEYS.
     """
@@ -194,7 +194,7 @@ class AbortedRanges:
             if at == INT64_MAX:
                 return
 
-    def hides(self, batch: Batch) -> bool:
+    def hides(self, batch: StoredBatch) -> bool:
         """Return whether read_committed must hide this batch."""
         header = batch.header
         if not header.is_transactional or header.producer_id not in self._ranges:

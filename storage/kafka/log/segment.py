@@ -32,9 +32,9 @@ from storage.kafka.index.indexes import (
 )
 from storage.kafka.log.log_file import (
     INT64_MAX,
-    Batch,
     Gap,
     Portion,
+    StoredBatch,
     damaged,
     walk,
 )
@@ -260,7 +260,7 @@ class Segment:
         if self._first_timestamp_ms is None:
             with self._files.borrow(self.path) as file:
                 items = self._walk(file, self._first_place())
-                first = next((item for item in items if isinstance(item, Batch)), None)
+                first = next((item for item in items if isinstance(item, StoredBatch)), None)
             self._first_timestamp_ms = NO_TIMESTAMP if first is None else first.header.max_timestamp
         return self._first_timestamp_ms
 
@@ -305,14 +305,14 @@ class Segment:
         """Rebuild both indexes from a scan of the log, after an index file was found damaged."""
         with self._files.borrow(self.path) as file:
             items = self._walk(file, self._first_place())
-            good = [(item.position, item.header) for item in items if isinstance(item, Batch)]
+            good = [(item.position, item.header) for item in items if isinstance(item, StoredBatch)]
         return rebuild_indexes(
             good, base_offset=self.base_offset, interval_bytes=self.settings.index_interval_bytes
         )
 
     def _walk(
         self, file: File, place: _Place, portion: Portion | None = None
-    ) -> Iterator[Batch | Gap]:
+    ) -> Iterator[StoredBatch | Gap]:
         return walk(
             file,
             position=place.position,
@@ -324,7 +324,7 @@ class Segment:
 
     def batches(
         self, offset: int, *, stop_offset: int, max_bytes: int | None = None
-    ) -> Iterator[Batch]:
+    ) -> Iterator[StoredBatch]:
         """Yield good batches that hold or follow `offset`, with base offset < `stop_offset`.
 
         With `max_bytes`, yield only batches that fit, but at least one. Raises Corrupt at a gap (damage, or messages of

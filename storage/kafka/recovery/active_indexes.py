@@ -15,7 +15,7 @@ from storage.files import File
 from storage.kafka.format import names, offset_index, time_index
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.index.index_reading import ReadsFiles
-from storage.kafka.log.log_file import Batch, walk
+from storage.kafka.log.log_file import StoredBatch, walk
 from storage.kafka.log.plan import SegmentPlan
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -88,7 +88,7 @@ def _wrong(suffix: str, position: int, expected: str, found: str) -> WrongIndex:
     return WrongIndex(suffix, "wrong-index-entry", message, position, expected, found)
 
 
-def _batch_at(file: File, segment: SegmentPlan, position: int) -> Batch | None:
+def _batch_at(file: File, segment: SegmentPlan, position: int) -> StoredBatch | None:
     first = next(
         walk(
             file,
@@ -99,7 +99,7 @@ def _batch_at(file: File, segment: SegmentPlan, position: int) -> Batch | None:
         ),
         None,
     )
-    return first if isinstance(first, Batch) else None
+    return first if isinstance(first, StoredBatch) else None
 
 
 def _last_offset_at(file: File, segment: SegmentPlan, position: int) -> int | None:

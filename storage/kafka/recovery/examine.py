@@ -39,8 +39,8 @@ from storage.kafka.index.indexes import RebuiltIndexes, rebuild_indexes
 from storage.kafka.log.log_file import (
     MISPLACED,
     OLD_FORMAT,
-    Batch,
     Gap,
+    StoredBatch,
     begins_in_lost_write,
     end_of,
     holds_lost_write,
@@ -234,7 +234,7 @@ class _Scan:
             self._check_active_tail()
         self._take_splits()
 
-    def _note_epochs(self, batches: Iterable[Batch]) -> None:
+    def _note_epochs(self, batches: Iterable[StoredBatch]) -> None:
         """Add the leader epochs of these batches to the plan."""
         for batch in batches:
             self.plan.epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
@@ -323,14 +323,14 @@ class _Scan:
                     producers.update(batch.header, batch.data, batch.at)
         return producers
 
-    def _good_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
-        return (item for item in self._items(segment) if isinstance(item, Batch))
+    def _good_batches(self, segment: SegmentPlan) -> Iterator[StoredBatch]:
+        return (item for item in self._items(segment) if isinstance(item, StoredBatch))
 
-    def _items(self, segment: SegmentPlan) -> Iterator[Batch | Gap]:
+    def _items(self, segment: SegmentPlan) -> Iterator[StoredBatch | Gap]:
         with self.context.files.borrow(segment.path) as file:
             yield from self._walk(file, segment, 0)
 
-    def _walk(self, file: File, segment: SegmentPlan, position: int) -> Iterator[Batch | Gap]:
+    def _walk(self, file: File, segment: SegmentPlan, position: int) -> Iterator[StoredBatch | Gap]:
         return walk(
             file,
             position=position,
@@ -361,7 +361,7 @@ class _Scan:
         segment.aborted = aborted
         self._set_indexes(segment, good)
 
-    def _meet(self, batch: Batch) -> None:
+    def _meet(self, batch: StoredBatch) -> None:
         """Note the epoch and the end of a good batch, the last batch so far."""
         self._note_epochs([batch])
         self.plan.next_offset = batch.header.next_offset
@@ -397,16 +397,18 @@ class _Scan:
             plan.producers = self._producers_at(plan.next_offset)
             self._remember_snapshot(plan.next_offset)
 
-    def _last_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
+    def _last_batches(self, segment: SegmentPlan) -> Iterator[StoredBatch]:
         """Yield the good batches of a segment from its last index entry on."""
         with self.context.files.borrow(segment.path) as file:
             position = last_indexed(self.index_files, file, segment)
             items = self._walk(file, segment, position)
-            yield from (item for item in items if isinstance(item, Batch))
+            yield from (item for item in items if isinstance(item, StoredBatch))
 
     def _is_good_from(self, segment: SegmentPlan, position: int) -> bool:
         with self.context.files.borrow(segment.path) as file:
-            return all(isinstance(item, Batch) for item in self._walk(file, segment, position))
+            return all(
+                isinstance(item, StoredBatch) for item in self._walk(file, segment, position)
+            )
 
     def _wrong_index(self, segment: SegmentPlan) -> WrongIndex | None:
         with self.context.files.borrow(segment.path) as file:

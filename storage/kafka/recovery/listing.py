@@ -11,7 +11,7 @@ from itertools import pairwise
 from storage.files import FileSystem, HandleCache
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
-from storage.kafka.log.log_file import Batch, walk
+from storage.kafka.log.log_file import StoredBatch, walk
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.evidence import INDEX_SUFFIXES
 
@@ -53,7 +53,9 @@ def _drop_stray_empty(files: HandleCache, plan: PartitionPlan) -> None:
         if before is not None and not segment.size_bytes:
             with files.borrow(before.path) as file:
                 good = walk(file, position=0, end=before.file_bytes, next_offset=before.base_offset)
-                reached = (item.header.next_offset for item in good if isinstance(item, Batch))
+                reached = (
+                    item.header.next_offset for item in good if isinstance(item, StoredBatch)
+                )
                 stray = any(offset > segment.base_offset for offset in reached)
             if stray:
                 plan.segments.remove(segment)

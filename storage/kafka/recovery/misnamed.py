@@ -34,7 +34,7 @@ from storage.kafka.format import names, offset_index
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot
-from storage.kafka.log.log_file import Batch, Gap, walk
+from storage.kafka.log.log_file import Gap, StoredBatch, walk
 from storage.kafka.log.plan import PartitionPlan, Rename, SegmentPlan
 from storage.kafka.recovery.evidence import INDEX_SUFFIXES, orphan_indexes
 from storage.kafka.recovery.listing import list_files
@@ -88,7 +88,7 @@ def begin_alone(file: File, named: int) -> int:
     `named`: the offset in the file's name.
     """
     found = list(islice(walk(file, position=0, end=file.size(), next_offset=0), 2))
-    headers = [item.header for item in found if isinstance(item, Batch)]
+    headers = [item.header for item in found if isinstance(item, StoredBatch)]
     if len(headers) < 2 or headers[1].base_offset != headers[0].next_offset:
         return named
     return min(headers[0].base_offset, named)
@@ -193,7 +193,10 @@ class _Names:
         items = list(islice(self._items(seen), 2))
         if len(items) == 2:
             second = items[1]
-            return isinstance(second, Batch) and second.header.base_offset == seen.first.next_offset
+            return (
+                isinstance(second, StoredBatch)
+                and second.header.base_offset == seen.first.next_offset
+            )
         if seen.begin < seen.segment.base_offset or self._name_fits(seen):
             return False
         return before is not None and end_before == seen.begin
@@ -223,10 +226,10 @@ class _Names:
             end = batch.header.next_offset
         return end
 
-    def _batches(self, seen: _Seen, position: int = 0) -> Iterator[Batch]:
-        return (item for item in self._items(seen, position) if isinstance(item, Batch))
+    def _batches(self, seen: _Seen, position: int = 0) -> Iterator[StoredBatch]:
+        return (item for item in self._items(seen, position) if isinstance(item, StoredBatch))
 
-    def _items(self, seen: _Seen, position: int = 0) -> Iterator[Batch | Gap]:
+    def _items(self, seen: _Seen, position: int = 0) -> Iterator[StoredBatch | Gap]:
         with self._files.borrow(seen.segment.path) as file:
             yield from walk(
                 file, position=position, end=seen.segment.file_bytes, next_offset=seen.begin

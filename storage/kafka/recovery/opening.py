@@ -23,7 +23,7 @@ from storage.kafka.format import names
 from storage.kafka.format.offset_records import OffsetValue
 from storage.kafka.log.plan import PartitionPlan
 from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
-from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.evidence import Evidence, MissingPartition, NamedOffset, collect
 from storage.kafka.recovery.examine import RecoveryContext, examine
 from storage.kafka.recovery.lost_offsets import MISSING
@@ -84,7 +84,7 @@ class Recovered(NamedTuple):
 
 
 def recover_partitions(
-    directory: LogDirectory, shared: Surroundings, opening: Opening, facts: StoreFile
+    directory: LogDirectory, shared: PartitionEnvironment, opening: Opening, facts: StoreFile
 ) -> Recovered:
     """Open every partition of the directory. The report leaves out the findings of `directory` itself.
 
@@ -235,7 +235,7 @@ def needs_committed(context: RecoveryContext, partitions: Sequence[TopicPartitio
 
 def open_in_memory(context: RecoveryContext, plan: PartitionPlan) -> Partition:
     """Open an examined partition for reading, on the overlay of its examination."""
-    shared = Surroundings(
+    shared = PartitionEnvironment(
         fs=context.fs,
         files=context.files,
         clock=context.clock,

@@ -16,7 +16,7 @@ from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.index.index_reading import ReadsFiles
-from storage.kafka.log.log_file import INT64_MAX, Batch, Gap, walk
+from storage.kafka.log.log_file import INT64_MAX, Gap, StoredBatch, walk
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.active_indexes import last_indexed
 
@@ -88,7 +88,7 @@ def _pass_copies(files: HandleCache, plan: PartitionPlan) -> None:
 def _is_copy(files: HandleCache, segment: SegmentPlan, before: SegmentPlan) -> bool:
     low = before.base_offset
     first = next(_items(files, segment, 0, low), None)
-    if not isinstance(first, Batch) or first.header.base_offset >= segment.base_offset:
+    if not isinstance(first, StoredBatch) or first.header.base_offset >= segment.base_offset:
         return False
     others = _batches(files, [before])
     for item in _items(files, segment, 0, low):
@@ -125,13 +125,13 @@ def _repeated_from(
     return start
 
 
-def _reaches(item: Batch | Gap, offset: int) -> bool:
-    return isinstance(item, Batch) and item.header.next_offset > offset
+def _reaches(item: StoredBatch | Gap, offset: int) -> bool:
+    return isinstance(item, StoredBatch) and item.header.next_offset > offset
 
 
 def _items(
     files: HandleCache, segment: SegmentPlan, position: int, low: int | None = None
-) -> Iterator[Batch | Gap]:
+) -> Iterator[StoredBatch | Gap]:
     """Yield the batches and gaps from a position on. No batch may begin below `low`, by default the segment's base."""
     with files.borrow(segment.path) as file:
         yield from walk(
@@ -143,12 +143,12 @@ def _items(
         )
 
 
-def _batches(files: HandleCache, segments: Sequence[SegmentPlan]) -> Iterator[Batch]:
+def _batches(files: HandleCache, segments: Sequence[SegmentPlan]) -> Iterator[StoredBatch]:
     for segment in segments:
         for item in _items(files, segment, 0):
-            if isinstance(item, Batch):
+            if isinstance(item, StoredBatch):
                 yield item
 
 
-def _bytes_of(batch: Batch) -> bytes:
+def _bytes_of(batch: StoredBatch) -> bytes:
     return bytes(batch.data[batch.at : batch.at + batch.header.size_bytes])

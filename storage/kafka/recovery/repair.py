@@ -17,7 +17,7 @@ from storage.files import FileSystem, HandleCache, atomic_write, copy_range, wri
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import parse_segment_name, segment_name
 from storage.kafka.log import overflow
-from storage.kafka.log.log_file import Batch, walk
+from storage.kafka.log.log_file import StoredBatch, walk
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.log.segment import Segment
 from storage.model import Loss
@@ -78,7 +78,7 @@ def _end_offset(fs: FileSystem, path: Path, base_offset: int) -> int | None:
     try:
         end = None
         for item in walk(file, position=0, end=file.size(), next_offset=base_offset):
-            if not isinstance(item, Batch):
+            if not isinstance(item, StoredBatch):
                 return None
             end = item.header.next_offset
         return end
@@ -110,7 +110,7 @@ def _split_from(fs: FileSystem, directory: Path, start: int) -> int | None:
     file = fs.open(directory / segment_name(base))
     try:
         items = walk(file, position=0, end=file.size(), next_offset=base)
-        first = next((item for item in items if isinstance(item, Batch)), None)
+        first = next((item for item in items if isinstance(item, StoredBatch)), None)
     finally:
         file.close()
     return base if first is not None and first.header.base_offset >= start else None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from storage.files import FileSystem, HandleCache
 from storage.findings import finding
-from storage.kafka.log.log_file import Batch, walk
+from storage.kafka.log.log_file import StoredBatch, walk
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.active_indexes import last_indexed
 from storage.kafka.recovery.evidence import emptied_segments, orphan_indexes
@@ -97,7 +97,7 @@ def segments_without_log(
         yield without_log_finding(plan, path, base_offset, what=what)
 
 
-def is_compacted(batch: Batch) -> bool:
+def is_compacted(batch: StoredBatch) -> bool:
     """Return whether compaction has rewritten a batch."""
     header = batch.header
     return header.has_delete_horizon or header.count <= header.last_offset_delta
@@ -127,7 +127,7 @@ def gap_finding(
     )
 
 
-def _last_batch(fs: FileSystem, files: HandleCache, segment: SegmentPlan) -> Batch | None:
+def _last_batch(fs: FileSystem, files: HandleCache, segment: SegmentPlan) -> StoredBatch | None:
     """Return the last good batch of a segment, read from its last index entry on; None if a gap ends the segment."""
     last = None
     with files.borrow(segment.path) as file:
@@ -137,5 +137,5 @@ def _last_batch(fs: FileSystem, files: HandleCache, segment: SegmentPlan) -> Bat
             end=segment.file_bytes,
             next_offset=segment.base_offset,
         ):
-            last = item if isinstance(item, Batch) else None
+            last = item if isinstance(item, StoredBatch) else None
     return last

@@ -18,7 +18,7 @@ from storage.kafka.format.messages.records import (
     decode_control,
     decode_record,
 )
-from storage.kafka.log.log_file import Batch
+from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.view import View
@@ -104,7 +104,9 @@ def log_runs(
         yield run
 
 
-def _note(reader: LogReader, log: Log, batch: Batch, offset: int, content: RecordContent) -> None:
+def _note(
+    reader: LogReader, log: Log, batch: StoredBatch, offset: int, content: RecordContent
+) -> None:
     if content.problem is not None:
         reader.notes.add(
             finding(

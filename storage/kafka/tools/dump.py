@@ -15,7 +15,7 @@ from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.format.names import parse_segment_name
-from storage.kafka.log.log_file import Batch, Gap
+from storage.kafka.log.log_file import Gap, StoredBatch
 from storage.kafka.log.reading import AbortedRanges
 from storage.kafka.log.segment import Segment
 from storage.kafka.state.directory import bad_partition_metadata, bad_root_file
@@ -25,7 +25,7 @@ from storage.kafka.tools.rows import (
     OFFSET_FILES,
     PARTITION_FILES,
     ROOT_FILES,
-    Entries,
+    ReadEntries,
     Row,
     batch_row,
     checkpoint_entries,
@@ -51,7 +51,7 @@ RUN_BYTES: Final = 1 << 18
 """Approximate number of log bytes in one run of rows: large writes, little memory."""
 
 Runs = Iterator[list[Row]]
-Hidden = Callable[[Batch], bool]
+Hidden = Callable[[StoredBatch], bool]
 
 
 def check_kind(what: str, kinds: Sequence[str]) -> None:
@@ -156,7 +156,7 @@ def batch_runs(reader: LogReader, parts: Sequence[Log], holes: HoleWatch | None 
         place = {"topic": log.topic, "partition": log.partition, "file": log.path.name}
         run: list[Row] = []
         for item in (holes or reader).items(log):
-            if isinstance(item, Batch):
+            if isinstance(item, StoredBatch):
                 run.append(place | batch_row(item.header, item.position, valid=True))
             else:
                 run += [place | row for row in _bad_batches(reader, log, item)]
@@ -185,7 +185,7 @@ def _bad_batches(reader: LogReader, log: Log, gap: Gap) -> Iterator[Row]:
 # ---- files ---------------------------------------------------------------------------------------
 
 
-def file_row(topic: str | None, partition: int | None, path: Path, entries: Entries) -> Row:
+def file_row(topic: str | None, partition: int | None, path: Path, entries: ReadEntries) -> Row:
     """Return the row of one file with its entries."""
     return {
         "topic": topic,
@@ -252,11 +252,11 @@ def _root_row(view: View, path: Path, only: Sequence[TopicPartition] | None) -> 
         view.notes.add(file_finding(None, None, path, entries.error))
     if only is not None:
         lines = [e for e in entries.entries if (e["topic"], e["partition"]) in only]
-        entries = Entries(lines, None)
+        entries = ReadEntries(lines, None)
     return file_row(None, None, path, entries)
 
 
-def _noted_row(view: View, address: TopicPartition, path: Path, entries: Entries) -> Row:
+def _noted_row(view: View, address: TopicPartition, path: Path, entries: ReadEntries) -> Row:
     if entries.error is not None:
         view.notes.add(file_finding(*address, path, entries.error))
     return file_row(*address, path, entries)

@@ -26,7 +26,7 @@ from storage.kafka.tools.rebuild.rebuild import INDEXES
 from storage.kafka.tools.rows import (
     PARTITION_FILES,
     ROOT_FILES,
-    Entries,
+    ReadEntries,
     Row,
     checkpoint_entries,
     index_entries,
@@ -128,7 +128,7 @@ class FileInspector:
             "maxTimestamp": largest_ms if count else None,
         }
 
-    def _entries(self) -> Entries:
+    def _entries(self) -> ReadEntries:
         data = self._fs.read_bytes(self._path)
         if self._kind == CHECKPOINTS:
             found = checkpoint_entries(self._path.name, data)

@@ -21,7 +21,15 @@ from storage.kafka.format.batch import decode_control
 from storage.kafka.format.batch_header import KNOWN_ATTRIBUTES
 from storage.kafka.format.compression import CODECS
 from storage.kafka.format.record import DecodedRecord
-from storage.kafka.log.log_file import INT64_MAX, MISPLACED, OLD_FORMAT, Batch, Gap, is_zero, walk
+from storage.kafka.log.log_file import (
+    INT64_MAX,
+    MISPLACED,
+    OLD_FORMAT,
+    Gap,
+    StoredBatch,
+    is_zero,
+    walk,
+)
 from storage.kafka.log.reading import decoded
 from storage.model import Finding
 from storage.shared.diagnostics import Meter, Notes
@@ -62,7 +70,7 @@ class LogReader:
         self.meter = Meter()
         self._odd: set[tuple[str, str]] = set()  # (path, code) of the findings that were noted
 
-    def items(self, log: Log) -> Iterator[Batch | Gap]:
+    def items(self, log: Log) -> Iterator[StoredBatch | Gap]:
         """Yield every good batch of a log, and the gaps between them. Each gap is noted as a finding."""
         add = self.meter.add
         with self.files.borrow(log.lies_at or log.path) as file:
@@ -73,18 +81,18 @@ class LogReader:
                 next_offset=log.base_offset,
                 limit_offset=log.limit_offset,
             ):
-                if isinstance(item, Batch):
+                if isinstance(item, StoredBatch):
                     add(item.header.size_bytes)
                 else:
                     add(item.end - item.position)
                     self.notes.add(gap_finding(log, item, file))
                 yield item
 
-    def batches(self, log: Log) -> Iterator[Batch]:
+    def batches(self, log: Log) -> Iterator[StoredBatch]:
         """Yield every good batch of a log."""
-        return (item for item in self.items(log) if isinstance(item, Batch))
+        return (item for item in self.items(log) if isinstance(item, StoredBatch))
 
-    def unnoted_batches(self, log: Log) -> Iterator[Batch]:
+    def unnoted_batches(self, log: Log) -> Iterator[StoredBatch]:
         """Yield every good batch of a log that is read again: its gaps are not noted, its bytes are not counted."""
         with self.files.borrow(log.lies_at or log.path) as file:
             items = walk(
@@ -94,9 +102,9 @@ class LogReader:
                 next_offset=log.base_offset,
                 limit_offset=log.limit_offset,
             )
-            yield from (item for item in items if isinstance(item, Batch))
+            yield from (item for item in items if isinstance(item, StoredBatch))
 
-    def records(self, batch: Batch, log: Log) -> Sequence[DecodedRecord]:
+    def records(self, batch: StoredBatch, log: Log) -> Sequence[DecodedRecord]:
         """Return the records of a good batch; none if it cannot be decoded. Note unusual fields once a log."""
         try:
             found = decoded(batch)
@@ -111,7 +119,7 @@ class LogReader:
         return found
 
 
-def _oddities(batch: Batch, found: Sequence[DecodedRecord], log: Log) -> Iterator[Finding]:
+def _oddities(batch: StoredBatch, found: Sequence[DecodedRecord], log: Log) -> Iterator[Finding]:
     """Yield findings for fields that no known version writes. The batch's records are served nevertheless."""
     header = batch.header
 
@@ -143,7 +151,7 @@ def _oddities(batch: Batch, found: Sequence[DecodedRecord], log: Log) -> Iterato
                 yield odd("unknown-control-type", "type 0 to 6", f"type {marker.type}")
 
 
-def undecodable(batch: Batch, log: Log, error: Corrupt) -> Finding:
+def undecodable(batch: StoredBatch, log: Log, error: Corrupt) -> Finding:
     """Return the finding for a batch with a correct CRC that cannot be decoded into records."""
     if batch.header.codec >= len(CODECS):
         code = "unknown-codec"

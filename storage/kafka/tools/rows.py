@@ -95,20 +95,20 @@ def batch_row(header: BatchHeader, position: int, *, valid: bool) -> Row:
     }
 
 
-class Entries(NamedTuple):
+class ReadEntries(NamedTuple):
     """The entries of a file that could be read, and the error that ended the read (None: all were read)."""
 
     entries: Sequence[Any]
     error: DataError | None
 
 
-def index_entries(suffix: str, data: bytes, base_offset: int) -> Entries:
+def index_entries(suffix: str, data: bytes, base_offset: int) -> ReadEntries:
     """Return the entries of an index or snapshot file; of a damaged index the entries before the damage."""
     decode, leading = _INDEXES[suffix]
     try:
-        return Entries(decode(data, base_offset), None)
+        return ReadEntries(decode(data, base_offset), None)
     except DataError as error:
-        return Entries(leading(data, base_offset), error)
+        return ReadEntries(leading(data, base_offset), error)
 
 
 def _offsets(entries: Iterable[tuple[int, int]], base_offset: int) -> list[list[int]]:
@@ -234,10 +234,10 @@ PARTITION_FILES: Final[Mapping[str, Callable[[bytes], list[Row]]]] = {
 """The files in a partition's folder that `checkpoints` shows."""
 
 
-def checkpoint_entries(name: str, data: bytes) -> Entries:
+def checkpoint_entries(name: str, data: bytes) -> ReadEntries:
     """Return the lines of a file of ROOT_FILES or PARTITION_FILES; none if it is damaged."""
     decode = ROOT_FILES.get(name) or PARTITION_FILES[name]
     try:
-        return Entries(decode(data), None)
+        return ReadEntries(decode(data), None)
     except DataError as error:
-        return Entries((), error)
+        return ReadEntries((), error)

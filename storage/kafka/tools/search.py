@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from storage.errors import Corrupt, InvalidArgument, NotOffered, UnknownPartition, UnknownTopic
 from storage.kafka.format.batch import HEADER_SIZE
-from storage.kafka.log.log_file import Batch
+from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.log.reading import stored_records
 from storage.kafka.log.segment import Segment
 from storage.kafka.lookup.find import Search
@@ -21,7 +21,7 @@ from storage.kafka.tools.view import View
 from storage.model import FindQuery, StoredRecord, TopicPartition
 
 
-class Wanted(NamedTuple):
+class ParsedQuery(NamedTuple):
     """A query, ready for matching. The bytes of every uncompressed match contain `needle`."""
 
     search: Search
@@ -29,7 +29,7 @@ class Wanted(NamedTuple):
     offset: int | None
     needle: bytes
 
-    def may_hold(self, batch: Batch) -> bool:
+    def may_hold(self, batch: StoredBatch) -> bool:
         """Whether the batch has to be decoded."""
         header = batch.header
         if header.is_control:
@@ -56,7 +56,7 @@ def _contains(record: StoredRecord, text: bytes) -> bool:
     return text in (record.value or b"") or text in (record.key or b"")
 
 
-def parse(query: FindQuery) -> Wanted:
+def parse(query: FindQuery) -> ParsedQuery:
     """Convert a query. Raises InvalidArgument, and NotOffered for a feature that Kafka does not have."""
     query.check()
     if query.unique_id is not None or query.raw:
@@ -73,7 +73,7 @@ def parse(query: FindQuery) -> Wanted:
     needle = b"" if "\ufffd" in text else text.encode()
     grep = None if query.grep is None else query.grep.encode()
     offset = None if query.record_id is None else parse_id(query.record_id)[1]
-    return Wanted(search, grep, offset, needle)
+    return ParsedQuery(search, grep, offset, needle)
 
 
 def parse_id(record_id: str) -> tuple[TopicPartition, int]:
@@ -131,7 +131,7 @@ def _is_too_old(segment: Segment, from_ms: int | None) -> bool:
     return from_ms is not None and from_ms > 0 and segment.largest_timestamp_ms() < from_ms
 
 
-def in_log(reader: LogReader, log: Log, wanted: Wanted, *, start: int = 0) -> Iterator[Row]:
+def in_log(reader: LogReader, log: Log, wanted: ParsedQuery, *, start: int = 0) -> Iterator[Row]:
     """Yield the matching records of one log at or above `start`."""
     for batch in reader.batches(log):
         if batch.header.last_offset < start or not wanted.may_hold(batch):

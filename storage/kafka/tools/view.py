@@ -26,7 +26,7 @@ from storage.kafka.format import names
 from storage.kafka.log.plan import PartitionPlan
 from storage.kafka.log.segment import Segment
 from storage.kafka.offsets_log import OffsetsLog
-from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.evidence import CHECKPOINTS, collect
 from storage.kafka.recovery.examine import RecoveryContext, examine
 from storage.kafka.recovery.opening import add_committed, needs_committed
@@ -105,7 +105,7 @@ class View:
             producer_expiration_ms=settings.producer_id_expiration_ms,
             read_only=True,
         )
-        self._shared = Surroundings(
+        self._shared = PartitionEnvironment(
             fs=self.fs,
             files=self.files,
             clock=clock,

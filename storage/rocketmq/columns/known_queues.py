@@ -16,7 +16,7 @@ from typing import Final
 
 from storage.errors import IoFailure
 from storage.files import HandleCache
-from storage.rocketmq.format.queue_unit import FILLER, UNIT, UNIT_SIZE, Unit
+from storage.rocketmq.format.queue_unit import FILLER, UNIT, UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.queues import Queue, QueueTable
 
@@ -75,9 +75,9 @@ class KnownQueue(ConsumeQueue):
         first = (offset - self.tail_start) * UNIT_SIZE
         return stored + bytes(self.tail[first : (stop - self.tail_start) * UNIT_SIZE])
 
-    def read(self, offset: int, count: int) -> Sequence[Unit]:
+    def read(self, offset: int, count: int) -> Sequence[QueueEntry]:
         """Read entries as ConsumeQueue.read does."""
-        return list(map(Unit._make, UNIT.iter_unpack(self.raw(offset, max(count, 0)))))
+        return list(map(QueueEntry._make, UNIT.iter_unpack(self.raw(offset, max(count, 0)))))
 
     def carried(self, first: int, end: int) -> bytes:
         """Return the bytes of the entries in [first, end) that the files do not contain."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NEAR_BYTES: Final = 8 << 10  # a smaller gap is read with the records around it
 
 
-class Piece(NamedTuple):
+class LogSlice(NamedTuple):
     """The queue entries of some records, and where in `data` these records begin."""
 
     units: Units
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
     starts: Numbers
 
 
-def read_pieces(run: FileRun, units: Units) -> Iterator[Piece]:
+def read_pieces(run: FileRun, units: Units) -> Iterator[LogSlice]:
     """Yield the records of queue entries, in the order of the entries. Each entry must point into a file of the log.
 
     Bytes that a file lacks are zeros in the piece. Raises IoFailure.
@@ -65,7 +65,7 @@ def _stop(positions: Numbers, ends: Numbers, breaks: Numbers, first: int) -> int
     return row
 
 
-def _read(run: FileRun, units: Units, breaks: Numbers) -> Piece:
+def _read(run: FileRun, units: Units, breaks: Numbers) -> LogSlice:
     """Return a piece made of contiguous ranges. `breaks`: the rows where these ranges begin."""
     begins = units.positions[breaks]
     lengths = np.maximum.reduceat(units.positions + units.sizes, breaks) - begins
@@ -75,7 +75,7 @@ def _read(run: FileRun, units: Units, breaks: Numbers) -> Piece:
     shifts = lengths.cumsum() - lengths - begins
     counts = np.diff(breaks, append=len(units.positions))
     starts = units.positions + np.repeat(shifts, counts)
-    return Piece(units, data[0] if len(data) == 1 else b"".join(data), starts)
+    return LogSlice(units, data[0] if len(data) == 1 else b"".join(data), starts)
 
 
 def _read_exactly(run: FileRun, position: int, size_bytes: int) -> bytes:

@@ -22,7 +22,7 @@ from storage.files import FileSystem, FollowingFileSystem, HandleCache, Skipping
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.columns import suspect_columns
-from storage.rocketmq.columns.log_pieces import Piece, read_pieces
+from storage.rocketmq.columns.log_pieces import LogSlice, read_pieces
 from storage.rocketmq.columns.property_columns import Properties
 from storage.rocketmq.columns.record_columns import BORN_TIMESTAMP, FLAG, Addresses, Records
 from storage.rocketmq.columns.unit_runs import SplitPlan, Units, in_log_order, load_units
@@ -30,7 +30,7 @@ from storage.rocketmq.format import names as file_names
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import FIXED_SIZE_V4
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
-from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
+from storage.rocketmq.format.queue_unit import UNIT_SIZE, QueueEntry
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.file_run import FileRun
 from storage.rocketmq.reading import (
@@ -181,7 +181,7 @@ class _Reader:
         run = self._plan.queue_run(self._files, partition)
         run.take_as_there([offset * UNIT_SIZE // run.file_bytes * run.file_bytes])
         return unit_error(
-            run, offset, what, Unit(int(units.positions[row]), int(units.sizes[row]), 0)
+            run, offset, what, QueueEntry(int(units.positions[row]), int(units.sizes[row]), 0)
         )
 
     def _readable(self, units: Units) -> Units:
@@ -203,7 +203,7 @@ class _Reader:
                 readable[rows] = False
         return units if readable.all() else units.where(readable)
 
-    def _good(self, piece: Piece, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _good(self, piece: LogSlice, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Check records that do not look good again in full, report the errors; return which records are good."""
         good = good.copy()
         for row in np.flatnonzero(~good).tolist():

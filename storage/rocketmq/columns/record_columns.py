@@ -35,7 +35,7 @@ import numpy as np
 
 from storage.columns import Slices
 from storage.model import TopicPartition
-from storage.rocketmq.columns.log_pieces import Piece
+from storage.rocketmq.columns.log_pieces import LogSlice
 from storage.rocketmq.columns.property_columns import Properties
 from storage.rocketmq.columns.slicing import by_size, bytes_at, cut
 from storage.rocketmq.format.message import (
@@ -95,7 +95,7 @@ class Records:
     The items of a record that is not `good` mean nothing.
     """
 
-    def __init__(self, piece: Piece, addresses: Addresses, *, check_crcs: bool) -> None:
+    def __init__(self, piece: LogSlice, addresses: Addresses, *, check_crcs: bool) -> None:
         self.units = piece.units
         self.data = piece.data
         self.starts = piece.starts

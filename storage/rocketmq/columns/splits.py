@@ -21,7 +21,7 @@ from storage.interface import Clock, StoreOptions
 from storage.model import Bound, Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
 from storage.rocketmq.columns.known_store import KnownStore
 from storage.rocketmq.columns.split_cuts import Asked, borders, cut_log
-from storage.rocketmq.columns.unit_runs import SplitPlan, UnitRun
+from storage.rocketmq.columns.unit_runs import EntryRange, SplitPlan
 from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.lookup.by_time import find_time
@@ -150,7 +150,7 @@ class RocketMQSplitter:
         """Return the split of these parts of the queues; None if they have no entry."""
         log = self._known.log
         runs = [
-            UnitRun(queue.partition, first, end, queue.units.carried(first, end))
+            EntryRange(queue.partition, first, end, queue.units.carried(first, end))
             for queue, (first, end) in zip(asked, parts, strict=True)
             if first < end
         ]

@@ -36,7 +36,7 @@ assert UNIT_DTYPE.itemsize == UNIT_SIZE
 
 
 @dataclass(frozen=True, slots=True)
-class UnitRun:
+class EntryRange:
     """The queue entries [first, end) of one queue, the last of which are `carried`."""
 
     partition: TopicPartition
@@ -61,7 +61,7 @@ class SplitPlan:
     log_end: int
     log_bases: Sequence[int]
     log_folders: Sequence[str]
-    runs: Sequence[UnitRun]
+    runs: Sequence[EntryRange]
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:
@@ -130,7 +130,7 @@ def _places(units: Units) -> Numbers:
 
 
 def _parts(
-    plan: SplitPlan, files: HandleCache, run: UnitRun, on_damage: Damage | None
+    plan: SplitPlan, files: HandleCache, run: EntryRange, on_damage: Damage | None
 ) -> Iterator[bytes]:
     """Yield the bytes of a run's entries, with fillers for those that cannot be read."""
     queue = plan.queue_run(files, run.partition)

@@ -52,7 +52,7 @@ MAX_DELAY_LEVEL: Final = len(DELAYS_MS)
 _LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
 
 
-class Unit(NamedTuple):
+class QueueEntry(NamedTuple):
     """A queue entry: position, size and tags code of one record."""
 
     physical_offset: int
@@ -83,7 +83,7 @@ def encode_unit(physical_offset: int, size: int, tags_code: int) -> bytes:
     return UNIT.pack(physical_offset, size, tags_code)
 
 
-def decode_units(data: bytes) -> list[Unit]:
+def decode_units(data: bytes) -> list[QueueEntry]:
     """Return all entries as they are stored; check `is_valid` to detect free space and damage.
 
     Raises Truncated if the data ends inside an entry.
@@ -96,7 +96,7 @@ def decode_units(data: bytes) -> list[Unit]:
             position=whole,
             needed=UNIT_SIZE,
         )
-    return list(map(Unit._make, UNIT.iter_unpack(data)))
+    return list(map(QueueEntry._make, UNIT.iter_unpack(data)))
 
 
 @lru_cache(maxsize=1024)  # a store has few tags

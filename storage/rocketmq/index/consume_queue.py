@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from storage.errors import DamagedStore
 from storage.files import HandleCache
-from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, Unit
+from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, QueueEntry
 from storage.rocketmq.log.file_run import FileRun
 
 NOWHERE = -1
@@ -200,24 +200,24 @@ class ConsumeQueue:
         self._make(base)
         settle([self])
 
-    def read(self, offset: int, count: int) -> Sequence[Unit]:
+    def read(self, offset: int, count: int) -> Sequence[QueueEntry]:
         """Read at most `count` entries from `offset` on, below the readable end. Entries are not checked: a
         damaged entry is returned and is not `is_valid`. Raises Corrupt if a file is missing.
         """
         held = self._held  # read before `end`: `append` moves `end`, then drops held entries
         written = min(count, self.end - offset)
-        units: list[Unit] = []
+        units: list[QueueEntry] = []
         while len(units) < written:
             position = (offset + len(units)) * UNIT_SIZE
             data = self.run.read(position, (written - len(units)) * UNIT_SIZE)
             if len(data) < UNIT_SIZE:
                 raise self.run.missing(position)
             whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
-            units += map(Unit._make, UNIT.iter_unpack(whole))
+            units += map(QueueEntry._make, UNIT.iter_unpack(whole))
         if held.start <= offset + len(units) < min(offset + count, held.end):
             first, stop = offset + len(units) - held.start, offset + count - held.start
             rest = held.units[first * UNIT_SIZE : stop * UNIT_SIZE]
-            units += map(Unit._make, UNIT.iter_unpack(rest))
+            units += map(QueueEntry._make, UNIT.iter_unpack(rest))
         return units
 
     def positions(self, offset: int) -> list[int]:
@@ -252,7 +252,7 @@ class ConsumeQueue:
             whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
             yield start // UNIT_SIZE, UNIT.iter_unpack(whole)
 
-    def unit(self, offset: int) -> Unit:
+    def unit(self, offset: int) -> QueueEntry:
         """Return one entry below the end. Raises Corrupt if there is none."""
         units = self.read(offset, 1)
         if not units:
@@ -318,7 +318,7 @@ class ConsumeQueue:
             middle = (low + high) // 2
         return low
 
-    def _first_unit(self, offset: int, stop: int) -> tuple[int, Unit] | None:
+    def _first_unit(self, offset: int, stop: int) -> tuple[int, QueueEntry] | None:
         """Return (offset, entry) of the first entry in [offset, stop) that is not a filler; None if none."""
         for at in range(offset, stop):
             unit = self.unit(at)
@@ -343,10 +343,10 @@ class ConsumeQueue:
                 return low
         return self.first_offset
 
-    def _raw(self, offset: int) -> Unit:
+    def _raw(self, offset: int) -> QueueEntry:
         """Decode the 20 bytes at an offset as an entry, valid or not, without a check against `end`."""
         data = self.run.read(offset * UNIT_SIZE, UNIT_SIZE)
-        return Unit._make(UNIT.unpack(data.ljust(UNIT_SIZE, b"\0")))
+        return QueueEntry._make(UNIT.unpack(data.ljust(UNIT_SIZE, b"\0")))
 
 
 def settle(queues: Iterable[ConsumeQueue]) -> None:

@@ -36,7 +36,7 @@ MAX_HOLES: Final = 64
 _SHARDING_KEY: Final = SHARDING_KEY.encode()
 
 
-class Piece(NamedTuple):
+class CoveredRange(NamedTuple):
     """A range of the log, and whether the index covers it."""
 
     low: int
@@ -58,23 +58,25 @@ class IndexCoverage:
         self._key_holes: list[Range] = []
         self._lock = threading.Lock()
 
-    def pieces(self, low: int, high: int, *, built_end: int, for_keys: bool) -> Sequence[Piece]:
+    def pieces(
+        self, low: int, high: int, *, built_end: int, for_keys: bool
+    ) -> Sequence[CoveredRange]:
         """Return the pieces of [low, high) in order; `built_end`: the end of the range that this process has indexed.
 
         `for_keys`: for a lookup by key, not by unique id.
         """
-        pieces: list[Piece] = []
+        pieces: list[CoveredRange] = []
         at = low
         for start, stop in self.covered(built_end, for_keys=for_keys):
             start, stop = max(start, at), min(stop, high)
             if start >= stop:
                 continue
             if start > at:
-                pieces.append(Piece(at, start, by_index=False))
-            pieces.append(Piece(start, stop, by_index=True))
+                pieces.append(CoveredRange(at, start, by_index=False))
+            pieces.append(CoveredRange(start, stop, by_index=True))
             at = stop
         if at < high:
-            pieces.append(Piece(at, high, by_index=False))
+            pieces.append(CoveredRange(at, high, by_index=False))
         return pieces
 
     def covered(self, built_end: int, *, for_keys: bool) -> Sequence[Range]:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from storage.errors import DataError
 from storage.model import Bound, TimedOffset
 from storage.rocketmq.format.message import BORN_HOST_V6, HOST_SIZE_V4, HOST_SIZE_V6
-from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
+from storage.rocketmq.format.queue_unit import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.queues import EdgeTime, EdgeTimes
 from storage.rocketmq.log.commit_log import CommitLog
@@ -95,7 +95,7 @@ def find_time(
     return TimedOffset(offset, time_ms)
 
 
-def store_time(log: CommitLog, unit: Unit) -> int:
+def store_time(log: CommitLog, unit: QueueEntry) -> int:
     """Return the store time of the record that an entry points to; NO_TIME if that record cannot be read."""
     if unit.physical_offset < log.start or unit.physical_offset + unit.size > log.end:
         return NO_TIME

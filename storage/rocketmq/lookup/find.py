@@ -28,8 +28,8 @@ from storage.rocketmq.format.properties import (
     UNIQ_KEY,
     decode_properties,
 )
-from storage.rocketmq.format.queue_unit import Unit, tags_code
-from storage.rocketmq.index.index_coverage import IndexCoverage, Piece
+from storage.rocketmq.format.queue_unit import QueueEntry, tags_code
+from storage.rocketmq.index.index_coverage import CoveredRange, IndexCoverage
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex, TimeRange
 from storage.rocketmq.index.lmq import is_lmq
@@ -228,13 +228,13 @@ def can_ask_index(store: Searched, search: Search, *topics: str) -> bool:
 
 def index_pieces(
     store: Searched, search: Search, topics: Sequence[str], low: int, high: int
-) -> Sequence[Piece]:
+) -> Sequence[CoveredRange]:
     """Return the pieces of [low, high), in the search's order, each with whether the index covers it completely.
 
     All other pieces must be scanned. Server and tools search by these pieces.
     """
     if store.coverage is None or not can_ask_index(store, search, *topics):
-        return [Piece(low, high, by_index=False)] if low < high else []
+        return [CoveredRange(low, high, by_index=False)] if low < high else []
     pieces = store.coverage.pieces(
         low,
         high,
@@ -264,7 +264,7 @@ def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _P
 
 
 def _in_pieces(
-    store: Searched, topic: str, search: Search, part: _Part, pieces: Sequence[Piece]
+    store: Searched, topic: str, search: Search, part: _Part, pieces: Sequence[CoveredRange]
 ) -> Iterator[_Found]:
     """Yield the results piece by piece: by the index where it covers the log, by a scan elsewhere."""
     for low, high, by_index in pieces:
@@ -432,7 +432,7 @@ class _Step(NamedTuple):
     place: int
     partition: int
     offset: int
-    unit: Unit
+    unit: QueueEntry
     damage: Corrupt | None = None
 
 
@@ -452,7 +452,7 @@ def _steps(log: CommitLog, queue: Queue, part: _Part, *, backward: bool) -> Iter
 
 
 def _placed(
-    queue: Queue, units: Iterator[tuple[int, Unit, bool]], end: int, *, backward: bool
+    queue: Queue, units: Iterator[tuple[int, QueueEntry, bool]], end: int, *, backward: bool
 ) -> Iterator[_Step]:
     """Yield a step for each entry that can be right, at its physical offset, and one for each run of bad entries.
 
@@ -460,7 +460,7 @@ def _placed(
     record before it, else before the record after it, else at the log end.
     """
     partition = queue.partition.partition
-    bad: list[tuple[int, Unit]] = []
+    bad: list[tuple[int, QueueEntry]] = []
     last: int | None = None
     for offset, unit, is_right in units:
         if not is_right:
@@ -478,7 +478,7 @@ def _placed(
         yield _damaged_step(queue, bad, place)
 
 
-def _damaged_step(queue: Queue, bad: Sequence[tuple[int, Unit]], place: int) -> _Step:
+def _damaged_step(queue: Queue, bad: Sequence[tuple[int, QueueEntry]], place: int) -> _Step:
     (first, unit), (last, _) = min(bad), max(bad)
     error = unit_error(queue.units.run, first, WRONG_PLACE, unit)
     damage = damaged(error, queue.partition, first, next_good_offset=last + 1)
@@ -494,7 +494,7 @@ class _Window:
         self._data = b""
         self._start = 0
 
-    def message(self, unit: Unit) -> Message:
+    def message(self, unit: QueueEntry) -> Message:
         """Return the checked message of an entry. Raises Corrupt."""
         at, size = unit.physical_offset, unit.size
         position = at - self._start

@@ -53,7 +53,7 @@ RUN_BYTES: Final = 1 << 18
 RUN_ROWS: Final = 1000
 
 Runs: TypeAlias = Iterator[list[Row]]
-Place: TypeAlias = tuple[str | None, int | None]
+PathQueue: TypeAlias = tuple[str | None, int | None]
 """A topic and a queue id; None if unknown."""
 
 
@@ -138,7 +138,7 @@ def _queue_runs(view: View, address: TopicPartition) -> Runs:
     return unit_runs(units, units.first_offset, units.end, address)
 
 
-def unit_runs(units: ConsumeQueue, first: int, stop: int, place: Place) -> Runs:
+def unit_runs(units: ConsumeQueue, first: int, stop: int, place: PathQueue) -> Runs:
     """Yield the queue entries of offsets [first, stop), including entries of deleted records."""
     offset = first
     while offset < stop:

@@ -58,7 +58,7 @@ from storage.rocketmq.tools.salvage.salvage import Salvage
 from storage.rocketmq.tools.salvage.survey import LogSource
 from storage.rocketmq.tools.verify.index import BEGIN, IndexCheck
 from storage.rocketmq.tools.verify.index_file import check_index_file
-from storage.rocketmq.tools.verify.queues import Surroundings
+from storage.rocketmq.tools.verify.queues import QueueContext
 from storage.rocketmq.tools.verify.record_check import RecordCheck, note_tail
 from storage.rocketmq.tools.view import UNITS_AT_ONCE
 from storage.shared.diagnostics import Meter, Notes, Tallies
@@ -320,7 +320,7 @@ class FileInspector:
         elif kind == CONSUME_QUEUE:
             entries = self._check_units(tallies)
         elif kind == INDEX_FILE:
-            nothing_known = Surroundings(_EVERYWHERE, None, lambda start, end: False)
+            nothing_known = QueueContext(_EVERYWHERE, None, lambda start, end: False)
             file = self._index
             index = IndexCheck(
                 [file], self._files, nothing_known, BEGIN, directory=file.path.parent

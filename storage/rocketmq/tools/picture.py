@@ -24,7 +24,7 @@ from storage.rocketmq.log.file_run import FileRun
 from storage.rocketmq.recovery.deleted_records import DeletedRecords
 from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.tools.raw import RawStore
-from storage.rocketmq.tools.verify.queues import Surroundings
+from storage.rocketmq.tools.verify.queues import QueueContext
 
 OPEN_FILES: Final = 64
 
@@ -73,9 +73,9 @@ class Picture:
 
     def surroundings(
         self, run: FileRun, damaged_between: Callable[[int, int], bool]
-    ) -> Surroundings:
+    ) -> QueueContext:
         """Return the facts about the log that the checks of queues and index need."""
-        return Surroundings(
+        return QueueContext(
             run.start,
             self.rebuilt_from,
             damaged_between,

@@ -21,7 +21,7 @@ from storage.rocketmq.format.index_file import IndexEntry, IndexHeader
 from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.message_id import host_text, offset_id
 from storage.rocketmq.format.properties import KEYS, TAGS, decode_properties
-from storage.rocketmq.format.queue_unit import Unit, code_of
+from storage.rocketmq.format.queue_unit import QueueEntry, code_of
 from storage.rocketmq.format.suspect import suspect_parts
 from storage.rocketmq.reading import MAX_BODY_BYTES
 
@@ -33,7 +33,7 @@ INT32_MIN: Final = -1 << 31
 
 def message_row(
     message: Message,
-    unit: Unit | None = None,
+    unit: QueueEntry | None = None,
     *,
     delays_ms: Sequence[int] | None = None,
     physical_offset: int | None = None,
@@ -82,7 +82,7 @@ def _suspect(message: Message, physical_offset: int | None) -> Row:
 
 
 def _tags_code(
-    unit: Unit, message: Message, properties: dict[str, str], delays_ms: Sequence[int] | None
+    unit: QueueEntry, message: Message, properties: dict[str, str], delays_ms: Sequence[int] | None
 ) -> int:
     """Return the entry's tags code. With consumequeue_ext it is an address below the 32-bit range; then the code is
     computed from the record, as the file at that address would have it.
@@ -104,7 +104,7 @@ def _plain(message: Message) -> Row:
 
 
 def queued_row(
-    message: Message, unit: Unit, offset: int, *, delays_ms: Sequence[int] | None
+    message: Message, unit: QueueEntry, offset: int, *, delays_ms: Sequence[int] | None
 ) -> Row:
     """Return the row of the record of an entry. If their offsets differ, the entry's offsets are added."""
     row = message_row(message, unit, delays_ms=delays_ms)
@@ -141,7 +141,7 @@ def blank_row(physical_offset: int, size: int) -> Row:
     return {"kind": "blank", "physicalOffset": physical_offset, "size": size}
 
 
-def unit_row(topic: str | None, queue_id: int | None, offset: int, unit: Unit) -> Row:
+def unit_row(topic: str | None, queue_id: int | None, offset: int, unit: QueueEntry) -> Row:
     """Return the row of a queue entry. A filler stands for a lost record."""
     return {
         "kind": "filler" if unit.is_filler else "unit",

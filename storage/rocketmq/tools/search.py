@@ -35,7 +35,7 @@ from storage.rocketmq.tools.view import View
 _REPLACEMENT = "\ufffd"
 
 
-class Wanted(NamedTuple):
+class ParsedQuery(NamedTuple):
     """A parsed query. The bytes of every match contain `needle`."""
 
     search: Search
@@ -66,7 +66,7 @@ def _contains(message: Message, text: bytes) -> bool:
     return any(text in properties.get(name, "").encode() for name in (SHARDING_KEY, KEYS))
 
 
-def parse(query: FindQuery) -> Wanted:
+def parse(query: FindQuery) -> ParsedQuery:
     """Parse a query. Raises InvalidArgument."""
     query.check()
     search = Search(
@@ -85,7 +85,7 @@ def parse(query: FindQuery) -> Wanted:
     # Invalid UTF-8 is decoded with replacement characters, which are not in the stored bytes.
     needle = b"" if _REPLACEMENT in text else text.encode()
     grep = None if query.grep is None else query.grep.encode()
-    return Wanted(search, query.topic, grep, needle)
+    return ParsedQuery(search, query.topic, grep, needle)
 
 
 def in_view(view: View, query: FindQuery) -> Iterator[Row]:
@@ -131,7 +131,9 @@ def _row(view: View, at: int, message: Message) -> Row:
 # ---- by the index --------------------------------------------------------------------------------
 
 
-def _in_pieces(view: View, wanted: Wanted, topics: Sequence[str]) -> Iterator[tuple[int, Message]]:
+def _in_pieces(
+    view: View, wanted: ParsedQuery, topics: Sequence[str]
+) -> Iterator[tuple[int, Message]]:
     """Yield matches piece by piece: by the index where it is known to cover the log, otherwise by walking the log.
 
     If an index file is found to be damaged, it is no longer used, and its piece is searched again.
@@ -153,14 +155,14 @@ def _in_pieces(view: View, wanted: Wanted, topics: Sequence[str]) -> Iterator[tu
 
 
 def _by_walk(
-    view: View, wanted: Wanted, _: Sequence[str], low: int, high: int
+    view: View, wanted: ParsedQuery, _: Sequence[str], low: int, high: int
 ) -> Iterator[tuple[int, Message]]:
     """Return matches in [low, high) of the log, by reading all of that range."""
     return in_log(view.walk("searching", start=low), wanted, end=high)
 
 
 def _by_index(
-    view: View, wanted: Wanted, topics: Sequence[str], low: int, high: int
+    view: View, wanted: ParsedQuery, topics: Sequence[str], low: int, high: int
 ) -> Iterator[tuple[int, Message]]:
     """Return matches in [low, high) of the log, by the index."""
     index, text = view.store.index, wanted.search.indexed_text
@@ -177,7 +179,9 @@ def _by_index(
     return _looked_at(view, wanted, places)
 
 
-def _looked_at(view: View, wanted: Wanted, places: Iterator[int]) -> Iterator[tuple[int, Message]]:
+def _looked_at(
+    view: View, wanted: ParsedQuery, places: Iterator[int]
+) -> Iterator[tuple[int, Message]]:
     last = -1
     for at in places:
         if at == last:
@@ -229,7 +233,7 @@ def _raw_row(view: View, at: int) -> Row:
     return gone_row(at) if message is None else _row(view, at, message)
 
 
-def _by_id(view: View, wanted: Wanted, record_id: str) -> Iterator[Row]:
+def _by_id(view: View, wanted: ParsedQuery, record_id: str) -> Iterator[Row]:
     """Yield the record with this offset id; its store host must be the host in the id. Raises InvalidArgument if the id
     is malformed.
     """
@@ -255,7 +259,7 @@ def with_id(messages: Iterator[Message], record_id: str) -> Iterator[Message]:
 
 
 def in_log(
-    walk: LogWalk, wanted: Wanted, *, end: int | None = None
+    walk: LogWalk, wanted: ParsedQuery, *, end: int | None = None
 ) -> Iterator[tuple[int, Message]]:
     """Yield matches by walking the log, up to `end`."""
     for stretch in walk.stretches():
@@ -268,7 +272,7 @@ def in_log(
 
 
 def _in_stretch(
-    walk: LogWalk, stretch: Stretch, wanted: Wanted, end: int | None
+    walk: LogWalk, stretch: Stretch, wanted: ParsedQuery, end: int | None
 ) -> Iterator[tuple[int, Message]]:
     needle, data, start = wanted.needle, stretch.data, stretch.start
     records = [

@@ -18,7 +18,7 @@ from storage.interface import Clock, StoreOptions
 from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.format.queue_unit import Unit
+from storage.rocketmq.format.queue_unit import QueueEntry
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.reading import check_address, unreadable
 from storage.rocketmq.state.file_listing import unread_findings
@@ -136,7 +136,7 @@ class View:
         """The losses that a salvage or a start reported."""
         return known_losses(self.base, self.root)
 
-    def messages(self, queue: Queue) -> Iterator[tuple[int, Unit, Message]]:
+    def messages(self, queue: Queue) -> Iterator[tuple[int, QueueEntry, Message]]:
         """Yield (offset, entry, record) as readers of a queue see them. Damaged and missing records are noted."""
         bounds = queue.bounds()
         watch = GapWatch(queue, self.known_losses)
@@ -155,7 +155,9 @@ class View:
                 offset += 1
         self.notes.add(*watch.findings())
 
-    def _message(self, queue: Queue, window: _Window, unit: Unit, offset: int) -> Message | Finding:
+    def _message(
+        self, queue: Queue, window: _Window, unit: QueueEntry, offset: int
+    ) -> Message | Finding:
         """Return the record of an entry. A damaged record is noted, unless its place has a finding already."""
         try:
             message = window.message(unit)
@@ -185,7 +187,7 @@ class _Window:
         self._data = b""
         self._start = 0
 
-    def message(self, unit: Unit) -> Message:
+    def message(self, unit: QueueEntry) -> Message:
         """Return the checked record of an entry. Raises Corrupt."""
         at, size = unit.physical_offset, unit.size
         if not unit.is_valid or size > self._log.largest_record:

@@ -24,7 +24,7 @@ from storage.rocketmq.format.index_file import (
 )
 from storage.rocketmq.format.queue_unit import (
     UNIT_SIZE,
-    Unit,
+    QueueEntry,
     decode_units,
     encode_unit,
 )
@@ -38,7 +38,7 @@ CONFIG_FILES = sorted((golden("broker").root / "config").glob("*.json*"))
 def test_queues(store: GoldenStore) -> None:
     """Every queue entry fits the real store's message of its queue offset, and the rest of its file is free."""
     expected = {
-        (row["topic"], row["queueId"], row["queueOffset"]): Unit(
+        (row["topic"], row["queueId"], row["queueOffset"]): QueueEntry(
             row["physicalOffset"], row["size"], row["tagsCode"]
         )
         for row in store.expected()

@@ -13,7 +13,7 @@ from storage.rocketmq.format.queue_unit import (
     MAX_DELAY_LEVEL,
     UNIT,
     UNIT_SIZE,
-    Unit,
+    QueueEntry,
     code_of,
     decode_units,
     delay_code,
@@ -23,30 +23,32 @@ from storage.rocketmq.format.queue_unit import (
 
 CASES = [
     pytest.param([], "", id="empty"),
-    pytest.param([Unit(0, 1, 0)], "0000000000000000 00000001 0000000000000000", id="smallest"),
     pytest.param(
-        [Unit(528, 181, 171595206), Unit(709, 91, -1)],
+        [QueueEntry(0, 1, 0)], "0000000000000000 00000001 0000000000000000", id="smallest"
+    ),
+    pytest.param(
+        [QueueEntry(528, 181, 171595206), QueueEntry(709, 91, -1)],
         "0000000000000210 000000b5 000000000a3a55c6 00000000000002c5 0000005b ffffffffffffffff",
         id="two, a negative hash with its sign extended",
     ),
     pytest.param(
-        [Unit(2**63 - 1, 2**31 - 1, -(2**63))],
+        [QueueEntry(2**63 - 1, 2**31 - 1, -(2**63))],
         "7fffffffffffffff 7fffffff 8000000000000000",
         id="largest",
     ),
     pytest.param(
-        [Unit(0, 0x7FFFFFFF, 0)], "0000000000000000 7fffffff 0000000000000000", id="filler"
+        [QueueEntry(0, 0x7FFFFFFF, 0)], "0000000000000000 7fffffff 0000000000000000", id="filler"
     ),
 ]
-THREE = [Unit(1, 100, 7), Unit(2**40, 91, -7), Unit(2**62, 2**20, 2**50)]
+THREE = [QueueEntry(1, 100, 7), QueueEntry(2**40, 91, -7), QueueEntry(2**62, 2**20, 2**50)]
 
 
-def encode(units: list[Unit]) -> bytes:
+def encode(units: list[QueueEntry]) -> bytes:
     return b"".join(encode_unit(*unit) for unit in units)
 
 
 @pytest.mark.parametrize(("units", "text"), CASES)
-def test_both_directions(units: list[Unit], text: str) -> None:
+def test_both_directions(units: list[QueueEntry], text: str) -> None:
     data = bytes.fromhex(text)
     assert encode(units) == data
     assert decode_units(data) == units
@@ -103,7 +105,7 @@ def test_fillers_are_units_that_stand_for_nothing() -> None:
     assert unit.is_filler
     assert unit.is_valid
     assert not THREE[0].is_filler
-    assert not Unit(1, 0x7FFFFFFF, 0).is_filler
+    assert not QueueEntry(1, 0x7FFFFFFF, 0).is_filler
 
 
 @given(st.binary(max_size=100))

@@ -20,7 +20,7 @@ from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import OverlayFileSystem
 from storage.interface import StoreOptions
 from storage.kafka.columns import read, record_starts
-from storage.kafka.columns.pieces import Piece
+from storage.kafka.columns.pieces import SegmentRange
 from storage.kafka.columns.read import read_split
 from storage.kafka.columns.record_fields import read_varints
 from storage.kafka.format.batch import HEADER_SIZE, decode_header, decode_records, encode_batch
@@ -47,9 +47,9 @@ def file_of(data: bytes) -> OverlayFileSystem:
     return fs
 
 
-def piece_of(data: bytes, start: int = 0, end: int = FAR) -> Piece:
+def piece_of(data: bytes, start: int = 0, end: int = FAR) -> SegmentRange:
     """Return a piece that covers the whole log, limited to the offsets in [start, end)."""
-    return Piece(LOG, T0, 0, len(data), 0, FAR, start, end)
+    return SegmentRange(LOG, T0, 0, len(data), 0, FAR, start, end)
 
 
 def chunks_of(

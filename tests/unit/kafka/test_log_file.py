@@ -10,7 +10,14 @@ import pytest
 
 from storage.files import OverlayFileSystem
 from storage.files.fs import File
-from storage.kafka.log.log_file import CHUNK_BYTES, Batch, Gap, holds_lost_write, is_zero, walk
+from storage.kafka.log.log_file import (
+    CHUNK_BYTES,
+    Gap,
+    StoredBatch,
+    holds_lost_write,
+    is_zero,
+    walk,
+)
 from tests.unit.kafka.batches import data_batch
 
 SIZE = len(data_batch())
@@ -28,7 +35,7 @@ def walked(file: File, **limits: int) -> list[tuple[object, ...]]:
     start: dict[str, Any] = {"position": 0, "next_offset": 0, "end": file.size()} | limits
     return [
         (item.position, item.header.base_offset)
-        if isinstance(item, Batch)
+        if isinstance(item, StoredBatch)
         else (item.position, item.end, item.next_offset, item.reason)
         for item in walk(file, **start)
     ]
@@ -52,7 +59,7 @@ def test_good_batches_come_with_their_bytes() -> None:
     assert [
         item.data[item.at : item.at + item.header.size_bytes]
         for item in items
-        if isinstance(item, Batch)
+        if isinstance(item, StoredBatch)
     ] == batches
 
 
@@ -74,7 +81,7 @@ def test_batches_across_the_window_are_whole(seed: int) -> None:
     found = list(walk(file, position=0, end=size, next_offset=0))
     assert len(found) == len(batches)
     for item, data in zip(found, batches, strict=True):
-        assert isinstance(item, Batch)
+        assert isinstance(item, StoredBatch)
         assert item.data[item.at : item.at + len(data)] == data
 
 

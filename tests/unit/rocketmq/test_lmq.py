@@ -16,7 +16,7 @@ from storage.rocketmq.format.message import MAGIC_V1, decode_message
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.properties import encode_properties
-from storage.rocketmq.format.queue_unit import Unit, decode_units, encode_unit
+from storage.rocketmq.format.queue_unit import QueueEntry, decode_units, encode_unit
 from storage.rocketmq.index.lmq import lmq_offsets
 from storage.rocketmq.store import RocketMQStore
 from tests.unit.rocketmq.foreign_log import (
@@ -71,14 +71,14 @@ def lmq_shop(shop: Workshop) -> Workshop:
     return shop
 
 
-def units(shop: Workshop, queue: TopicPartition) -> list[Unit]:
+def units(shop: Workshop, queue: TopicPartition) -> list[QueueEntry]:
     """Return the valid entries in a queue's files."""
     folder = ROOT / "consumequeue" / queue.topic / str(queue.partition)
     data = b"".join(shop.fs.read_bytes(folder / file_name(at)) for at in shop.queue_bases(queue))
     return [unit for unit in decode_units(data) if unit.is_valid]
 
 
-def put_units(shop: Workshop, queue: TopicPartition, found: list[Unit]) -> None:
+def put_units(shop: Workshop, queue: TopicPartition, found: list[QueueEntry]) -> None:
     """Write a queue's files, with five entries each."""
     folder = ROOT / "consumequeue" / queue.topic / str(queue.partition)
     shop.fs.make_dir(folder)

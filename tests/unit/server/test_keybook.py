@@ -20,7 +20,7 @@ from logserver.idempotency.journal import (
     replayed,
 )
 from logserver.service.requests import RequestKey
-from logserver.service.writer import Run
+from logserver.service.writer import AppendOutcome
 from storage import Loss, OffsetBounds, ProducerSequence, TopicPartition
 from storage.errors import UnknownTopic
 from storage.files import OverlayFileSystem
@@ -57,7 +57,7 @@ def attempt(book: Keybook, key: str, base_offset: int | None, *, producer_id: in
     note = book.note(entry, [0])
     book.journal.append([note.begun], sync=True)
     if base_offset is not None:
-        runs = [Run(0, range(2), base_offset)]
+        runs = [AppendOutcome(0, range(2), base_offset)]
         ended = note.ended(runs)
         assert ended is not None
         book.journal.append([ended], sync=False)
@@ -98,7 +98,7 @@ def test_marks_of_before_a_start_are_not_gone_on_with() -> None:
     entry = book.entry(RequestKey("k", b"d"), "t")
     note = book.note(entry, [0])
     note.kept = True
-    book.stored(entry, [Run(0, range(2), 5)], note)
+    book.stored(entry, [AppendOutcome(0, range(2), 5)], note)
     assert entry.parts[0].base_offset == 5
     assert book.idle_mark(DURABLE) is None
 

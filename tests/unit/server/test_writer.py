@@ -14,11 +14,11 @@ from logserver.service.memory_budget import Budget
 from logserver.service.writer import (
     SHARED_PART_RECORDS,
     Acks,
-    Group,
-    Lane,
-    Part,
+    AppendOutcome,
+    CommitGroup,
+    CommitQueue,
+    PartitionAppend,
     Request,
-    Run,
     Writer,
 )
 from storage import AppendResult, ProducerSequence, Record, StorageError, TopicPartition
@@ -44,23 +44,23 @@ def store() -> WatchedStore:
     return watched
 
 
-def run_at(partition: int, offset: int, count: int = 1) -> Run:
+def run_at(partition: int, offset: int, count: int = 1) -> AppendOutcome:
     """Return a run of records of one request that were stored from `offset` on."""
-    return Run(partition, range(count), offset, None, range(offset, offset + count))
+    return AppendOutcome(partition, range(count), offset, None, range(offset, offset + count))
 
 
-def request(*parts: Part) -> Request:
+def request(*parts: PartitionAppend) -> Request:
     return Request(parts, asyncio.get_running_loop().create_future())
 
 
-def part(*values: str, partition: TopicPartition = T0, **options: object) -> Part:
+def part(*values: str, partition: TopicPartition = T0, **options: object) -> PartitionAppend:
     records = [Record(None, value.encode()) for value in values]
-    return Part(partition, records, range(len(records)), **options)  # type: ignore[arg-type]
+    return PartitionAppend(partition, records, range(len(records)), **options)  # type: ignore[arg-type]
 
 
-def committed(store: WatchedStore, *requests: Request, durable: bool = True) -> Group:
-    lane = Lane(store, durable=durable, name="test", finished=lambda group: None)
-    group = Group(requests)
+def committed(store: WatchedStore, *requests: Request, durable: bool = True) -> CommitGroup:
+    lane = CommitQueue(store, durable=durable, name="test", finished=lambda group: None)
+    group = CommitGroup(requests)
     lane.commit(group)
     return group
 
@@ -334,7 +334,7 @@ def test_the_budget_counts_what_is_held() -> None:
 
 async def test_a_hold_can_outlive_its_request() -> None:
     budget = Budget(100)
-    future: asyncio.Future[list[Run]] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[list[AppendOutcome]] = asyncio.get_running_loop().create_future()
     with budget.hold(60) as hold:
         hold.keep_for(future)
     assert budget.held_bytes == 60

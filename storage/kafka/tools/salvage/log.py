@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from storage.files import File, FileSystem
 from storage.kafka.format.batch import HEADER_SIZE, stamp
 from storage.kafka.format.names import segment_name
-from storage.kafka.log.log_file import INT64_MAX, Batch, Gap, is_zero
+from storage.kafka.log.log_file import INT64_MAX, Gap, StoredBatch, is_zero
 from storage.kafka.recovery.lost_offsets import MISSING
 from storage.kafka.tools.logs import Log, LogReader, epoch_at
 from storage.model import Finding, Loss, TopicPartition
@@ -191,7 +191,7 @@ class _Copy:
             if output is not None:
                 output.file.close()
 
-    def _take(self, log: Log, batch: Batch, output: _Output) -> None:
+    def _take(self, log: Log, batch: StoredBatch, output: _Output) -> None:
         header, copied = batch.header, self._copied
         if header.base_offset > self._expected:
             self._miss(log, batch.position, header.base_offset)

@@ -19,7 +19,7 @@ from storage.errors import InvalidArgument
 from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
-from storage.kafka.log.log_file import MISPLACED, OLD_FORMAT, SEGMENT_OFFSETS, Batch
+from storage.kafka.log.log_file import MISPLACED, OLD_FORMAT, SEGMENT_OFFSETS, StoredBatch
 from storage.kafka.log.plan import PartitionPlan
 from storage.kafka.recovery.evidence import (
     MissingPartition,
@@ -213,7 +213,7 @@ class _Salvage:
             if begin < parsed[0]:
                 self._view.notes.add(alone_finding(path, address, begin))
             return replace(log, base_offset=begin)
-        first = next((i for i in self._view.reader.items(log) if isinstance(i, Batch)), None)
+        first = next((i for i in self._view.reader.items(log) if isinstance(i, StoredBatch)), None)
         return log if first is None else replace(log, base_offset=first.header.base_offset)
 
     # ---- the engine's part ---------------------------------------------------------------------

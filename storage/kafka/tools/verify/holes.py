@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from storage.kafka.format import names
-from storage.kafka.log.log_file import Batch, Gap
+from storage.kafka.log.log_file import Gap, StoredBatch
 from storage.kafka.recovery.segment_gaps import gap_finding, is_compacted, segments_without_log
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.view import View
@@ -29,17 +29,17 @@ class HoleWatch:
         self._next_offset: int | None = None
         self._holes: list[Finding] = []
 
-    def items(self, log: Log) -> Iterator[Batch | Gap]:
+    def items(self, log: Log) -> Iterator[StoredBatch | Gap]:
         """Yield every good batch of the next log, and the damaged ranges between them."""
         for item in self._view.reader.items(log):
             self._meet(log, item)
             yield item
 
-    def batches(self, log: Log) -> Iterator[Batch]:
+    def batches(self, log: Log) -> Iterator[StoredBatch]:
         """Yield every good batch of the next log."""
-        return (item for item in self.items(log) if isinstance(item, Batch))
+        return (item for item in self.items(log) if isinstance(item, StoredBatch))
 
-    def _meet(self, log: Log, item: Batch | Gap) -> None:
+    def _meet(self, log: Log, item: StoredBatch | Gap) -> None:
         if isinstance(item, Gap):
             self._next_offset = None
             return

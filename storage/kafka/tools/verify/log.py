@@ -21,7 +21,7 @@ from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.index.indexes import RebuiltIndexes, rebuild_indexes
-from storage.kafka.log.log_file import Batch, Gap
+from storage.kafka.log.log_file import Gap, StoredBatch
 from storage.kafka.log.overflow import first_overflow, overflow_finding
 from storage.kafka.state.producers import ProducerStates
 from storage.kafka.tools.logs import Log, LogReader, epoch_at
@@ -193,7 +193,7 @@ class LogCheck:
         self._times.pass_over()
         self._result.after_gap = self._result.damaged = True
 
-    def _check_offsets(self, batch: Batch) -> None:
+    def _check_offsets(self, batch: StoredBatch) -> None:
         header, result = batch.header, self._result
         expected, found = result.next_offset, header.base_offset
         if expected is None and not result.after_gap:
@@ -210,7 +210,7 @@ class LogCheck:
         result.next_offset = header.log_end
         result.after_gap = False
 
-    def _check_reach(self, batch: Batch) -> None:
+    def _check_reach(self, batch: StoredBatch) -> None:
         """Report, once for each segment, offsets that are too far from its base offset."""
         header, log = batch.header, self._log
         far = first_overflow([(batch.position, header)], log.base_offset)
@@ -218,7 +218,7 @@ class LogCheck:
             self._overflows = True
             self._notes.add(overflow_finding(log.path, (log.topic, log.partition), *far))
 
-    def _check_epoch(self, batch: Batch) -> None:
+    def _check_epoch(self, batch: StoredBatch) -> None:
         header, part = batch.header, self._part
         if header.leader_epoch < 0 or part.epochs is None:
             return

@@ -26,7 +26,7 @@ from storage.rocketmq.index.key_index_table import KeyHasher, KeyIndexTable
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.tools.rebuild.comparing import is_same
-from storage.rocketmq.tools.rebuild.stretch import UnitRun, staged_strings, staged_units
+from storage.rocketmq.tools.rebuild.stretch import StagedEntries, staged_strings, staged_units
 from storage.rocketmq.tools.verify.queues import Key
 
 OPEN_FILES = 32
@@ -48,7 +48,7 @@ class Site:
 class QueuePart(NamedTuple):
     """Queues, each with its entries in log order."""
 
-    queues: Sequence[tuple[Key, Sequence[UnitRun]]]
+    queues: Sequence[tuple[Key, Sequence[StagedEntries]]]
 
 
 class QueuesBuilt(NamedTuple):
@@ -139,14 +139,14 @@ def build_index_file(site: Site, part: IndexPart) -> tuple[Path, bool, int]:
         files.close(sync=False)
 
 
-class Batch(NamedTuple):
+class IndexBatch(NamedTuple):
     """Records whose strings are to be put in the index. The first `strings` strings of the first record are skipped."""
 
     dispatches: list[Dispatch]
     strings: int
 
 
-def _fill(file: KeyIndexFile, table: KeyIndexTable, batches: Iterator[Batch]) -> None:
+def _fill(file: KeyIndexFile, table: KeyIndexTable, batches: Iterator[IndexBatch]) -> None:
     for dispatches, strings in batches:
         table.put_run(dispatches, 0, strings)
         if table.is_full:
@@ -155,7 +155,9 @@ def _fill(file: KeyIndexFile, table: KeyIndexTable, batches: Iterator[Batch]) ->
             file.write_entries()
 
 
-def _strings_from(fs: FileSystem, staged: Sequence[StagedStrings], first: int) -> Iterator[Batch]:
+def _strings_from(
+    fs: FileSystem, staged: Sequence[StagedStrings], first: int
+) -> Iterator[IndexBatch]:
     """Yield records, beginning with the record that has string number `first` of the whole index."""
     for path, before, strings in staged:
         if before + strings <= first:
@@ -167,10 +169,10 @@ def _strings_from(fs: FileSystem, staged: Sequence[StagedStrings], first: int) -
                 number += len(dispatches[done].keys)
                 done += 1
             rest = dispatches if not done else list(islice(dispatches, done, None))
-            yield Batch(rest, max(first - number, 0))
+            yield IndexBatch(rest, max(first - number, 0))
 
 
-def _ended_at(batch: Batch | None) -> IndexHeader:
+def _ended_at(batch: IndexBatch | None) -> IndexHeader:
     """Return the header fields that a file inherits from the previous file. That file's last record is the first of
     `batch`.
     """

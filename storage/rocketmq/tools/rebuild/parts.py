@@ -30,7 +30,7 @@ from storage.rocketmq.tools.rebuild.files import (
     strings_a_file,
 )
 from storage.rocketmq.tools.rebuild.store import INDEX, QUEUES, Rebuild
-from storage.rocketmq.tools.rebuild.stretch import StagedStretch, UnitRun, stage_stretch
+from storage.rocketmq.tools.rebuild.stretch import StagedEntries, StagedStretch, stage_stretch
 from storage.rocketmq.tools.stretches import Reached, in_order
 from storage.rocketmq.tools.verify.queues import Key
 from storage.rocketmq.tools.view import View
@@ -56,7 +56,7 @@ class SharedRebuild(Rebuild):
         self._run = run
         self._clock = view.clock
         self._staged_dir = self._made_dir / "stretches"
-        self._runs: dict[Key, list[UnitRun]] = {}
+        self._runs: dict[Key, list[StagedEntries]] = {}
         self._strings: list[StagedStrings] = []
         self._count = 0  # strings of all log ranges
         self._strings_of_last = 0
@@ -122,7 +122,7 @@ class SharedRebuild(Rebuild):
 
     def _queue_parts(self) -> Iterator[QueuePart]:
         """Yield parts of several queues, up to UNITS_A_PART entries together. A larger queue is a part of its own."""
-        together: list[tuple[Key, list[UnitRun]]] = []
+        together: list[tuple[Key, list[StagedEntries]]] = []
         units = 0
         for key, unit_runs in sorted(self._runs.items()):
             count = sum(unit_run.units for unit_run in unit_runs)

@@ -37,7 +37,7 @@ from storage.rocketmq.tools.rebuild.comparing import is_same
 from storage.rocketmq.tools.rebuild.recount import Built, count_entries, count_index, count_queues
 from storage.rocketmq.tools.rebuild.stretch import DispatchWalk
 from storage.rocketmq.tools.verify.due_times import as_told
-from storage.rocketmq.tools.verify.queues import Range, Surroundings, damaged_in, wrong_units
+from storage.rocketmq.tools.verify.queues import QueueContext, Range, damaged_in, wrong_units
 from storage.rocketmq.tools.view import View
 from storage.shared.diagnostics import Meter, Notes
 from storage.shared.recount import check_files
@@ -192,7 +192,7 @@ class Rebuild:
         log = self._raw.run
         if self._what == INDEX or not log.bases:  # perhaps the log's disk is not mounted
             return
-        surroundings = Surroundings(log.start, None, damaged_in(self._gaps))
+        surroundings = QueueContext(log.start, None, damaged_in(self._gaps))
         for queue in filter(self._is_kept, self._raw.queues):
             wrong = wrong_units(queue, surroundings) if queue.units.run.is_whole else None
             if wrong:

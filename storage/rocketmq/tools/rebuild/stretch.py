@@ -42,7 +42,7 @@ Strings = tuple[int, int, Sequence[str]]
 """(physical offset, store time in ms, strings) of a record."""
 
 
-class UnitRun(NamedTuple):
+class StagedEntries(NamedTuple):
     """The entries of one queue in a staged file."""
 
     path: Path
@@ -67,7 +67,7 @@ class StagedStretch:
     reached: Reached
     notes: Sequence[Finding]
     path: Path
-    runs: Mapping[Key, UnitRun]
+    runs: Mapping[Key, StagedEntries]
     strings: int
     last: LastRecord | None
     left_out: int  # records of deleted topics
@@ -179,13 +179,13 @@ class _Units:
             for _, _, offset, physical_offset, size, tags_code, _, _, _ in group:
                 units += pack(offset, physical_offset, size, tags_code)
 
-    def finish(self) -> tuple[dict[Key, UnitRun], int]:
+    def finish(self) -> tuple[dict[Key, StagedEntries], int]:
         """Write the entries. Return their places by queue, and 0 strings."""
-        runs: dict[Key, UnitRun] = {}
+        runs: dict[Key, StagedEntries] = {}
         position = 0
         for key, units in self._units.items():
             self._file.pwrite(bytes(units), position)
-            runs[key] = UnitRun(self.path, position, len(units) // STAGED_UNIT.size)
+            runs[key] = StagedEntries(self.path, position, len(units) // STAGED_UNIT.size)
             position += len(units)
         return runs, 0
 
@@ -224,7 +224,7 @@ class _Strings:
         self._total += self._in_block
         self._block, self._in_block = [], 0
 
-    def finish(self) -> tuple[dict[Key, UnitRun], int]:
+    def finish(self) -> tuple[dict[Key, StagedEntries], int]:
         """Write the remaining strings. Return no queue entries, and the number of strings."""
         if self._block:
             self._write()
@@ -234,7 +234,7 @@ class _Strings:
         self._file.close()
 
 
-def staged_units(fs: FileSystem, key: Key, unit_run: UnitRun) -> Iterator[list[Dispatch]]:
+def staged_units(fs: FileSystem, key: Key, unit_run: StagedEntries) -> Iterator[list[Dispatch]]:
     """Yield the entries of a queue in a staged file as dispatches, some at a time."""
     path, position, units = unit_run
     topic, queue_id = key

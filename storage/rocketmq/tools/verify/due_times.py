@@ -13,7 +13,7 @@ from typing import Final
 from storage.errors import Corrupt
 from storage.findings import finding
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
-from storage.rocketmq.format.queue_unit import Unit
+from storage.rocketmq.format.queue_unit import QueueEntry
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import QueueTable
 from storage.shared.diagnostics import Notes
@@ -25,7 +25,7 @@ WHAT: Final = (
 )
 
 
-def is_believed(unit: Unit, dispatch: Dispatch) -> bool:
+def is_believed(unit: QueueEntry, dispatch: Dispatch) -> bool:
     """Return whether the delivery time in a record's entry can be trusted."""
     topic, _, _, physical_offset, size, _, time_ms, _, _ = dispatch
     leads_there = unit.physical_offset == physical_offset and unit.size == size
@@ -53,7 +53,7 @@ def as_told(dispatches: Sequence[Dispatch], queues: QueueTable, notes: Notes) ->
     return told
 
 
-def _unit_of(dispatch: Dispatch, queues: QueueTable) -> Unit | None:
+def _unit_of(dispatch: Dispatch, queues: QueueTable) -> QueueEntry | None:
     queue = queues.get(dispatch.topic, dispatch.queue_id)
     if queue is None:
         return None

@@ -33,7 +33,7 @@ from storage.rocketmq.tools.verify.index_file import (
     entry_at,
     entry_finding,
 )
-from storage.rocketmq.tools.verify.queues import Surroundings
+from storage.rocketmq.tools.verify.queues import QueueContext
 from storage.shared.diagnostics import Tallies
 
 
@@ -94,7 +94,7 @@ class IndexCheck:
         self,
         index_files: Sequence[KeyIndexFile],
         files: HandleCache,
-        surroundings: Surroundings,
+        surroundings: QueueContext,
         place: IndexPlace,
         *,
         directory: Path,

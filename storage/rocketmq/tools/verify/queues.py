@@ -17,7 +17,7 @@ from storage.errors import Corrupt
 from storage.findings import Comparison, finding
 from storage.model import TopicPartition
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
+from storage.rocketmq.format.queue_unit import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.tools.log_walk import overlap
@@ -30,11 +30,11 @@ EXTENSION: Final = -(1 << 31)
 
 
 def no_record(_: int) -> Message | None:
-    """Return None: `Surroundings.record_at` for a caller that does not read the log."""
+    """Return None: `QueueContext.record_at` for a caller that does not read the log."""
     return None
 
 
-class Surroundings(NamedTuple):
+class QueueContext(NamedTuple):
     """Facts about the log:
 
     - `rebuilt_from`: after a crash, a start rebuilds missing entries from this physical offset on. None after a clean
@@ -76,7 +76,7 @@ class QueueChecks:
         self,
         queues: QueueTable,
         tallies: Tallies,
-        surroundings: Surroundings,
+        surroundings: QueueContext,
         state_of: Callable[[Queue], QueueState],
     ) -> None:
         """Create the checks. `state_of` returns the state of a queue at the start of the range; it is called when the
@@ -112,7 +112,7 @@ class QueueChecks:
 
 
 def damaged_in(gaps: Sequence[Range]) -> Callable[[int, int], bool]:
-    """Return `Surroundings.damaged_between` for these bad places of the log, which are sorted."""
+    """Return `QueueContext.damaged_between` for these bad places of the log, which are sorted."""
     return partial(overlap, gaps)
 
 
@@ -138,7 +138,7 @@ def judge_units(
     queue: Queue,
     unmatched: Range,
     tallies: Tallies,
-    surroundings: Surroundings,
+    surroundings: QueueContext,
     *,
     log_end: int,
 ) -> None:
@@ -146,7 +146,7 @@ def judge_units(
     QueueCheck(queue, tallies, surroundings, at_first(queue)).judge(unmatched, log_end)
 
 
-def wrong_units(queue: Queue, surroundings: Surroundings) -> set[int]:
+def wrong_units(queue: Queue, surroundings: QueueContext) -> set[int]:
     """Return the offsets of impossible entries in a queue for which the whole log has no record."""
     check = QueueCheck(queue, Tallies(), surroundings, at_first(queue))
     return {offset for offset, _ in check.wrong((queue.units.first_offset, queue.units.end))}
@@ -156,7 +156,7 @@ class QueueCheck:
     """The check of one queue, from one state to the next."""
 
     def __init__(
-        self, queue: Queue, tallies: Tallies, surroundings: Surroundings, state: QueueState
+        self, queue: Queue, tallies: Tallies, surroundings: QueueContext, state: QueueState
     ) -> None:
         self._partition = queue.partition
         self._units = queue.units
@@ -167,7 +167,7 @@ class QueueCheck:
         self._record_at = surroundings.record_at
         self._next, self._following, self._last_at = state
         self.unmatched: list[Range] = []  # [first, stop) of entries without a record
-        self._block: Sequence[Unit] = ()
+        self._block: Sequence[QueueEntry] = ()
         self._block_start = 0
 
     @property
@@ -237,7 +237,7 @@ class QueueCheck:
             found=f"offset {offset}",
         )
 
-    def _compare(self, dispatch: Dispatch, unit: Unit) -> None:
+    def _compare(self, dispatch: Dispatch, unit: QueueEntry) -> None:
         if unit.size != dispatch.size:
             self._report(
                 "wrong-unit",
@@ -290,7 +290,7 @@ class QueueCheck:
         if self._fillers_hide:
             self._judge_fillers(unmatched)
 
-    def _is_renamed(self, offset: int, unit: Unit) -> bool:
+    def _is_renamed(self, offset: int, unit: QueueEntry) -> bool:
         """Report an entry that leads to a record of its size, but of another queue. Return whether it was reported."""
         message = self._record_at(unit.physical_offset)
         if message is None or message.size != unit.size:
@@ -324,7 +324,7 @@ class QueueCheck:
                     "in a pull over this filler the real store skips the records of the first log file",
                 )
 
-    def wrong(self, unmatched: Range) -> Iterator[tuple[int, Unit]]:
+    def wrong(self, unmatched: Range) -> Iterator[tuple[int, QueueEntry]]:
         """Yield entries without a record in the whole log that no lost record explains."""
         for offset in range(*unmatched):
             unit = self._unit(offset)
@@ -335,7 +335,7 @@ class QueueCheck:
             if not (unit.is_valid and lost):
                 yield offset, unit
 
-    def _unit(self, offset: int) -> Unit | None:
+    def _unit(self, offset: int) -> QueueEntry | None:
         """Return the entry at an offset; None if there is none."""
         if not self._units.first_offset <= offset < self._units.end:
             return None
