@@ -13,11 +13,11 @@ from typing import Final
 from aiohttp import web
 
 from api.book import Book
-from api.call import RequestContext
 from api.connection.response_headers import REQUEST_ID, sign
 from api.http.errors import ApiError, as_api_error, error_response
 from api.http.negotiation import negotiate
 from api.http.security import Guard
+from api.request_context import RequestContext
 from api.route import Route
 from api.routes import ROUTES, Router
 from logserver.service.memory_budget import SMALL_BYTES

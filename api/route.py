@@ -11,7 +11,7 @@ from aiohttp import web
 from api.description.doc import Doc
 
 if TYPE_CHECKING:
-    from api.call import RequestContext
+    from api.request_context import RequestContext
 
 Handler: TypeAlias = "Callable[[RequestContext], Awaitable[web.StreamResponse]]"
 

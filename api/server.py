@@ -22,7 +22,7 @@ import uvloop
 from aiohttp import web
 
 from api.app import App
-from api.connection.middleware import ApiServer
+from api.connection.protocol import ApiServer
 from api.http.security import tls_context
 from logserver import descriptors, signals
 from logserver.config import Address, Settings

@@ -22,7 +22,7 @@ import uvloop
 
 import storage
 from logserver.metrics import Metrics
-from logserver.service.writer import Acks, PartitionAppend, Writer
+from logserver.service.commit import Acks, PartitionAppend, Writer
 from scripts._bench import Turn
 from storage import LogStore, RawMessage, Record, StoreOptions, TopicPartition
 from storage.rocketmq.format.message import MAGIC_V1, decode_message

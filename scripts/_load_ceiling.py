@@ -22,9 +22,9 @@ from api.records.schema import Body, PlainRecord
 from api.server import BACKLOG, READ_BUFFER_BYTES, Server
 from logserver.bench.ceiling import serve as serve_blindly
 from logserver.config import Address, Settings
+from logserver.service.commit import AppendOutcome
 from logserver.service.requests import Fetch, Produce, ProduceBatches
 from logserver.service.service import LogService
-from logserver.service.writer import AppendOutcome
 from scripts._load_work import VALUE_BYTES, raw_batch
 from storage import BatchPage, OffsetBounds, Page, StoredRecord, StoreOptions, open_store
 

@@ -19,7 +19,7 @@ import uvloop
 from rich.console import Console
 
 from logserver.bench.environment import machine, versions
-from logserver.bench.loops import ConnectionLost
+from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.processes import Cores, Server, ServerFailed, running, store_server
 from logserver.bench.wire import Address, call
 from scripts._load_report import BARE, CLOSED, NO_STORE, OPEN, Report

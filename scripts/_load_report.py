@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from logserver.bench.goals import HTTP, goal_of
-from logserver.bench.loops import Sample, latency_of
+from logserver.bench.load_loops import Sample, latency_of
 from logserver.bench.result import Spread
 from scripts._load_work import PRODUCE, Case, Work
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from logserver.bench.ceiling import measure
-from logserver.bench.loops import Closed, Open, Sample, Turn
+from logserver.bench.load_loops import Closed, Open, Sample, Turn
 from logserver.bench.processes import Cores, Server
 from logserver.bench.result import Spread
 from logserver.bench.wire import Address

@@ -23,7 +23,7 @@ from typing import Any
 
 from storage.coding import cursor, javahash, murmur2, varint
 from storage.errors import StorageError
-from storage.kafka.format import batch, record_positions
+from storage.kafka.format import batch, record_scan
 from storage.model import ProducerSequence, RawMessage, Record
 from storage.rocketmq.format import (
     index_file,
@@ -31,9 +31,9 @@ from storage.rocketmq.format import (
     message_encoding,
     names,
     properties,
-    queue_unit,
+    queue_entry,
+    scan,
     suspect,
-    walking,
 )
 from storage.rocketmq.index import dispatch, key_index_table
 from storage.rocketmq.log import encoding
@@ -48,14 +48,14 @@ MODULES = (
     "storage.kafka.format.batch",
     "storage.kafka.format.batch_header",
     "storage.kafka.format.record",
-    "storage.kafka.format.record_positions",
+    "storage.kafka.format.record_scan",
     "storage.rocketmq.format.index_file",
     "storage.rocketmq.format.message",
     "storage.rocketmq.format.message_encoding",
     "storage.rocketmq.format.properties",
-    "storage.rocketmq.format.queue_unit",
+    "storage.rocketmq.format.queue_entry",
+    "storage.rocketmq.format.scan",
     "storage.rocketmq.format.suspect",
-    "storage.rocketmq.format.walking",
     "storage.rocketmq.index.dispatch",
     "storage.rocketmq.index.key_index_table",
     "storage.rocketmq.log.encoding",
@@ -91,7 +91,7 @@ def messages() -> list[bytes]:
     found: dict[object, bytes] = {}
     for path in sorted(GOLDEN.glob("rocketmq/*/store/commitlog/*")):
         data = path.read_bytes()
-        for position, size in walking.walk(data, 0, len(data), 0)[0]:
+        for position, size in scan.walk(data, 0, len(data), 0)[0]:
             one = message.decode_message(data, position)
             shape = (one.magic, one.sys_flag, one.topic)
             if size <= SMALL_MESSAGE_BYTES:
@@ -201,7 +201,7 @@ def check(data: bytes, position: int) -> object:
 def positions(data: bytes, position: int, end: int, count: int) -> object:
     """Return whether records fill the data, and their positions."""
     out: list[int] = []
-    return record_positions.add_positions(out, data, position, end, count), out
+    return record_scan.add_positions(out, data, position, end, count), out
 
 
 def varint_call(rng: random.Random) -> Call:
@@ -329,7 +329,7 @@ def decode_message_call(rng: random.Random) -> Call:
             return suspects, (data, position, rng.choice((0, position, number(rng)))), {}
         return message.decode_message, (data, position), {"check_crc": check_crc}
     end = rng.choice((len(data), rng.randrange(len(data) + 2)))
-    return walking.walk, (data, 0, end, rng.randrange(1 << 40)), {"check_crc": check_crc}
+    return scan.walk, (data, 0, end, rng.randrange(1 << 40)), {"check_crc": check_crc}
 
 
 def suspects(data: bytes, position: int, physical_offset: int) -> object:
@@ -366,9 +366,9 @@ def parts_call(rng: random.Random) -> Call:
         (batch.encode_control_batch, (), marker),
         (murmur2.partition_for_key, (some_bytes(rng) or b"", rng.randrange(1, 1 << 31)), {}),
         (message.message_size, (), sizes),
-        (queue_unit.encode_unit, (numbers[1], numbers[0], in_range(rng, 64)), {}),
-        (queue_unit.decode_units, (raw,), {}),
-        (queue_unit.delay_code, (rng.randrange(-1, 30), in_range(rng, 62)), {}),
+        (queue_entry.encode_unit, (numbers[1], numbers[0], in_range(rng, 64)), {}),
+        (queue_entry.decode_units, (raw,), {}),
+        (queue_entry.delay_code, (rng.randrange(-1, 30), in_range(rng, 62)), {}),
         (index_file.encode_entry, (index_file.IndexEntry(*numbers),), {}),
         (index_file.decode_entry, (raw, rng.randrange(30)), {}),
         (index_file.entry_position, (rng.randrange(1 << 31), rng.randrange(1 << 31)), {}),
@@ -380,12 +380,12 @@ def dispatch_call(rng: random.Random) -> Call:
     """Return a call that builds dispatches or queue entries from real messages."""
     data = b"".join(rng.choice(messages()) for _ in range(rng.randrange(1, 6)))
     start = rng.randrange(1 << 40)
-    records, _, _ = walking.walk(data, 0, len(data), start)
+    records, _, _ = scan.walk(data, 0, len(data), start)
     if rng.random() < 0.3:
         told = {"DELAY": rng.choice(("", "0", "18", "19", "-3", "x", "9" * 12)), "TAGS": "a"}
         delays = rng.choice((None, (7000,), (7000, 1 << 40, 0)))
         topic = rng.choice(("t", names.SCHEDULE_TOPIC))
-        return queue_unit.code_of, (topic, told, in_range(rng, 42), delays), {}
+        return queue_entry.code_of, (topic, told, in_range(rng, 42), delays), {}
     if rng.random() < 0.3:
         one = message.decode_message(data)
         return dispatch.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}

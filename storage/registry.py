@@ -63,7 +63,7 @@ class Detected(NamedTuple):
 BACKENDS: Final[dict[str, Backend]] = {
     "kafka": Backend(
         open_store="storage.kafka.store:open_kafka",
-        recognize="storage.kafka.state.directory:recognize",
+        recognize="storage.kafka.state.root:recognize",
         open_inspector="storage.kafka.tools:open_inspector",
         list_files="storage.kafka.state.file_listing:list_files",
         settings="storage.kafka.state.settings:SETTING_NAMES",
@@ -74,7 +74,7 @@ BACKENDS: Final[dict[str, Backend]] = {
     ),
     "rocketmq": Backend(
         open_store="storage.rocketmq.store:open_rocketmq",
-        recognize="storage.rocketmq.state.directory:recognize",
+        recognize="storage.rocketmq.state.root:recognize",
         open_inspector="storage.rocketmq.tools:open_inspector",
         list_files="storage.rocketmq.state.file_listing:list_files",
         settings="storage.rocketmq.state.settings:STORE_SETTINGS",
@@ -297,8 +297,8 @@ def convert_store(
     detected = detect(source, fs=fs)
     if detected is None:
         raise UnsupportedFormat(f"{source} holds no store: it is empty", path=str(source))
-    resolve("storage.conversion.converting:check_direction")(detected.backend, to)
-    order = resolve("storage.conversion.order:Order")(
+    resolve("storage.conversion.convert:check_direction")(detected.backend, to)
+    order = resolve("storage.conversion.request:Order")(
         source=source,
         target=target,
         to=to,
@@ -310,7 +310,7 @@ def convert_store(
         run=run,
         split_bytes=split_bytes,
     )
-    report: ConversionReport = resolve("storage.conversion.converting:convert")(
+    report: ConversionReport = resolve("storage.conversion.convert:convert")(
         order, fs=fs, clock=clock, on_foreseen=on_foreseen
     )
     return report

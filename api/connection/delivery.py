@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from aiohttp import web
 
-from api.connection.middleware import ApiProtocol
+from api.connection.protocol import ApiProtocol
 
 # Linux's numbers of TCP connection states, as in the first byte of TCP_INFO.
 _ESTABLISHED: Final = 1

@@ -18,7 +18,6 @@ from urllib.parse import quote
 from aiohttp import web
 from msgspec import Meta, Struct, field
 
-from api.call import RequestContext, as_kind
 from api.connection.response_headers import warn
 from api.description.parameters import (
     ASYNC,
@@ -31,6 +30,7 @@ from api.http.errors import CONSUMER_FORMAT, JSON, MALFORMED, PAYLOAD, ApiError
 from api.http.negotiation import BINARY_V2_JSON, JSON_V2_JSON, V2_JSON, Format, negotiate
 from api.records.rendering import encode_rows, is_large
 from api.records.schema import PartitionNumber, Timestamp
+from api.request_context import RequestContext, as_kind
 from logserver.groups import config
 from logserver.groups.coordinator import Subscription
 from logserver.groups.pattern import TopicPattern

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api.call import RequestContext
 from api.docs_page import POLICY
+from api.request_context import RequestContext
 
 
 async def openapi(call: RequestContext) -> web.Response:

@@ -10,7 +10,6 @@ from functools import partial
 
 from aiohttp import web
 
-from api.call import RequestContext
 from api.description.parameters import (
     FETCH_TIMEOUT,
     FOLLOW,
@@ -26,6 +25,7 @@ from api.handlers.follow import follow
 from api.http.caching import cacheable, is_closed
 from api.http.negotiation import RECORD_BATCH, RECORD_FORMATS, STREAM_TYPES, Format
 from api.records.rendering import encode_page, encode_rows, is_large
+from api.request_context import RequestContext
 from logserver.service.requests import Fetch
 from storage import BatchPage, LogStore, Page, TopicPartition
 

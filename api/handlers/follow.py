@@ -15,7 +15,6 @@ from typing import Final
 
 from aiohttp import web
 
-from api.call import RequestContext
 from api.description.parameters import (
     FOLLOW,
     FORMAT,
@@ -32,6 +31,7 @@ from api.http.errors import as_api_error
 from api.http.negotiation import EVENT_STREAM, Format
 from api.records.ndjson_sse import FRAMES, Frames, resumed_at
 from api.records.rendering import encode_lines, is_large
+from api.request_context import RequestContext
 from logserver.service.requests import Follow, Start, StartAt
 from storage import Page, StorageError
 

@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from api.call import RequestContext
 from api.handlers.consumers import (
     MAX_PARTITIONS,
     Name,
@@ -23,6 +22,7 @@ from api.handlers.consumers import (
 )
 from api.http.errors import PAYLOAD, ApiError
 from api.records.schema import PartitionNumber, Timestamp
+from api.request_context import RequestContext
 from logserver.groups.coordinator import Member
 from logserver.groups.overview import GroupOverview, Progress
 from logserver.service.requests import Start, StartAt

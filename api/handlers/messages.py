@@ -12,7 +12,6 @@ from functools import partial
 from aiohttp import web
 from msgspec import Raw, Struct
 
-from api.call import RequestContext
 from api.description.parameters import (
     BEGIN,
     CURSOR,
@@ -29,6 +28,7 @@ from api.http.errors import MALFORMED, ApiError
 from api.http.negotiation import RECORD_FORMATS, Format
 from api.http.parameters import Params
 from api.records.rendering import encode_rows, is_large
+from api.request_context import RequestContext
 from logserver.service.requests import Find
 from storage import TopicPartition
 

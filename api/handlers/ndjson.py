@@ -11,7 +11,6 @@ from typing import Final
 
 from aiohttp import web
 
-from api.call import RequestContext
 from api.description.parameters import FORMAT
 from api.http.errors import ApiError
 from api.http.negotiation import NDJSON, Format, negotiate
@@ -20,7 +19,8 @@ from api.records.rendering import OffsetRow, RecordNames, offset_rows
 from api.records.schema import Limits, Produced, decode_records
 from api.records.splitter import Bounds, Item, LineSplitter
 from api.records.stream import ProduceStream
-from logserver.service.writer import AppendOutcome
+from api.request_context import RequestContext
+from logserver.service.commit import AppendOutcome
 from storage.shown import encode_json_lines
 
 _BY_ITSELF: Final = "each record of a stream is stored by itself, or fails by itself"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
-from api.call import RequestContext
 from api.http.errors import ApiError
+from api.request_context import RequestContext
 from logserver.metrics import CONTENT_TYPE
 from logserver.service.health import Health
 from storage import Capabilities, RecoveryReport, StoreStats

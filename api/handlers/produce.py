@@ -12,7 +12,6 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from api.call import RequestContext
 from api.description.parameters import ACKS, FORMAT, PRODUCE_TIMEOUT
 from api.handlers.ndjson import produce_lines
 from api.http.errors import MALFORMED, PAYLOAD, ApiError, as_api_error
@@ -29,9 +28,10 @@ from api.records.produce_options import read_options, record_ids, refuse_key, re
 from api.records.raw_record import record_of
 from api.records.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer, RecordNames, offset_rows
 from api.records.schema import PLACE, Limits, Produced, decode_produce
+from api.request_context import RequestContext
+from logserver.service.commit import Acks, AppendOutcome
 from logserver.service.memory_budget import Hold
 from logserver.service.requests import ProduceBatches, ProduceOptions
-from logserver.service.writer import Acks, AppendOutcome
 
 
 class NewProducer(Struct):

@@ -12,9 +12,9 @@ from itertools import islice
 from aiohttp import web
 from msgspec import Struct
 
-from api.call import RequestContext
 from api.description.parameters import CURSOR, FILES_LIMIT
 from api.http.parameters import Params
+from api.request_context import RequestContext
 from storage import StoredFile, TopicPartition, list_files
 
 

@@ -11,10 +11,10 @@ from typing import Annotated, Final, TypeAlias
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from api.call import RequestContext
 from api.connection.response_headers import warn
 from api.description.parameters import TIMESTAMP
 from api.http.errors import PAYLOAD, ApiError
+from api.request_context import RequestContext
 from storage import TopicInfo
 
 # One process serves every partition: it is the leader and the only replica of each.

@@ -12,11 +12,11 @@ from typing import Any
 
 from aiohttp import web
 
-from api.call import RequestContext
 from api.http.errors import ApiError
 from api.records.produce_options import born_host, refuse_key, request_of
 from api.records.splitter import Bounds, Item, ObjectSplitter
 from api.records.stream import ProduceStream
+from api.request_context import RequestContext
 from api.v3.records import (
     BatchFailure,
     BatchSuccess,
@@ -29,8 +29,8 @@ from api.v3.records import (
     decode_typed,
     reports_of,
 )
+from logserver.service.commit import AppendOutcome
 from logserver.service.requests import ProduceOptions
-from logserver.service.writer import AppendOutcome
 from storage import wall_clock_ms
 from storage.shown import encode_json
 

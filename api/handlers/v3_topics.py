@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api.call import RequestContext
 from api.handlers.topics import warn_of_configs
 from api.http.errors import NOT_OFFERED, PAYLOAD, ApiError
+from api.request_context import RequestContext
 from api.v3.resources import CreateTopicRequest, Resources
 from logserver.cluster import cluster_id
 from storage.errors import InvalidConfig, TopicExists

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from aiohttp import web
 from crc32c import crc32c
 
-from api.call import RequestContext
+from api.request_context import RequestContext
 from logserver.service.fetch import visible_end
 from logserver.service.requests import Fetch, StartAt
 from storage import BatchPage, Page

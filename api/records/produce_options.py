@@ -12,7 +12,6 @@ from typing import Final
 
 from msgspec import structs
 
-from api.call import RequestContext
 from api.description.parameters import (
     ACKS,
     COMPRESSION,
@@ -26,6 +25,7 @@ from api.http.errors import MALFORMED, NOT_OFFERED, ApiError
 from api.http.parameters import Params
 from api.records.rendering import RecordNames
 from api.records.schema import Produced
+from api.request_context import RequestContext
 from logserver.service.memory_budget import Hold
 from logserver.service.requests import Produce, ProduceOptions, RequestKey
 from storage import LogStore, ProducerSequence, TopicPartition

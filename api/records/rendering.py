@@ -15,8 +15,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from api.http.errors import ApiError, as_api_error
 from api.http.negotiation import Format
+from logserver.service.commit import AppendOutcome
 from logserver.service.fetch import weights_bytes
-from logserver.service.writer import AppendOutcome
 from storage import Header, Page, StoredRecord, TopicPartition
 
 INLINE_RECORDS: Final = 500

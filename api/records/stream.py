@@ -23,15 +23,15 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 from aiohttp import web
 from aiohttp.http import StreamWriter
 
-from api.call import RequestContext
 from api.connection.body import BodyStream, meet_expectation
 from api.http.errors import BODY_TOO_LARGE, ApiError, as_api_error
 from api.records.produce_options import request_of
 from api.records.schema import Produced
 from api.records.splitter import Item, Splitter
+from api.request_context import RequestContext
+from logserver.service.commit import Acks, AppendOutcome
 from logserver.service.memory_budget import Hold
 from logserver.service.requests import ProduceOptions
-from logserver.service.writer import Acks, AppendOutcome
 from storage import StorageError
 
 D = TypeVar("D", bound=Produced)

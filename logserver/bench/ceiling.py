@@ -15,7 +15,7 @@ from typing import Final, cast
 import msgspec
 import uvloop
 
-from logserver.bench.loops import Closed, Open, Sample, latency_of
+from logserver.bench.load_loops import Closed, Open, Sample, latency_of
 from logserver.bench.processes import Cores, Server, running
 from logserver.bench.result import Generator, Latency, Spread
 from logserver.bench.wire import Address, request

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from logserver.bench.lookups import Lookups
-from logserver.bench.loops import (
+from logserver.bench.http_templates import Shape
+from logserver.bench.load_loops import (
     ANSWER_S,
     LATE,
     Closed,
@@ -22,11 +22,11 @@ from logserver.bench.loops import (
     latency_of,
     told_timeout,
 )
+from logserver.bench.lookups import Lookups
 from logserver.bench.processes import cpu_s, cpu_s_per_million
 from logserver.bench.publishing import Requests
 from logserver.bench.readers import Published, Reader, end_to_end_ns
 from logserver.bench.result import NotDone
-from logserver.bench.shapes import Shape
 from logserver.bench.topics import Topics
 from logserver.bench.wire import Address, Connection
 from logserver.bench.workload import Workload

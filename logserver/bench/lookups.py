@@ -9,9 +9,9 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from logserver.bench.loops import Closed, Sample
+from logserver.bench.http_templates import Fetch, Lookup, Shape, filled
+from logserver.bench.load_loops import Closed, Sample
 from logserver.bench.publishing import SEED, Requests, key
-from logserver.bench.shapes import Fetch, Lookup, Shape, filled
 from logserver.bench.topics import PartitionKey
 from logserver.bench.wire import Connection, request
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
-from logserver.bench.shapes import Produce, filled, record_values
+from logserver.bench.http_templates import Produce, filled, record_values
 from logserver.bench.workload import KEYS, Workload
 
 FILL_BYTES: Final = 1_000_000  # total size of the values in a request that fills a store

@@ -12,8 +12,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from logserver.bench.loops import ConnectionLost
-from logserver.bench.shapes import Fetch, filled
+from logserver.bench.http_templates import Fetch, filled
+from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.wire import Address, Connection, connect, request
 
 PAGE_RECORDS: Final = 1000

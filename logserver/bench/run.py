@@ -20,7 +20,7 @@ import uvloop
 
 from logserver.bench.ceiling import measure
 from logserver.bench.environment import environment, with_peers
-from logserver.bench.loops import ConnectionLost
+from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.processes import HOME, Cores, ServerFailed
 from logserver.bench.result import Result, Run, errors_of, held
 from logserver.bench.targets import Bench, Target, make_target

@@ -10,7 +10,7 @@ from itertools import product
 
 import msgspec
 
-from logserver.bench.shapes import RequestTemplate, Shape, filled
+from logserver.bench.http_templates import RequestTemplate, Shape, filled
 from logserver.bench.wire import Address, WireResponse, call
 from logserver.errors import ServerRefused, StrangeAnswer
 

@@ -66,8 +66,8 @@ from storage.request_journal import (
 )
 
 if TYPE_CHECKING:
+    from logserver.service.commit import AppendOutcome, Request
     from logserver.service.requests import RequestKey
-    from logserver.service.writer import AppendOutcome, Request
 
 KEPT_MS: Final = 86_400_000
 ENTRIES_OF_A_KEY: Final = 2

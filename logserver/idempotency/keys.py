@@ -23,8 +23,8 @@ from logserver.idempotency.journal import (
     Stock,
     open_book,
 )
+from logserver.service.commit import Acks, AppendOutcome, PartitionAppend
 from logserver.service.requests import RequestKey
-from logserver.service.writer import Acks, AppendOutcome, PartitionAppend
 from storage import (
     Clock,
     LogStore,

@@ -20,10 +20,10 @@ from logserver.errors import Busy, NotReady, TimedOut
 from logserver.groups.log import RunInThread as InThread
 from logserver.idempotency.keys import Idempotency
 from logserver.metrics import Metrics
+from logserver.service.commit import Acks, AppendOutcome, PartitionAppend, Writer, without_waiting
 from logserver.service.partitioning import Partitioner, address, only_partition
 from logserver.service.requests import Produce, ProduceBatches
 from logserver.service.topic_rules import check_new_name, check_open
-from logserver.service.writer import Acks, AppendOutcome, PartitionAppend, Writer, without_waiting
 from storage import LogStore, ProducerSequence, SupportsBatchBytes, TopicInfo, TopicPartition
 from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
 

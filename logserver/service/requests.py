@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from logserver.service.commit import Acks
 from logserver.service.memory_budget import Hold
-from logserver.service.writer import Acks
 from storage import Isolation, ProducerSequence, Record, TopicPartition
 
 

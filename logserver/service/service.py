@@ -22,6 +22,7 @@ from logserver.groups.log import Log
 from logserver.groups.overview import Groups
 from logserver.idempotency.keys import Idempotency, open_idempotency
 from logserver.metrics import Metrics
+from logserver.service.commit import AppendOutcome, Writer
 from logserver.service.fetch import Look, SomePage, read_batch_page, read_page
 from logserver.service.follow import follow_pages
 from logserver.service.health import Health, is_full
@@ -33,7 +34,6 @@ from logserver.service.requests import Fetch, Find, Follow, Produce, ProduceBatc
 from logserver.service.topic_rules import check_new_name
 from logserver.service.upkeep import Upkeep
 from logserver.service.waiters import Waiters
-from logserver.service.writer import AppendOutcome, Writer
 from storage import (
     BatchPage,
     Clock,

@@ -20,7 +20,7 @@ from storage.columns import (
     Slices,
     Split,
 )
-from storage.conversion.shapes import KafkaRecord
+from storage.conversion.records import KafkaRecord
 from storage.kafka.columns.read import read_split
 from storage.model import Finding, Header
 

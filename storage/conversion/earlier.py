@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.coding.json_file import decode_json
-from storage.conversion.order import Order
+from storage.conversion.request import Order
 from storage.conversion.sources import KafkaSource, RocketMQSource
 from storage.errors import DataError, InvalidArgument
 from storage.files import FileSystem

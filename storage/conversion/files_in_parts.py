@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.columns import Split
-from storage.conversion import rule
+from storage.conversion import mapping
 from storage.conversion.column_records import records_of
+from storage.conversion.counters import Fates
+from storage.conversion.records import KafkaRecord, Problem, QueuedMessage
 from storage.conversion.rocketmq_log import LogWriter, check_size, size_of
-from storage.conversion.shapes import KafkaRecord, Problem, QueuedMessage
-from storage.conversion.tally import Fates
 from storage.errors import UnrepresentableRecord
 from storage.files import FileSystem, FollowingFileSystem
 from storage.model import Finding, TopicPartition
@@ -79,7 +79,7 @@ class Converted:
     ) -> tuple[QueuedMessage, Sequence[Problem]] | None:
         """Convert a record; return None (counted as left out) if it cannot be represented."""
         try:
-            found = rule.to_rocketmq(record, least_store_ms=latest_ms, encode=self.encode)
+            found = mapping.to_rocketmq(record, least_store_ms=latest_ms, encode=self.encode)
             check_size(self.name, found[0], self.file_bytes)
         except UnrepresentableRecord as error:
             told = str(error.facts().get("field", ""))

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from storage.conversion import rule
+from storage.conversion import mapping
+from storage.conversion.counters import Fates
 from storage.conversion.selection import Selection
 from storage.conversion.sources import KafkaSource, RocketMQSource
-from storage.conversion.tally import Fates
 from storage.errors import UnrepresentableRecord
 from storage.model import ConversionNote
 
@@ -33,7 +33,7 @@ def foreseen(
         for address in selection.addresses():
             for record in islice(source.records(address, Fates()), SAMPLE_RECORDS):
                 try:
-                    rule.to_rocketmq(record, least_store_ms=0, encode=False)
+                    mapping.to_rocketmq(record, least_store_ms=0, encode=False)
                 except UnrepresentableRecord as error:
                     field = str(error.facts().get("field", ""))
                     sampled.left_out.add(address, record.offset, field, error.message)

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.conversion.shapes import KafkaRecord
+from storage.conversion.records import KafkaRecord
 from storage.files import File, FileSystem, write_durably
 from storage.interface import Clock, StoreOptions
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.batch import encode_batch
 from storage.kafka.format.compression import codec_id
 from storage.kafka.format.names import parse_segment_name, partition_dir_name, segment_name
-from storage.kafka.state.directory import LogDirectory, StoreFile, new_uuid
+from storage.kafka.state.root import LogDirectory, StoreFile, new_uuid
 from storage.kafka.state.settings import INT32_MAX, TopicSettings, parse_store_settings
 from storage.kafka.store import open_kafka
 from storage.kafka.tools.rebuild.recount import count_records

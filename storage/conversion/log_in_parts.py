@@ -15,9 +15,9 @@ from typing import Final
 
 from storage.columns import OffsetRange, Split, Splitter
 from storage.conversion import files_in_parts as files
-from storage.conversion.order import Order
+from storage.conversion.counters import Fates
+from storage.conversion.request import Order
 from storage.conversion.selection import Selection
-from storage.conversion.tally import Fates
 from storage.files import FollowingFileSystem
 from storage.interface import Clock
 from storage.kafka.columns.splits import open_splitter

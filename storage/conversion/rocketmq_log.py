@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from storage.conversion.shapes import QueuedMessage
+from storage.conversion.records import QueuedMessage
 from storage.errors import UnrepresentableRecord
 from storage.files import FileSystem, HandleCache
 from storage.interface import Clock, StoreOptions
@@ -33,8 +33,8 @@ from storage.rocketmq.format.message import (
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.properties import closed_record, has_crc_property
 from storage.rocketmq.index.sizes import resolve_sizes
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.state.directory import StoreDirectory, StoreFile
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.state.root import StoreDirectory, StoreFile
 from storage.rocketmq.state.settings import Sizes, parse_store_settings
 from storage.rocketmq.state.topics_file import TopicTable
 from storage.rocketmq.store import open_rocketmq

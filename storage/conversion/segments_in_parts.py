@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.columns import OFFSET, RECORD, Named, OffsetRange, ReadSplit, Slices, Split
-from storage.conversion import rule
+from storage.conversion import mapping
+from storage.conversion.counters import Fates
 from storage.conversion.kafka_logs import SegmentWriter, settings_for
-from storage.conversion.order import Order
-from storage.conversion.shapes import QueuedMessage
+from storage.conversion.records import QueuedMessage
+from storage.conversion.request import Order
 from storage.conversion.sources import queued
-from storage.conversion.tally import Fates
 from storage.errors import Corrupt, NotOffered
 from storage.files import FileSystem, FollowingFileSystem
 from storage.interface import Clock
@@ -145,7 +145,7 @@ class _Piece:
     def add(self, message: QueuedMessage, fates: Fates) -> None:
         """Add a message."""
         try:
-            record = rule.to_kafka(message)
+            record = mapping.to_kafka(message)
         except Corrupt as error:
             fates.left_out.add(self._address, message.offset, "body", error.message)
             return

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from storage.conversion.shapes import KafkaRecord, QueuedMessage
-from storage.conversion.tally import Fates
+from storage.conversion.counters import Fates
+from storage.conversion.records import KafkaRecord, QueuedMessage
 from storage.errors import Corrupt
 from storage.files import FileSystem
 from storage.findings import finding

@@ -39,9 +39,9 @@ from storage.kafka.log.reading import Limits
 from storage.kafka.lookup.find import Budget, Search, find_by_id, find_records
 from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.opening import Opening, Recovered, own_epochs, recover_partitions
-from storage.kafka.reporting import CAPABILITIES, stats_of
 from storage.kafka.state import blocked_files
-from storage.kafka.state.directory import (
+from storage.kafka.state.log_dirs import log_directory, log_roots, refuse_several
+from storage.kafka.state.root import (
     LogDirectory,
     StoreFile,
     is_empty,
@@ -49,7 +49,6 @@ from storage.kafka.state.directory import (
     refuse_other_format,
     take_lock,
 )
-from storage.kafka.state.joined import log_directory, log_roots, refuse_several
 from storage.kafka.state.settings import (
     StoreSettings,
     TopicSettings,
@@ -57,7 +56,8 @@ from storage.kafka.state.settings import (
     check_topic_reset,
     parse_store_settings,
 )
-from storage.kafka.topic_files import (
+from storage.kafka.stats import CAPABILITIES, stats_of
+from storage.kafka.topics import (
     NewPartitions,
     check_new_name,
     check_partition_count,

@@ -12,7 +12,7 @@ import threading
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.index.dispatcher import Dispatcher
 from storage.rocketmq.recovery.opening import OpenedStore
-from storage.rocketmq.state.directory import StoreDirectory, StoreFile
+from storage.rocketmq.state.root import StoreDirectory, StoreFile
 
 
 class Checkpointer:

@@ -23,13 +23,13 @@ from storage.rocketmq.format.properties import (
     TAGS,
     decode_properties,
 )
-from storage.rocketmq.format.queue_unit import UNIT_SIZE, QueueEntry
+from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.format.suspect import suspect_parts
 from storage.rocketmq.index.consume_queue import ConsumeQueue
-from storage.rocketmq.index.lmq import is_in_lmq
+from storage.rocketmq.index.light_queues import is_in_lmq
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.encoding import SEQUENCE_PROPERTY
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 
 WINDOW_BYTES: Final = 1 << 20
 NEAR_BYTES: Final = 8 << 10  # records closer than this are read together

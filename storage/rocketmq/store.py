@@ -60,25 +60,25 @@ from storage.rocketmq.recovery import blocked_folders
 from storage.rocketmq.recovery.index_check import IndexCheck
 from storage.rocketmq.recovery.index_proof import proof_of
 from storage.rocketmq.recovery.opening import OpenedStore, Opening, open_parts
-from storage.rocketmq.recovery.topic_files import (
+from storage.rocketmq.recovery.topics import (
     TopicFiles,
     check_changes,
     check_folder_name,
     check_new_topic,
     check_same_shape,
 )
-from storage.rocketmq.reporting import CAPABILITIES, stats_of
 from storage.rocketmq.retention import Deletions, before_deletion, delete_head, given_up
 from storage.rocketmq.state import blocked_files, live_data, rocksdb
-from storage.rocketmq.state.directory import (
+from storage.rocketmq.state.group_offsets import GroupOffsets
+from storage.rocketmq.state.root import (
     StoreDirectory,
     StoreFile,
     is_empty,
     refuse_other_format,
     take_lock,
 )
-from storage.rocketmq.state.group_offsets import GroupOffsets
 from storage.rocketmq.state.settings import MULTI_PATH_SPLITTER, StoreSettings, parse_store_settings
+from storage.rocketmq.stats import CAPABILITIES, stats_of
 from storage.shared.disk_store import DiskStore, open_directory
 from storage.shared.group_offsets import KeepsGroupOffsets
 from storage.shared.sequencing import PRODUCER_EXPIRATION_MS, ProducerIds, highest_id

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from logserver.service import writer
+from logserver.service import commit
 from storage import LogStore, TopicPartition
 from storage.errors import DiskFull
 from tests.api.harness import (
@@ -314,7 +314,7 @@ async def test_a_request_that_was_noted_and_not_answered_is_stored_once(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A repeat is stored once if the journal has only the beginning of its first request, with or without records."""
-    monkeypatch.setattr(writer, "end_notes", lambda requests: None)
+    monkeypatch.setattr(commit, "end_notes", lambda requests: None)
     async with start() as api:
         for n in range(8):
             await keyed(api, f"k{n}", records(n))

@@ -73,7 +73,7 @@ async def test_a_mistake_of_ours_is_found_by_the_requests_id(
     store.fail_append = broken
     async with serving(settings(tmp_path), store.opener()) as api:
         answer = await api.post("/topics/t", records(1))
-    broke = next(record for record in caplog.records if record.name == "api.connection.middleware")
+    broke = next(record for record in caplog.records if record.name == "api.connection.protocol")
     assert fields_of(broke)["request_id"] == answer.headers["X-Request-Id"]
     told = msgspec.json.decode(JsonFormatter().format(broke))
     assert "ZeroDivisionError" in told["exception"]

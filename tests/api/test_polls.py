@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from api.call import RequestContext
+from api.request_context import RequestContext
 from storage.errors import DiskFull
 from tests.api.consumers import consumer, produce
 from tests.api.harness import BINARY, JSON, Api, b64

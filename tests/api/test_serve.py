@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import pytest
 
-from api.connection.middleware import ApiProtocol, ApiServer
+from api.connection.protocol import ApiProtocol, ApiServer
 from api.server import Server
 from logserver.errors import NotReady
 from logserver.service.service import LogService

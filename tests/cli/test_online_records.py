@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from logserver import LogServer
 from logserver.__main__ import group
-from logserver.cli.online.showing import as_line, by_format, unescaped
+from logserver.cli.online.consume_output import as_line, by_format, unescaped
 from logserver.client import FetchedRecord
 from storage.errors import InvalidArgument
 from tests.cli.runner import command_line, fine, run

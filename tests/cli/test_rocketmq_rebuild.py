@@ -19,7 +19,7 @@ from storage import (
 )
 from storage.files import RealFileSystem
 from storage.parallel import one_by_one
-from storage.rocketmq.state.directory import take_lock
+from storage.rocketmq.state.root import take_lock
 from tests.cli.runner import fine, run, settings_options
 from tests.contract.harness import ManualClock
 from tests.golden import rocketmq_stores as stores

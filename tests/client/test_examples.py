@@ -13,7 +13,7 @@ import pytest
 
 import logserver.client
 from logserver import LogServer, embedding, testing
-from logserver.cli.online import showing
+from logserver.cli.online import consume_output
 from logserver.client import LogClient, as_record, blocking, outgoing
 from tests.api.harness import Api
 
@@ -68,7 +68,9 @@ def server() -> Iterator[LogServer]:
 
 
 @pytest.mark.parametrize(
-    "module", [outgoing, embedding, showing, testing, blocking], ids=lambda module: module.__name__
+    "module",
+    [outgoing, embedding, consume_output, testing, blocking],
+    ids=lambda module: module.__name__,
 )
 def test_examples_of_a_module(module: ModuleType, server: LogServer) -> None:
     ended = doctest.testmod(module, optionflags=FLAGS, extraglobs={"url": server.url})

@@ -18,7 +18,7 @@ from storage.rocketmq.format.message import (
     decode_message,
     peek,
 )
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from tests.fuzz.tiny import TinyStore
 from tests.unit.rocketmq.workshop import SMALL
 

@@ -15,8 +15,8 @@ from typing import Any
 from logserver.config import Settings
 from logserver.idempotency.keys import Idempotency, InThread, open_idempotency
 from logserver.metrics import Metrics
+from logserver.service.commit import Acks, PartitionAppend, Writer
 from logserver.service.requests import RequestKey
-from logserver.service.writer import Acks, PartitionAppend, Writer
 from storage import LogStore, TopicPartition
 from tests.contract.harness import ManualClock
 from tests.faults.history import Acked, Flushed, History, Note, Sent, origin_of

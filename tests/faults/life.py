@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from logserver.service.writer import CommitGroup, CommitQueue, PartitionAppend, Request
+from logserver.service.commit import CommitGroup, CommitQueue, PartitionAppend, Request
 from storage import LogStore, Record, StorageError, TopicPartition
 from storage.errors import DiskFull, IoFailure, StoreFenced, UnknownTopic
 from tests.contract.harness import ManualClock

@@ -21,16 +21,16 @@ from typing import Any, TypeAlias
 import pytest
 
 from logserver.idempotency import journal
-from logserver.service import writer
-from logserver.service.writer import CommitGroup, CommitQueue, Request
+from logserver.service import commit
+from logserver.service.commit import CommitGroup, CommitQueue, Request
 from storage.files import FileSystem, HandleCache, atomic, atomic_write, write_durably
 from storage.files import failures as failures_module
 from storage.files.fence import Guard
 from storage.kafka.partition import Partition
-from storage.kafka.state.directory import LogDirectory
+from storage.kafka.state.root import LogDirectory
 from storage.kafka.store import KafkaStore
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.store import RocketMQStore
 from storage.shared.journal import Journal
 from tests.faults.recorder import RecordedFile, Recorder
@@ -228,7 +228,7 @@ def keys_behind_their_records(patch: pytest.MonkeyPatch) -> None:
         original(requests)
 
     wrapped(patch, journal, "end_notes", late)
-    patch.setattr(writer, "begin_notes", lambda requests, *, durable: None)
+    patch.setattr(commit, "begin_notes", lambda requests, *, durable: None)
 
 
 @fault(*BOTH)

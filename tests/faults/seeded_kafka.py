@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage.kafka import topic_files
+from storage.kafka import topics
 from storage.kafka.group_offsets import GroupOffsets
 from storage.kafka.index.indexes import SparseIndex
 from storage.kafka.log import retention
@@ -29,19 +29,19 @@ def old_segment_not_synced_at_a_roll(patch: pytest.MonkeyPatch) -> None:
 @fault("kafka")
 def topic_made_without_a_sync_of_the_root(patch: pytest.MonkeyPatch) -> None:
     """Skip the sync of the root: a new topic's folders may be lost."""
-    without(patch, topic_files, "create_partitions", "sync_dir", of="store")
+    without(patch, topics, "create_partitions", "sync_dir", of="store")
 
 
 @fault("kafka")
 def topic_made_without_a_sync_of_its_folders(patch: pytest.MonkeyPatch) -> None:
     """Skip the sync of a new topic's folders: its log files may be lost."""
-    without(patch, topic_files, "create_partitions", "sync_dir", of="-delete")
+    without(patch, topics, "create_partitions", "sync_dir", of="-delete")
 
 
 @fault("kafka")
 def topic_deleted_without_a_sync(patch: pytest.MonkeyPatch) -> None:
     """Skip the sync after a deletion: a deleted topic may reappear."""
-    without(patch, topic_files, "set_aside", "sync_dir")
+    without(patch, topics, "set_aside", "sync_dir")
 
 
 @fault("kafka")

@@ -13,12 +13,12 @@ from storage.rocketmq.checkpoints import Checkpointer
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.recovery import examine, opening, repair
 from storage.rocketmq.recovery.plan import StorePlan
 from storage.rocketmq.state.config_file import ConfigFile
-from storage.rocketmq.state.directory import StoreDirectory
 from storage.rocketmq.state.group_offsets import GroupOffsets
+from storage.rocketmq.state.root import StoreDirectory
 from tests.faults.seeded import fault, left_out, without, wrapped
 
 NOWHERE = 1 << 62

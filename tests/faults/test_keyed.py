@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from logserver.metrics import Metrics
-from logserver.service.writer import Acks, Writer
+from logserver.service.commit import Acks, Writer
 from storage import LogStore, Record
 from storage.errors import DiskFull
 from storage.files import FileSystem

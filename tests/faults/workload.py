@@ -15,7 +15,7 @@ from pathlib import Path
 
 from logserver.idempotency.keys import Idempotency
 from logserver.metrics import Metrics
-from logserver.service.writer import Acks, PartitionAppend, Writer
+from logserver.service.commit import Acks, PartitionAppend, Writer
 from storage import (
     CommittedOffset,
     GroupCommit,

@@ -19,8 +19,8 @@ from storage.rocketmq.format import (
     message_id,
     names,
     properties,
-    queue_unit,
-    walking,
+    queue_entry,
+    scan,
 )
 from storage.rocketmq.index import dispatch
 from storage.rocketmq.state.topics_file import TopicTable
@@ -28,7 +28,7 @@ from tests.fuzz.target import SEED_BYTES, Check, Target, text_of, tried, unless
 from tests.golden.rocketmq_stores import all_stores
 
 SEEDS = 12
-ENDS = (walking.SHORT, walking.BLANK, walking.PADDING, walking.BAD)
+ENDS = (scan.SHORT, scan.BLANK, scan.PADDING, scan.BAD)
 
 
 @cache
@@ -97,7 +97,7 @@ def encoded(one: message.Message) -> bytes | None:
 def check_walk(data: bytes) -> None:
     """Check that the walk returns consecutive, decodable records and the reason for its end; it never raises."""
     for check_crc in (True, False):
-        found, end, why = walking.walk(data, 0, len(data), 100, check_crc=check_crc)
+        found, end, why = scan.walk(data, 0, len(data), 100, check_crc=check_crc)
         at = 0
         for physical_offset, size in found:
             assert physical_offset - 100 == at
@@ -130,7 +130,7 @@ def check_properties(data: bytes) -> None:
     """Check that any bytes decode to properties; properties that can be encoded decode to the same value."""
     read = properties.decode_properties(data)
     index_file.index_keys("t", read)
-    queue_unit.code_of(names.SCHEDULE_TOPIC, read, 1)
+    queue_entry.code_of(names.SCHEDULE_TOPIC, read, 1)
     again = unless(CallerError, properties.encode_properties, read)
     assert again is None or properties.decode_properties(again) == read
     closed = data + properties.encode_crc_property(data)
@@ -150,11 +150,11 @@ def some_properties() -> Sequence[bytes]:
 
 def check_units(data: bytes) -> None:
     """Check that valid queue entries are encoded to the same bytes."""
-    units = tried(queue_unit.decode_units, data)
+    units = tried(queue_entry.decode_units, data)
     for number, unit in enumerate(units or ()):
         if unit.is_valid:
-            at = number * queue_unit.UNIT_SIZE
-            assert queue_unit.encode_unit(*unit) == data[at : at + queue_unit.UNIT_SIZE]
+            at = number * queue_entry.UNIT_SIZE
+            assert queue_entry.encode_unit(*unit) == data[at : at + queue_entry.UNIT_SIZE]
 
 
 def check_index(data: bytes) -> None:

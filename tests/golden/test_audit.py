@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storage import FileCount, Finding, StoreOptions, open_inspector
 from storage.files import RealFileSystem
 from storage.parallel import SupportsParts
-from storage.rocketmq.tools import stretches
+from storage.rocketmq.tools import log_tasks
 from tests.cli.test_rocketmq_verify import DAMAGES as ROCKETMQ
 from tests.cli.test_verify import DAMAGES as KAFKA
 from tests.cli.test_verify import TXN, flip
@@ -33,7 +33,7 @@ def compared(
     counted: list[FileCount] = []
     expected = list(inspector.verify())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stretches, "STRETCH_BYTES", stretch_bytes)
+        patch.setattr(log_tasks, "STRETCH_BYTES", stretch_bytes)
         found = list(inspector.audit(Shared(wave), counted=counted.append))
     inspector.close()
     assert found == expected

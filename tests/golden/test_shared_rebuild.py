@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from storage import RebuildReport, RunParts, StoreOptions, SupportsParts, open_inspector
 from storage.errors import StoreLocked
 from storage.files import RealFileSystem
-from storage.rocketmq.state.directory import take_lock
-from storage.rocketmq.tools import stretches
+from storage.rocketmq.state.root import take_lock
+from storage.rocketmq.tools import log_tasks
 from tests.cli.test_rocketmq_rebuild import KINDS, WHOLE, derived
 from tests.golden import rocketmq_stores as rocketmq
 from tests.golden import stores
@@ -47,7 +47,7 @@ def rebuilt(
         if run is None:
             return inspector.rebuild(what, write=write)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stretches, "STRETCH_BYTES", stretch_bytes)
+            patch.setattr(log_tasks, "STRETCH_BYTES", stretch_bytes)
             return inspector.rebuild_in_parts(what, run, write=write)
     finally:
         inspector.close()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from storage import open_store
+from storage.conversion.records import HOST, QueuedMessage
 from storage.conversion.rocketmq_log import LogWriter
-from storage.conversion.shapes import HOST, QueuedMessage
 from storage.files import RealFileSystem
 from storage.interface import StoreOptions
 from storage.model import RawMessage, TopicPartition

@@ -21,10 +21,10 @@ from hdrh.histogram import HdrHistogram
 from logserver import LogServer
 from logserver.bench import processes
 from logserver.bench.http_load import HttpLoad
-from logserver.bench.loops import ConnectionLost
+from logserver.bench.http_templates import OURS
+from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.processes import Cores, Server, cpu_s_per_million
 from logserver.bench.result import Result, load
-from logserver.bench.shapes import OURS
 from logserver.bench.targets import Bench, ours
 from logserver.bench.targets.foreign import ForeignServer
 from logserver.bench.topics import Topics

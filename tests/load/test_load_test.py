@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from logserver.bench.loops import Sample
+from logserver.bench.load_loops import Sample
 from scripts import _load_http
 from scripts._load_report import Figures, Measured, Row
 from scripts._load_work import RAW_RECORDS, Case, Work

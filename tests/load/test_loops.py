@@ -9,8 +9,15 @@ from functools import partial
 
 import pytest
 
-from logserver.bench import loops
-from logserver.bench.loops import Closed, ConnectionLost, Open, histogram, latency_of, told_timeout
+from logserver.bench import load_loops
+from logserver.bench.load_loops import (
+    Closed,
+    ConnectionLost,
+    Open,
+    histogram,
+    latency_of,
+    told_timeout,
+)
 from logserver.bench.wire import Address, call, request
 from logserver.errors import StrangeAnswer
 
@@ -72,7 +79,7 @@ async def test_a_closed_loop_ends_in_time() -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """An open loop that never gives up: a short loop would if the machine stalls for a moment."""
-    monkeypatch.setattr(loops, "LATE", 1000)
+    monkeypatch.setattr(load_loops, "LATE", 1000)
 
 
 @pytest.mark.usefixtures("patient")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from logserver.bench.http_load import not_done
+from logserver.bench.http_templates import load_shape, our_shape, parse_shape
 from logserver.bench.publishing import Requests, key
 from logserver.bench.readers import Noted, end_to_end_ns
-from logserver.bench.shapes import load_shape, our_shape, parse_shape
 from logserver.bench.workload import load_workload, parse_workload, shipped
 from storage.errors import InvalidArgument
 

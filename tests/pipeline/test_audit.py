@@ -10,7 +10,7 @@ import pytest
 
 from storage import StoreOptions, open_inspector
 from storage.errors import NotOffered
-from storage.rocketmq.tools import stretches
+from storage.rocketmq.tools import log_tasks
 from tests.cli.test_rocketmq_verify import DAMAGES as ROCKETMQ
 from tests.cli.test_verify import DAMAGES as KAFKA
 from tests.golden import rocketmq_stores, stores
@@ -52,7 +52,7 @@ def test_kafka_damage(spark: SparkSession, case: str, tmp_path: Path) -> None:
 def test_rocketmq_damage(
     spark: SparkSession, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stretches, "STRETCH_BYTES", 4000)
+    monkeypatch.setattr(log_tasks, "STRETCH_BYTES", 4000)
     damage = ROCKETMQ[case]
     golden = rocketmq_stores.golden(damage.store)
     root = rocketmq_stores.copy_store(golden, tmp_path / "store")
@@ -62,7 +62,7 @@ def test_rocketmq_damage(
 
 
 def test_healthy_stores(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretches, "STRETCH_BYTES", 10_000)
+    monkeypatch.setattr(log_tasks, "STRETCH_BYTES", 10_000)
     golden = rocketmq_stores.golden("small")
     found, counts = audited(spark, golden.root, dict(golden.settings))
     assert found == []

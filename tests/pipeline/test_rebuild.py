@@ -11,8 +11,8 @@ import pytest
 
 from storage.errors import StoreLocked
 from storage.files import RealFileSystem
-from storage.rocketmq.state.directory import take_lock
-from storage.rocketmq.tools import stretches
+from storage.rocketmq.state.root import take_lock
+from storage.rocketmq.tools import log_tasks
 from tests.cli.runner import run as run_command
 from tests.cli.runner import settings_options
 from tests.cli.test_rocketmq_rebuild import KINDS, derived
@@ -30,7 +30,7 @@ TXN = GoldenPartition("txn", "txn-mixed-0")
 def test_rocketmq(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from logserver.pipeline.jobs import rebuild
 
-    monkeypatch.setattr(stretches, "STRETCH_BYTES", 10_000)
+    monkeypatch.setattr(log_tasks, "STRETCH_BYTES", 10_000)
     golden = rocketmq_stores.golden("small")
     root = rocketmq_stores.copy_store(golden, tmp_path / "store")
     for folder in ("consumequeue", "index"):

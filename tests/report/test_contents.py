@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from logserver.bench.report import html, markdown, words
+from logserver.bench.report import conclusions, html, markdown
 from logserver.bench.report.contents import report
 from logserver.bench.report.document import Document, Numbers
 from logserver.bench.report.figures import Figure
-from logserver.bench.report.telling import told
+from logserver.bench.report.format import told
 from logserver.bench.result import (
     ONE_RECORD,
     Latency,
@@ -240,7 +240,7 @@ def test_nothing_is_concluded_of_brokers_whose_tools_do_other_work() -> None:
     assert ours.endswith("(values of 100 bytes).")
     assert real.startswith("Of the real servers, one hot topic")
     result.runs[-1].not_done.append(NotDone("logserver.recordsPerRequest", ONE_RECORD))
-    assert report([result]).numbers.conclusions == [ours, words.NOTHING_OF_REAL]
+    assert report([result]).numbers.conclusions == [ours, conclusions.NOTHING_OF_REAL]
 
 
 def test_a_single_repeat_is_no_verdict() -> None:

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from logserver.bench.report import html
+from logserver.bench.report.comparability import (
+    falling_cpu,
+    full_core_share,
+    is_alike,
+    rising_rates,
+)
 from logserver.bench.report.contents import ALONE, HOLLOW, STAR, report
 from logserver.bench.report.figures import Figure
-from logserver.bench.report.likeness import falling_cpu, full_core_share, is_alike, rising_rates
 from logserver.bench.result import (
     ONE_RECORD,
     Kind,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from logserver.bench.report import surroundings, words
+from logserver.bench.report import conclusions, environment
 from logserver.bench.report.document import (
     Document,
     Numbers,
@@ -21,7 +21,7 @@ from logserver.bench.report.document import (
     ranges,
 )
 from logserver.bench.report.figures import Figure, choose_baseline, figures_of, merged, targets
-from logserver.bench.report.telling import (
+from logserver.bench.report.format import (
     CHANGING,
     range_told,
     ratio_told,
@@ -114,7 +114,7 @@ def report(
     base = choose_baseline(result, baseline)
     figures = figures_of(result, base)
     verdicts_found = verdicts(result, measured)
-    left_out = [part for each in results for part in surroundings.left_out(each)]
+    left_out = [part for each in results for part in environment.left_out(each)]
     numbers = Numbers(
         complete=result.complete,
         incomplete_reason=result.incomplete_reason,
@@ -127,21 +127,21 @@ def report(
         figures=figures,
         goals=verdicts_found,
         left_out=left_out,
-        conclusions=words.conclusions(result, figures),
+        conclusions=conclusions.conclusions(result, figures),
     )
     return Document(
         title=TITLE,
-        warnings=[*surroundings.warnings(result), *surroundings.mixed(results)],
-        facts=list(surroundings.facts(results, base)),
+        warnings=[*environment.warnings(result), *environment.mixed(results)],
+        facts=list(environment.facts(results, base)),
         targets=targets(result),
         sections=[
-            words.section(result, figures),
+            conclusions.section(result, figures),
             *_chapters([f for f in figures if f.scale is None], base),
             *_series([f for f in figures if f.scale is not None]),
-            surroundings.goals(verdicts_found),
-            surroundings.generator(results),
-            surroundings.not_done(left_out, complete=result.complete),
-            surroundings.environment(result),
+            environment.goals(verdicts_found),
+            environment.generator(results),
+            environment.not_done(left_out, complete=result.complete),
+            environment.environment(result),
         ],
         numbers=numbers,
     )

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from logserver.bench.report.likeness import is_alike, is_offered, is_same_work, is_sound
+from logserver.bench.report.comparability import is_alike, is_offered, is_same_work, is_sound
 from logserver.bench.result import (
     METRICS,
     NOT_TOLD_BY_ALL,

@@ -13,7 +13,7 @@ from html import escape
 from typing import Final, NamedTuple
 
 from logserver.bench.report.document import Plot, PlotGroup, PlotMark
-from logserver.bench.report.telling import told, told_bare
+from logserver.bench.report.format import told, told_bare
 
 WIDTH: Final = 360.0
 LEFT: Final = 18.0

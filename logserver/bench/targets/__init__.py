@@ -87,7 +87,7 @@ KINDS: Final[Mapping[str, Maker]] = {
 def name_of(target: str) -> str:
     """Return the name that a target has in the result. For a server's description: raises InvalidArgument, OSError."""
     if target.startswith(HTTP):
-        from logserver.bench.shapes import load_shape
+        from logserver.bench.http_templates import load_shape
 
         return load_shape(target.removeprefix(HTTP)).name
     return target

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Final
 
 from logserver.bench.http_load import HttpLoad, not_done
+from logserver.bench.http_templates import load_shape
 from logserver.bench.result import NotDone, Repeat, TargetFacts
-from logserver.bench.shapes import load_shape
 from logserver.bench.targets import Bench, Tell
 from logserver.bench.wire import Address, call
 from logserver.bench.workload import Workload

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from logserver.cli.access import Access, access_options
+from logserver.cli.auth_options import Access, access_options
 from logserver.cli.offline.dump import short_messages
 from logserver.cli.offline.findings import Inspected, all_option, end_with
 from logserver.cli.options import (
@@ -62,9 +62,9 @@ def command(
     query = FindQuery(**wanted)  # type: ignore[arg-type]  # the options above have its fields' types
     query.check()
     if isinstance(place, str):
-        from logserver.cli.online import asking
+        from logserver.cli.online import client_options
 
-        asking.find(place, query, access=access, output=output)
+        client_options.find(place, query, access=access, output=output)
         return
     with opened(place, settings) as (inspector, _):
         runs = within_limit(([row] for row in inspector.find(query)), query.limit)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from logserver.cli.access import Access, access_options
+from logserver.cli.auth_options import Access, access_options
 from logserver.cli.offline.findings import Inspected, end_with
 from logserver.cli.options import (
     opened,
@@ -55,10 +55,10 @@ def command(
     With --time the first record at or after that time; none: the end, with null for its time.
     """
     if isinstance(place, str):
-        from logserver.cli.online import asking
+        from logserver.cli.online import client_options
 
-        wanted = asking.Partitions(topic, partition, time_ms)
-        asking.offsets(place, wanted, access=access, output=output)
+        wanted = client_options.Partitions(topic, partition, time_ms)
+        client_options.offsets(place, wanted, access=access, output=output)
         return
     with opened(place, settings) as (inspector, _):
         addresses = _chosen(inspector, topic, partition)

@@ -14,10 +14,10 @@ from typing import Any, Final
 import click
 
 from logserver.cli import FINDINGS
+from logserver.cli.online.consume_output import Show, as_json, as_line, by_format
+from logserver.cli.online.offset_args import OFFSET_NAMES, READING_NAMES, STORED, start_option
 from logserver.cli.online.options import Command, online, partition_option
 from logserver.cli.online.printing import Printer, while_somebody_reads
-from logserver.cli.online.showing import Show, as_json, as_line, by_format
-from logserver.cli.online.starts import OFFSET_NAMES, READING_NAMES, STORED, start_option
 from logserver.client import LogClient, ServerRefused
 from storage import TopicPartition
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import click
 
+from logserver.cli.online.offset_args import OFFSET_NAMES, start_option
 from logserver.cli.online.options import online
-from logserver.cli.online.starts import OFFSET_NAMES, start_option
 from logserver.cli.output import TABLE, Row, output_option, write_document, write_rows
 from logserver.client import GroupPartition, LogClient
 

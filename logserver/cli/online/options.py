@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from logserver.cli.access import Access, access_options
+from logserver.cli.auth_options import Access, access_options
 from logserver.client import LogClient
 from storage.errors import InvalidArgument
 

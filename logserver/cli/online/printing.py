@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from logserver.cli.online.showing import Show
+from logserver.cli.online.consume_output import Show
 from logserver.client import FetchedRecord
 
 STDOUT: Final = 1

@@ -19,13 +19,13 @@ import click
 import msgspec
 from msgspec import Struct
 
+from logserver.cli.online.consume_output import unescaped
 from logserver.cli.online.options import (
     online,
     parse_pairs,
     partition_option,
     topic_option,
 )
-from logserver.cli.online.showing import unescaped
 from logserver.client import LogClient, Record, as_bytes
 from storage.errors import InvalidArgument
 

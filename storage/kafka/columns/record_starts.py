@@ -17,7 +17,7 @@ import numpy as np
 
 from storage.kafka.columns.record_fields import read_varints
 from storage.kafka.format.record import MIN_RECORD_BYTES
-from storage.kafka.format.record_positions import add_positions
+from storage.kafka.format.record_scan import add_positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

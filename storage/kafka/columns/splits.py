@@ -1,8 +1,8 @@
 """The splitter of a Kafka log directory.
 
 Owns which partitions exist, when each partition is read (at its first use), and how pieces of segments are combined
-into splits; must not write, and takes no lock. `storage.kafka.columns.pieces` defines a piece and where a segment is
-cut; `storage.kafka.columns.read` reads pieces.
+into splits; must not write, and takes no lock. `storage.kafka.columns.split_plan` defines a piece and where a segment
+is cut; `storage.kafka.columns.read` reads pieces.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
 from storage.errors import IoFailure, OffsetOutOfRange
 from storage.files import FileSystem, OverlayFileSystem, is_missing
 from storage.interface import Clock, StoreOptions
-from storage.kafka.columns.followed import FollowedPartition, log_sizes
-from storage.kafka.columns.pieces import SegmentRange, cutting
+from storage.kafka.columns.split_plan import SegmentRange, cutting
+from storage.kafka.columns.tail import FollowedPartition, log_sizes
 from storage.kafka.format import names
 from storage.kafka.log.reading import AbortedRanges
 from storage.kafka.log.segment import Segment
 from storage.kafka.state import blocked_files
-from storage.kafka.state.directory import BACKEND
 from storage.kafka.state.interrupted_topics import interrupted_folders
-from storage.kafka.state.joined import log_directory, log_roots
+from storage.kafka.state.log_dirs import log_directory, log_roots
+from storage.kafka.state.root import BACKEND
 from storage.kafka.state.settings import parse_store_settings
 from storage.kafka.tools.view import View
 from storage.model import Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition

@@ -36,7 +36,7 @@ from storage.kafka.format.names import parse_segment_name, partition_dir_name, s
 from storage.kafka.index.index_reading import ReadsFiles
 from storage.kafka.log.log_file import SEGMENT_OFFSETS
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
-from storage.kafka.state.directory import OFFSET_CHECKPOINTS, LogDirectory, Offsets
+from storage.kafka.state.root import OFFSET_CHECKPOINTS, LogDirectory, Offsets
 from storage.model import Finding, TopicPartition
 from storage.request_journal import JOURNAL_FILE, journal_offsets
 from storage.shared.loss_report import SALVAGE_REPORT, salvage_report

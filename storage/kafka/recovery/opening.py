@@ -34,7 +34,6 @@ from storage.kafka.recovery.segment_gaps import (
     losses_without_log,
     missing_segments,
 )
-from storage.kafka.state.directory import LogDirectory, StoreFile
 from storage.kafka.state.epochs import OwnEpochs
 from storage.kafka.state.interrupted_topics import (
     folder_of,
@@ -42,6 +41,7 @@ from storage.kafka.state.interrupted_topics import (
     interrupted_folders,
     rename_back,
 )
+from storage.kafka.state.root import LogDirectory, StoreFile
 from storage.kafka.state.settings import StoreSettings, TopicSettings
 from storage.model import Finding, Loss, RecoveryReport, TopicPartition
 from storage.shared.group_offsets import OffsetTable

@@ -1,7 +1,7 @@
 """Topics that a crash left half created or half deleted: find their folders, and restore the folders' names.
 
 Owns recognizing their folders, which are named TOPIC-N.ID-delete; must not create or remove a folder. By the order of
-the steps in topic_files.py such a folder is complete as long as another folder of its topic is named TOPIC-N. The next
+the steps in topics.py such a folder is complete as long as another folder of its topic is named TOPIC-N. The next
 start then renames it to TOPIC-N: the topic is created, or is not deleted. If no folder is named TOPIC-N, the next
 start of this server or of the broker removes all these folders.
 """
@@ -16,7 +16,7 @@ from storage.errors import DataError, IoFailure
 from storage.files import FileSystem
 from storage.findings import finding
 from storage.kafka.format import checkpoints, names
-from storage.kafka.state.directory import LogDirectory
+from storage.kafka.state.root import LogDirectory
 from storage.model import Finding, TopicPartition
 
 

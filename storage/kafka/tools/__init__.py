@@ -21,9 +21,9 @@ from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions, SupportsInspect
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_segment_name, partition_of_dir
-from storage.kafka.state.directory import detect
-from storage.kafka.tools.directory_inspector import DirectoryInspector
+from storage.kafka.state.root import detect
 from storage.kafka.tools.file_inspector import FileInspector, classify
+from storage.kafka.tools.store_inspector import DirectoryInspector
 from storage.kafka.tools.view import View
 from storage.model import TopicPartition
 

@@ -18,8 +18,8 @@ from storage.kafka.format.names import parse_segment_name
 from storage.kafka.log.log_file import Gap, StoredBatch
 from storage.kafka.log.reading import AbortedRanges
 from storage.kafka.log.segment import Segment
-from storage.kafka.state.directory import bad_partition_metadata, bad_root_file
 from storage.kafka.state.producers import ProducerStates
+from storage.kafka.state.root import bad_partition_metadata, bad_root_file
 from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.rows import (
     OFFSET_FILES,

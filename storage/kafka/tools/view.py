@@ -35,7 +35,7 @@ from storage.kafka.state import blocked_files
 from storage.kafka.state.epochs import OwnEpochs
 from storage.kafka.state.file_listing import unread_findings
 from storage.kafka.state.interrupted_topics import interrupted_finding, interrupted_folders
-from storage.kafka.state.joined import log_directory, log_roots
+from storage.kafka.state.log_dirs import log_directory, log_roots
 from storage.kafka.state.settings import TopicSettings, parse_store_settings, topic_settings
 from storage.kafka.tools.logs import Log, LogReader
 from storage.model import Finding, TopicPartition

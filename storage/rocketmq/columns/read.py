@@ -22,17 +22,17 @@ from storage.files import FileSystem, FollowingFileSystem, HandleCache, Skipping
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.columns import suspect_columns
-from storage.rocketmq.columns.log_pieces import LogSlice, read_pieces
+from storage.rocketmq.columns.log_reader import LogSlice, read_pieces
 from storage.rocketmq.columns.property_columns import Properties
+from storage.rocketmq.columns.queue_entries import SplitPlan, Units, in_log_order, load_units
 from storage.rocketmq.columns.record_columns import BORN_TIMESTAMP, FLAG, Addresses, Records
-from storage.rocketmq.columns.unit_runs import SplitPlan, Units, in_log_order, load_units
 from storage.rocketmq.format import names as file_names
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import FIXED_SIZE_V4
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
-from storage.rocketmq.format.queue_unit import UNIT_SIZE, QueueEntry
+from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.reading import (
     HIDDEN_PROPERTIES,
     MAX_BODY_BYTES,

@@ -35,9 +35,9 @@ import numpy as np
 
 from storage.columns import Slices
 from storage.model import TopicPartition
-from storage.rocketmq.columns.log_pieces import LogSlice
+from storage.rocketmq.columns.gather import by_size, bytes_at, cut
+from storage.rocketmq.columns.log_reader import LogSlice
 from storage.rocketmq.columns.property_columns import Properties
-from storage.rocketmq.columns.slicing import by_size, bytes_at, cut
 from storage.rocketmq.format.message import (
     BODY_POSITION,
     BORN_HOST_V6,

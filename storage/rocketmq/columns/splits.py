@@ -19,14 +19,14 @@ from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
 from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions
 from storage.model import Bound, Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
-from storage.rocketmq.columns.known_store import KnownStore
-from storage.rocketmq.columns.split_cuts import Asked, borders, cut_log
-from storage.rocketmq.columns.unit_runs import EntryRange, SplitPlan
+from storage.rocketmq.columns.queue_entries import EntryRange, SplitPlan
+from storage.rocketmq.columns.split_plan import Asked, borders, cut_log
+from storage.rocketmq.columns.tail import KnownStore
 from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.lookup.by_time import find_time
 from storage.rocketmq.recovery.evidence import QUEUE_ENDS_EARLY
-from storage.rocketmq.state.directory import BACKEND
+from storage.rocketmq.state.root import BACKEND
 
 
 def open_splitter(

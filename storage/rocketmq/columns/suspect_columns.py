@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from storage.columns import Slices
+from storage.rocketmq.columns.gather import cut
 from storage.rocketmq.columns.record_columns import BORN_TIMESTAMP, Records
-from storage.rocketmq.columns.slicing import cut
 from storage.rocketmq.format.message import TRANSACTION_MASK, decode_message
 from storage.rocketmq.format.suspect import (
     END_OF_TIME_MS,

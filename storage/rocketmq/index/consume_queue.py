@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 from storage.errors import DamagedStore
 from storage.files import HandleCache
-from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, QueueEntry
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.format.queue_entry import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, QueueEntry
+from storage.rocketmq.log.file_sequence import FileRun
 
 NOWHERE = -1
 IN_THE_WAY: Final = (

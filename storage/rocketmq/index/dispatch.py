@@ -36,7 +36,7 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.message_encoding import Placement
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.format.queue_unit import FILLER, UNIT, code_of
+from storage.rocketmq.format.queue_entry import FILLER, UNIT, code_of
 from storage.rocketmq.format.suspect import is_folder_name
 
 if TYPE_CHECKING:

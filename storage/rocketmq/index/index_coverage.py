@@ -25,7 +25,7 @@ from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_proper
 from storage.rocketmq.index.dispatch import heads_of
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.walking import Stretch
+from storage.rocketmq.log.scan import Stretch
 
 Range = tuple[int, int]
 """Physical offsets [low, high)."""

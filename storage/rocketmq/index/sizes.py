@@ -27,7 +27,7 @@ from storage.rocketmq.format.index_file import (
     SLOT_SIZE,
     file_size,
 )
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.key_index_sizes import infer_sizes
 from storage.rocketmq.state.settings import INT32_MAX, Sizes, StoreSettings
 

@@ -23,7 +23,7 @@ from storage.rocketmq.format.message import (
     decode_message,
     encode_padding,
 )
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 
 
 class CommitLog:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from storage.errors import DataError
 from storage.model import Bound, TimedOffset
 from storage.rocketmq.format.message import BORN_HOST_V6, HOST_SIZE_V4, HOST_SIZE_V6
-from storage.rocketmq.format.queue_unit import UNIT_SIZE, QueueEntry
+from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.queues import EdgeTime, EdgeTimes
 from storage.rocketmq.log.commit_log import CommitLog

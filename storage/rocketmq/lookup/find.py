@@ -28,11 +28,11 @@ from storage.rocketmq.format.properties import (
     UNIQ_KEY,
     decode_properties,
 )
-from storage.rocketmq.format.queue_unit import QueueEntry, tags_code
+from storage.rocketmq.format.queue_entry import QueueEntry, tags_code
 from storage.rocketmq.index.index_coverage import CoveredRange, IndexCoverage
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex, TimeRange
-from storage.rocketmq.index.lmq import is_lmq
+from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.reading import (

@@ -18,7 +18,7 @@ from storage.model import Finding
 from storage.rocketmq.format import names
 from storage.rocketmq.index.consume_queue import IN_THE_WAY
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.root import StoreDirectory
 
 RESTORE: Final = "a file in the place of a folder. Move it away, and restore the folder: nothing else holds its content"
 

@@ -31,12 +31,12 @@ from storage.request_journal import JOURNAL_FILE, JournalOffsets, journal_offset
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.message import MAGIC_PADDING, MAGIC_V1, MAGIC_V2, PADDING_SIZE, peek
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.state.root import StoreDirectory
 
 SHOWN: Final = 4
 """The number of pieces of evidence named in one message."""

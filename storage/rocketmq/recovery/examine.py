@@ -24,16 +24,14 @@ from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.index_file import IndexHeader
 from storage.rocketmq.format.message import Message, decode_message, takes_queue_offset
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.format.walking import BAD
+from storage.rocketmq.format.scan import BAD
 from storage.rocketmq.index.dispatch import heads_of
-from storage.rocketmq.index.lmq import is_lmq, lmq_dispatches
+from storage.rocketmq.index.light_queues import is_lmq, lmq_dispatches
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.log.encoding import SEQUENCE_PROPERTY, parse_mark
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.log.walking import END, Stop, Stretch, walk_log
-from storage.rocketmq.recovery.behind import Behind, LogSoFar, has_zeroed_sector, sound_part
-from storage.rocketmq.recovery.deleted_records import DeletedRecords, Lives
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.scan import END, Stop, Stretch, walk_log
 from storage.rocketmq.recovery.evidence import (
     Evidence,
     LogEnd,
@@ -48,7 +46,9 @@ from storage.rocketmq.recovery.losses import add_findings, damage_finding
 from storage.rocketmq.recovery.owners import Owners
 from storage.rocketmq.recovery.plan import Damage, OpenAppend, SequencedAppend, StorePlan
 from storage.rocketmq.recovery.queue_proof import foreign_queues, misnamed_files
+from storage.rocketmq.recovery.resync import Behind, LogSoFar, has_zeroed_sector, sound_part
 from storage.rocketmq.recovery.strayed import strayed
+from storage.rocketmq.recovery.topic_incarnations import DeletedRecords, Lives
 
 MAX_FILLERS: Final = 1 << 20
 """Limit on the filler entries that raise a queue with records. A start that needs more is refused."""

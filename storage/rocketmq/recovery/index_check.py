@@ -23,8 +23,8 @@ from storage.rocketmq.index.dispatch import heads_of, keys_of
 from storage.rocketmq.index.index_coverage import IndexCoverage, Range, key_beside, record_end
 from storage.rocketmq.index.key_index import SettledFile
 from storage.rocketmq.index.key_index_file import DoubtedIndex, KeyIndexFile
-from storage.rocketmq.log.walking import Stop, Stretch, walk_log
-from storage.rocketmq.recovery.behind import first_told
+from storage.rocketmq.log.scan import Stop, Stretch, walk_log
+from storage.rocketmq.recovery.resync import first_told
 
 CHECKED_AT_ONCE: Final = 128 << 20
 """Bytes of the log compared by one lookup: one or two seconds of work."""

@@ -21,7 +21,7 @@ from storage.rocketmq.index.index_coverage import IndexCoverage, Range, record_e
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.state.directory import IndexProof, RememberedFile
+from storage.rocketmq.state.root import IndexProof, RememberedFile
 
 HEAD_BYTES = 1 << 16  # of the last record: enough to identify it
 

@@ -10,11 +10,11 @@ from itertools import pairwise
 
 from storage.findings import finding
 from storage.model import Finding, Loss
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.recovery.evidence import LogEnd, lost_log_finding, lost_offsets_finding
 from storage.rocketmq.recovery.owners import UNKNOWN, Owners
 from storage.rocketmq.recovery.plan import Damage, StorePlan

@@ -26,7 +26,7 @@ from storage.rocketmq.index.index_header import wrong_fields, wrong_header
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.log.commit_log import CommitLog, store_time_at
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.recovery.evidence import (
     Evidence,
     lost_head_findings,
@@ -48,9 +48,9 @@ from storage.rocketmq.recovery.repair import (
     raise_queues,
 )
 from storage.rocketmq.recovery.strayed import strayed_findings
-from storage.rocketmq.recovery.topic_files import TopicFiles
+from storage.rocketmq.recovery.topics import TopicFiles
 from storage.rocketmq.state import batch_topics, live_data, rocksdb
-from storage.rocketmq.state.directory import IndexProof, ProducerSnapshot, StoreDirectory, StoreFile
+from storage.rocketmq.state.root import IndexProof, ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.state.settings import Sizes, StoreSettings
 from storage.shared.loss_report import keep_losses
 from storage.shared.sequencing import Producers

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, DataError, IoFailure
 from storage.rocketmq.format.message import FIXED_SIZE_V4, Message, decode_message
 from storage.rocketmq.format.suspect import suspect_parts
-from storage.rocketmq.index.lmq import is_lmq
+from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue, QueueTable
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 
 ADDRESS: Final = frozenset({"topic", "queue_id", "queue_offset", "physical_offset"})
 UNKNOWN: Final = (None, None, None)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage.model import Finding, Loss, ProducerSequence
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.recovery.evidence import NOTHING_LOST, LostOffsets, LostPositions
 
 

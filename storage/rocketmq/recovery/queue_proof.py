@@ -30,11 +30,11 @@ from storage.findings import finding
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.names import file_name
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
-from storage.rocketmq.index.lmq import is_in_lmq, lmq_offsets
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
+from storage.rocketmq.index.light_queues import is_in_lmq, lmq_offsets
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 
 NEWEST: Final = 8
 """Entries searched at the end of a queue, or at either end of a file, for one that is no filler."""

@@ -25,10 +25,10 @@ from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.index_coverage import keys_beside
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_mending import mend
-from storage.rocketmq.index.lmq import lmq_dispatches
-from storage.rocketmq.log.blanks import SMALLEST, fill
+from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.log.commit_log import store_time_at
-from storage.rocketmq.log.walking import Stop, walk_log
+from storage.rocketmq.log.filler_records import SMALLEST, fill
+from storage.rocketmq.log.scan import Stop, walk_log
 from storage.rocketmq.recovery.plan import StorePlan
 
 BAD_PLACE_BYTES: Final = 1 << 16  # limit on the bytes that readers read at a bad place

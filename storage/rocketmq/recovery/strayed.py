@@ -25,10 +25,10 @@ from storage.errors import DataError
 from storage.findings import finding
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.index.lmq import is_lmq
+from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 
 MISSING_BEFORE: Final = 4
 """Limit on missing records before a place. Entries that were built without these records are lower."""

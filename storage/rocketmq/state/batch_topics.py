@@ -15,7 +15,7 @@ from storage.errors import NotOffered
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format import names
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.root import StoreDirectory
 
 CODE: Final = "batch-topic"
 

@@ -15,7 +15,7 @@ from storage.errors import IoFailure
 from storage.findings import damaged_store, finding
 from storage.model import Finding
 from storage.rocketmq.format import names
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.root import StoreDirectory
 from storage.shared.staged_append import NOTE
 
 _HERE: Final = "a folder in the place of a file"

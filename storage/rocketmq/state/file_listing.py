@@ -22,7 +22,7 @@ from typing import Final
 from storage.files import FileSystem
 from storage.model import Finding, StoredFile, TopicPartition
 from storage.rocketmq.format import names
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.shared.file_listing import Described, list_below
 from storage.shared.unreadable import PathFacts, unreadable_findings
 

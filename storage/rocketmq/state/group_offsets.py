@@ -17,8 +17,8 @@ from storage.errors import DiskFull, InvalidArgument
 from storage.files import Fence
 from storage.interface import Clock
 from storage.model import CommittedOffset, GroupCommit, TopicPartition
-from storage.rocketmq.state.directory import StoreDirectory
 from storage.rocketmq.state.offsets_file import SEPARATOR, StoredOffsets
+from storage.rocketmq.state.root import StoreDirectory
 from storage.shared.group_offsets import OffsetTable, check_commits
 
 

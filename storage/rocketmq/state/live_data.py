@@ -20,7 +20,7 @@ from storage.files import FileSystem
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format import names
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.root import StoreDirectory
 
 COMPACTION_LOG: Final = "compactionLog"
 TIMER_CHECK: Final = "timercheck"

@@ -14,7 +14,7 @@ from typing import Final
 from storage.errors import UnsupportedFormat
 from storage.findings import finding
 from storage.model import Finding
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.root import StoreDirectory
 
 CODE: Final = "rocksdb-store"
 

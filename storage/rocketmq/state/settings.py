@@ -19,7 +19,7 @@ from storage.coding.config_values import one_of, unknown, whole_number
 from storage.errors import InvalidArgument, InvalidConfig, NotOffered
 from storage.rocketmq.format.index_file import ENTRY_SIZE, SLOT_SIZE
 from storage.rocketmq.format.message_id import encode_host
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 
 INT32_MAX: Final = 2**31 - 1
 HOUR_MS: Final = 3_600_000

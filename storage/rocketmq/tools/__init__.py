@@ -20,9 +20,9 @@ from pathlib import Path
 
 from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions, SupportsInspect
-from storage.rocketmq.state.directory import detect
+from storage.rocketmq.state.root import detect
 from storage.rocketmq.tools.file_inspector import FileInspector
-from storage.rocketmq.tools.place import Alone, place_of
+from storage.rocketmq.tools.path_kind import Alone, place_of
 from storage.rocketmq.tools.store_inspector import StoreInspector
 from storage.rocketmq.tools.view import View
 

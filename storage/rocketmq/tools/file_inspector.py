@@ -33,14 +33,14 @@ from storage.model import (
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, file_size
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.key_index_sizes import infer_sizes
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.index.sizes import DEFAULTS
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.log.walking import Stretch
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.scan import Stretch
 from storage.rocketmq.state.file_listing import unread_findings
 from storage.rocketmq.state.settings import Sizes, parse_store_settings
 from storage.rocketmq.tools import dump, search, summary
@@ -51,7 +51,7 @@ from storage.rocketmq.tools.dump import (
     RECORDS,
 )
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
-from storage.rocketmq.tools.place import Alone
+from storage.rocketmq.tools.path_kind import Alone
 from storage.rocketmq.tools.rebuild import rebuild
 from storage.rocketmq.tools.rows import Row, message_row
 from storage.rocketmq.tools.salvage.salvage import Salvage

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from storage.findings import finding
 from storage.model import Finding
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 
 
 class FileBehind(NamedTuple):

@@ -21,12 +21,12 @@ from storage.rocketmq.format.message import (
     decode_message,
     peek,
 )
-from storage.rocketmq.format.walking import BAD, BLANK, PADDING
+from storage.rocketmq.format.scan import BAD, BLANK, PADDING
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.log.walking import Stop, Stretch, walk_log
-from storage.rocketmq.recovery.behind import Behind, LogSoFar
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.scan import Stop, Stretch, walk_log
 from storage.rocketmq.recovery.owners import UNKNOWN, Owners
+from storage.rocketmq.recovery.resync import Behind, LogSoFar
 from storage.shared.diagnostics import Meter, Notes
 
 MAX_SHOWN_BYTES: Final = 16 << 20

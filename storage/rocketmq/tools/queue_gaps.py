@@ -19,8 +19,8 @@ from typing import Unpack
 from storage.findings import RecordFacts, finding
 from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
-from storage.rocketmq.index.lmq import is_lmq
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
+from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue
 from storage.shared.loss_report import is_reported, reported_ranges
 

@@ -25,7 +25,7 @@ from storage.rocketmq.format.message import (
 from storage.rocketmq.format.message_id import decode_offset_id
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_properties
 from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex
-from storage.rocketmq.log.walking import Stretch
+from storage.rocketmq.log.scan import Stretch
 from storage.rocketmq.lookup.find import Search, index_pieces, message_at, offset_of
 from storage.rocketmq.reading import MAX_BODY_BYTES
 from storage.rocketmq.tools.log_walk import LogWalk, Padding

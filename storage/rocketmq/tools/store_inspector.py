@@ -26,10 +26,10 @@ from storage.model import (
 from storage.parallel import RunParts, one_by_one
 from storage.rocketmq.recovery.evidence import lost_head_findings, missing_config_findings
 from storage.rocketmq.tools import dump, search, summary
-from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.rebuild import rebuild
 from storage.rocketmq.tools.salvage.salvage import Salvage
 from storage.rocketmq.tools.salvage.survey import LogSource
+from storage.rocketmq.tools.unrecovered import RawStore
 from storage.rocketmq.tools.verify import verify
 from storage.rocketmq.tools.view import View
 

@@ -15,10 +15,10 @@ import msgspec
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.lookup.by_time import NO_TIME, store_time
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.tools.rows import Row, checkpoint_row
 from storage.rocketmq.tools.view import View
 from storage.shared.own_files import own_file_findings

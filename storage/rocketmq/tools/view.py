@@ -18,7 +18,7 @@ from storage.interface import Clock, StoreOptions
 from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.format.queue_unit import QueueEntry
+from storage.rocketmq.format.queue_entry import QueueEntry
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.reading import check_address, unreadable
 from storage.rocketmq.state.file_listing import unread_findings

@@ -22,7 +22,7 @@ from storage.rocketmq.format.message import (
 from storage.rocketmq.format.message_encoding import encode_messages
 from storage.rocketmq.format.message_id import decode_offset_id, encode_host, host_text, offset_id
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.format.walking import BLANK, PADDING, walk
+from storage.rocketmq.format.scan import BLANK, PADDING, walk
 from tests.unit.codec_rocketmq.cases import new_message, placement
 
 STORES = Path(__file__).resolve().parents[2] / "golden" / "rocketmq"

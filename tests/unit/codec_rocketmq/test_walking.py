@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage.errors import Corrupt, Truncated
 from storage.rocketmq.format.message import MAGIC_PADDING, decode_message, encode_padding, peek
-from storage.rocketmq.format.walking import BAD, BLANK, PADDING, SHORT, walk
+from storage.rocketmq.format.scan import BAD, BLANK, PADDING, SHORT, walk
 from tests.unit.codec_rocketmq.cases import CASES, Case
 
 RECORDS = [case.data for case in CASES]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.conversion.rule import to_kafka, to_rocketmq
-from storage.conversion.shapes import KafkaRecord, QueuedMessage, host_as_text, host_from_text
+from storage.conversion.mapping import to_kafka, to_rocketmq
+from storage.conversion.records import KafkaRecord, QueuedMessage, host_as_text, host_from_text
 from storage.errors import Corrupt, UnrepresentableRecord
 from storage.model import Header, RawMessage
 from storage.rocketmq.format.body import compress_again

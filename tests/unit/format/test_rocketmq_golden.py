@@ -22,7 +22,7 @@ from storage.rocketmq.format.index_file import (
     file_size,
     slot_position,
 )
-from storage.rocketmq.format.queue_unit import (
+from storage.rocketmq.format.queue_entry import (
     UNIT_SIZE,
     QueueEntry,
     decode_units,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from storage.coding.javahash import java_hash
 from storage.errors import InvalidArgument, Truncated
-from storage.rocketmq.format.queue_unit import (
+from storage.rocketmq.format.queue_entry import (
     FILLER,
     MAX_DELAY_LEVEL,
     UNIT,

@@ -20,9 +20,9 @@ from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import OverlayFileSystem
 from storage.interface import StoreOptions
 from storage.kafka.columns import read, record_starts
-from storage.kafka.columns.pieces import SegmentRange
 from storage.kafka.columns.read import read_split
 from storage.kafka.columns.record_fields import read_varints
+from storage.kafka.columns.split_plan import SegmentRange
 from storage.kafka.format.batch import HEADER_SIZE, decode_header, decode_records, encode_batch
 from storage.kafka.format.batch_header import seal
 from storage.kafka.tools import open_inspector

@@ -14,7 +14,7 @@ from storage import LogStore, StoreOptions
 from storage.errors import Corrupt, UnsupportedFormat
 from storage.files import STORE_FILE, OverlayFileSystem
 from storage.kafka.format import names
-from storage.kafka.state.directory import TOPICS_FILE
+from storage.kafka.state.root import TOPICS_FILE
 from storage.kafka.tools import open_inspector
 from storage.model import TopicPartition
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_sequenced, put_value, values

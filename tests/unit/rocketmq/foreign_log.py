@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from storage import open_inspector
+from storage.conversion.records import HOST, QueuedMessage
 from storage.conversion.rocketmq_log import LogWriter
-from storage.conversion.shapes import HOST, QueuedMessage
 from storage.interface import StoreOptions, SupportsInspect
 from storage.model import RawMessage, TopicPartition
 from storage.rocketmq.format.config_json import encode_config

@@ -12,7 +12,7 @@ from storage import LogStore, TopicPartition
 from storage.errors import Corrupt
 from storage.rocketmq import reading
 from storage.rocketmq.format.names import file_name
-from storage.rocketmq.format.queue_unit import UNIT, UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT, UNIT_SIZE
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.store import RocketMQStore
 from tests.unit.rocketmq.workshop import ROOT, T0, Workshop, put_value, values

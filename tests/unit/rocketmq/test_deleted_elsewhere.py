@@ -11,8 +11,8 @@ from storage.errors import RecordNotFound
 from storage.files import FileSystem
 from storage.model import RawMessage
 from storage.rocketmq.format import names
-from storage.rocketmq.format.queue_unit import UNIT
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.format.queue_entry import UNIT
+from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.state.topics_file import TopicTable
 from storage.rocketmq.store import RocketMQStore
 from tests.faults.power import Power, moments

@@ -9,11 +9,11 @@ import pytest
 
 from storage.errors import Corrupt, IoFailure, StoreLocked, UnsupportedFormat
 from storage.files import STORE_FILE, FileSystem, OverlayFileSystem, RealFileSystem, atomic_write
-from storage.kafka.state import directory as kafka
+from storage.kafka.state import root as kafka
 from storage.model import ProducerSequence, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
-from storage.rocketmq.state.directory import (
+from storage.rocketmq.state.root import (
     DAMAGED_TOPICS_FILE,
     DeletedTopics,
     StoreDirectory,

@@ -16,7 +16,7 @@ from storage import LogStore
 from storage.errors import DiskFull, StoreFenced
 from storage.files import Fence, HandleCache, OverlayFileSystem, make_root
 from storage.model import ProducerSequence, Record, TopicPartition
-from storage.rocketmq.format.queue_unit import UNIT
+from storage.rocketmq.format.queue_entry import UNIT
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.dispatcher import PENDING_APPENDS, Builder, Dispatcher
 from tests.beside import beside

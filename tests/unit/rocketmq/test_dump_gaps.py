@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from storage import Finding, StoreOptions, TopicPartition, open_inspector
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_value
 
 OPTIONS = StoreOptions(settings=SMALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.files import HandleCache, OverlayFileSystem
-from storage.rocketmq.columns.known_queues import KnownQueue
+from storage.rocketmq.columns.tail_queues import KnownQueue
 from tests.unit.rocketmq.workshop import UNIT
 
 

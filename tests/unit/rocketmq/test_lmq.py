@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from storage import RawMessage, StoreOptions, TopicPartition, open_splitter, open_store
-from storage.conversion.shapes import HOST
+from storage.conversion.records import HOST
 from storage.errors import Corrupt
 from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.message import MAGIC_V1, decode_message
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.properties import encode_properties
-from storage.rocketmq.format.queue_unit import QueueEntry, decode_units, encode_unit
-from storage.rocketmq.index.lmq import lmq_offsets
+from storage.rocketmq.format.queue_entry import QueueEntry, decode_units, encode_unit
+from storage.rocketmq.index.light_queues import lmq_offsets
 from storage.rocketmq.store import RocketMQStore
 from tests.unit.rocketmq.foreign_log import (
     Message,

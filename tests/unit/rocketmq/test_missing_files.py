@@ -17,7 +17,7 @@ from storage import Finding, LossReport, StoreOptions, TopicPartition, open_insp
 from storage.columns import OffsetRange
 from storage.errors import Corrupt, DamagedStore, InvalidConfig
 from storage.files import OverlayFileSystem
-from storage.rocketmq.columns.unit_runs import SplitPlan
+from storage.rocketmq.columns.queue_entries import SplitPlan
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from storage.rocketmq.format.names import file_name
 from tests.faults.power import Power

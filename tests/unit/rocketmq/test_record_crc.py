@@ -15,7 +15,7 @@ from storage.rocketmq.format.properties import (
     encode_crc_property,
     has_crc_property,
 )
-from storage.rocketmq.log.walking import Stop, walk_log
+from storage.rocketmq.log.scan import Stop, walk_log
 from storage.rocketmq.staging import RocketMQStaging
 from storage.rocketmq.store import RocketMQStore
 from tests.golden.salvaging import salvage

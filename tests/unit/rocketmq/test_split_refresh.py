@@ -14,9 +14,9 @@ import pytest
 
 from storage import OffsetRange, ProducerSequence, Record, Splitter, TopicPartition, open_splitter
 from storage.model import OffsetBounds
-from storage.rocketmq.columns import known_store
+from storage.rocketmq.columns import tail
 from storage.rocketmq.index.dispatcher import Dispatcher
-from storage.rocketmq.log.walking import walk_log
+from storage.rocketmq.log.scan import walk_log
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from tests.column_rows import everything, read_rows
 from tests.unit.rocketmq.split_yard import (
@@ -55,7 +55,7 @@ def splitter(store: RocketMQStore) -> Iterator[Splitter]:
 @pytest.fixture
 def openings() -> Iterator[Mock]:
     """A mock that is called whenever a store is opened as a whole."""
-    with patch.object(known_store, "open_rocketmq", wraps=open_rocketmq) as opening:
+    with patch.object(tail, "open_rocketmq", wraps=open_rocketmq) as opening:
         yield opening
 
 
@@ -109,7 +109,7 @@ def test_units_are_carried_only_until_the_files_hold_them(
 def test_only_what_is_new_is_read(store: RocketMQStore, splitter: Splitter) -> None:
     store.append_messages(T0, numbered(3, first=12))
     end = store.log.end
-    with patch.object(known_store, "walk_log", wraps=walk_log) as walk:
+    with patch.object(tail, "walk_log", wraps=walk_log) as walk:
         splitter.refresh()
         splitter.refresh()
     first, second = (call.args[1] for call in walk.call_args_list)
@@ -214,7 +214,7 @@ def test_a_record_that_is_being_written_shows_when_it_is_whole(
     position = end % LOG_BYTES
     whole = path.read_bytes()[position : position + 100]
     # All changes are within one tick of the files' clock, however long they take.
-    with patch.object(known_store, "TIME_STEP_MS", 1 << 40):
+    with patch.object(tail, "TIME_STEP_MS", 1 << 40):
         damage(path, position + 95, bytes(5))
         for _ in range(4):
             splitter.refresh()

@@ -13,7 +13,7 @@ import storage.rocketmq.recovery.strayed as strayed_module
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.format.message import Message as StoredMessage
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 from tests.unit.rocketmq.foreign_log import Message, inspector, write_log
 from tests.unit.rocketmq.test_dump_gaps import patch, places
 from tests.unit.rocketmq.workshop import ROOT, Workshop, put_file, put_value, values

@@ -9,7 +9,7 @@ import pytest
 
 from storage import Finding, StoreOptions, SupportsParts, TopicPartition, open_inspector
 from storage.parallel import one_by_one
-from storage.rocketmq.format import walking
+from storage.rocketmq.format import scan
 from storage.rocketmq.format.message import decode_message
 from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_file, put_value, values
 
@@ -41,7 +41,7 @@ def place_of_second(shop: Workshop) -> tuple[int, int]:
     seen = 0
     for base in shop.log_bases():
         data = shop.fs.read_bytes(shop.log_path(base))
-        records, _, _ = walking.walk(data, 0, len(data), base)
+        records, _, _ = scan.walk(data, 0, len(data), base)
         for at, size in records:
             seen += decode_message(data, at - base).topic == "orders"
             if seen == 2:

@@ -19,8 +19,8 @@ from logserver.idempotency.journal import (
     open_book,
     replayed,
 )
+from logserver.service.commit import AppendOutcome
 from logserver.service.requests import RequestKey
-from logserver.service.writer import AppendOutcome
 from storage import Loss, OffsetBounds, ProducerSequence, TopicPartition
 from storage.errors import UnknownTopic
 from storage.files import OverlayFileSystem

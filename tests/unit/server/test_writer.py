@@ -10,8 +10,7 @@ import pytest
 
 from logserver.errors import Busy, NotReady
 from logserver.metrics import Metrics
-from logserver.service.memory_budget import Budget
-from logserver.service.writer import (
+from logserver.service.commit import (
     SHARED_PART_RECORDS,
     Acks,
     AppendOutcome,
@@ -21,6 +20,7 @@ from logserver.service.writer import (
     Request,
     Writer,
 )
+from logserver.service.memory_budget import Budget
 from storage import AppendResult, ProducerSequence, Record, StorageError, TopicPartition
 from storage.errors import (
     DiskFull,

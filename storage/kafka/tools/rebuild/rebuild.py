@@ -25,8 +25,8 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.evidence import end_by_index
 from storage.kafka.state import blocked_files
-from storage.kafka.state.directory import detect
-from storage.kafka.state.joined import log_directory, refuse_several
+from storage.kafka.state.log_dirs import log_directory, refuse_several
+from storage.kafka.state.root import detect
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.rebuild.recount import count_entries
 from storage.kafka.tools.rebuild.segment import RebuildPart, SegmentBuilt, build_segment

@@ -15,7 +15,7 @@ from storage.files import FileSystem, copy_range, write_durably
 from storage.findings import finding
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.format.names import parse_segment_name
-from storage.kafka.state.directory import TOPICS_FILE, LogDirectory, StoreFile, new_uuid
+from storage.kafka.state.root import TOPICS_FILE, LogDirectory, StoreFile, new_uuid
 from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition
 

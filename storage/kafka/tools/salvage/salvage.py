@@ -33,7 +33,7 @@ from storage.kafka.recovery.evidence import (
 from storage.kafka.recovery.misnamed import alone_finding, begin_alone, list_segments
 from storage.kafka.recovery.overlaps import pass_repeats
 from storage.kafka.recovery.repair import clear_leftovers
-from storage.kafka.state.directory import detect
+from storage.kafka.state.root import detect
 from storage.kafka.state.settings import LOG_DIRS
 from storage.kafka.store import open_kafka
 from storage.kafka.tools.logs import Log

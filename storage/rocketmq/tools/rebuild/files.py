@@ -26,7 +26,7 @@ from storage.rocketmq.index.key_index_table import KeyHasher, KeyIndexTable
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.tools.rebuild.comparing import is_same
-from storage.rocketmq.tools.rebuild.stretch import StagedEntries, staged_strings, staged_units
+from storage.rocketmq.tools.rebuild.log_range import StagedEntries, staged_strings, staged_units
 from storage.rocketmq.tools.verify.queues import Key
 
 OPEN_FILES = 32

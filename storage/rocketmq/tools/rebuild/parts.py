@@ -18,8 +18,7 @@ from storage.parallel import RunParts
 from storage.rocketmq.format import names
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue
-from storage.rocketmq.tools.picture import picture_of
-from storage.rocketmq.tools.raw import RawStore
+from storage.rocketmq.tools.log_tasks import Reached, in_order
 from storage.rocketmq.tools.rebuild.files import (
     IndexPart,
     QueuePart,
@@ -29,9 +28,10 @@ from storage.rocketmq.tools.rebuild.files import (
     build_queues,
     strings_a_file,
 )
+from storage.rocketmq.tools.rebuild.log_range import StagedEntries, StagedStretch, stage_stretch
 from storage.rocketmq.tools.rebuild.store import INDEX, QUEUES, Rebuild
-from storage.rocketmq.tools.rebuild.stretch import StagedEntries, StagedStretch, stage_stretch
-from storage.rocketmq.tools.stretches import Reached, in_order
+from storage.rocketmq.tools.snapshot import picture_of
+from storage.rocketmq.tools.unrecovered import RawStore
 from storage.rocketmq.tools.verify.queues import Key
 from storage.rocketmq.tools.view import View
 from storage.shared.diagnostics import Meter

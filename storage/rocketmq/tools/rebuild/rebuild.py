@@ -14,10 +14,10 @@ from storage.model import RebuildReport
 from storage.parallel import RunParts
 from storage.rocketmq.format import names
 from storage.rocketmq.state import live_data
-from storage.rocketmq.state.directory import StoreDirectory, take_lock
-from storage.rocketmq.tools.raw import RawStore
+from storage.rocketmq.state.root import StoreDirectory, take_lock
 from storage.rocketmq.tools.rebuild.parts import SharedRebuild
 from storage.rocketmq.tools.rebuild.store import INDEX, QUEUES, Rebuild
+from storage.rocketmq.tools.unrecovered import RawStore
 from storage.rocketmq.tools.view import View
 
 KINDS: Final = (QUEUES, INDEX)

@@ -15,7 +15,7 @@ from storage.interface import Clock
 from storage.model import TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import FIRST_ENTRY
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.queues import QueueTable

@@ -22,20 +22,20 @@ from storage.interface import Progress
 from storage.model import Finding, RebuildReport, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
-from storage.rocketmq.format.queue_unit import FILLER, UNIT, UNIT_SIZE
+from storage.rocketmq.format.queue_entry import FILLER, UNIT, UNIT_SIZE
 from storage.rocketmq.index.consume_queue import NOWHERE
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.key_index import KeyIndex
-from storage.rocketmq.index.lmq import lmq_dispatches
+from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.index.queues import Queue, QueueTable
-from storage.rocketmq.recovery.deleted_records import Lives
 from storage.rocketmq.recovery.losses import moved_record, refused_record
+from storage.rocketmq.recovery.topic_incarnations import Lives
 from storage.rocketmq.tools.log_walk import Padding
-from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.rebuild.comparing import is_same
+from storage.rocketmq.tools.rebuild.log_range import DispatchWalk
 from storage.rocketmq.tools.rebuild.recount import Built, count_entries, count_index, count_queues
-from storage.rocketmq.tools.rebuild.stretch import DispatchWalk
+from storage.rocketmq.tools.unrecovered import RawStore
 from storage.rocketmq.tools.verify.due_times import as_told
 from storage.rocketmq.tools.verify.queues import QueueContext, Range, damaged_in, wrong_units
 from storage.rocketmq.tools.view import View

@@ -12,10 +12,10 @@ from pathlib import Path
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format import names
-from storage.rocketmq.index.lmq import is_lmq
+from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.recovery import blocked_folders
 from storage.rocketmq.state import blocked_files, live_data
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.state.root import StoreDirectory
 
 Key = tuple[str, int]
 

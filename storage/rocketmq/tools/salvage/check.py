@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, IoFailure, UnknownPartition, UnknownTopic
 from storage.findings import finding
 from storage.model import Finding, Loss, TopicPartition
-from storage.rocketmq.index.lmq import is_lmq
+from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.recovery.evidence import lost_head_findings

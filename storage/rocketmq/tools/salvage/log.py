@@ -25,9 +25,9 @@ from storage.rocketmq.format.properties import (
     closed_record,
     has_crc_property,
 )
-from storage.rocketmq.log.blanks import fill
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.log.walking import Stop, Stretch, walk_log
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.filler_records import fill
+from storage.rocketmq.log.scan import Stop, Stretch, walk_log
 from storage.rocketmq.tools.salvage.survey import Bad, Survey
 
 _OFFSET: Final = Struct(">q")

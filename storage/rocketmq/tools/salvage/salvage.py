@@ -27,11 +27,11 @@ from storage.model import Finding, KeptRange, Loss, LossReport, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.format.config_shapes import shape_of
-from storage.rocketmq.index.lmq import is_lmq
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.index.light_queues import is_lmq
+from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.state import batch_topics, live_data, rocksdb
-from storage.rocketmq.state.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.state.file_listing import unread_findings
+from storage.rocketmq.state.root import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.state.settings import LOG_FOLDERS, Sizes
 from storage.rocketmq.store import open_rocketmq
 from storage.rocketmq.tools.dump import bad_small_file, is_config_name

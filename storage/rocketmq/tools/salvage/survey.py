@@ -17,13 +17,12 @@ from storage.errors import Corrupt, IoFailure, Truncated
 from storage.model import Finding, Loss
 from storage.rocketmq.format.message import PADDING_SIZE, takes_queue_offset
 from storage.rocketmq.index.dispatch import Head, heads_of
-from storage.rocketmq.index.lmq import is_lmq
+from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue, QueueTable
-from storage.rocketmq.log.blanks import SMALLEST, is_blank
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.log.walking import Stretch
-from storage.rocketmq.recovery.deleted_records import DeletedRecords, Lives
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.filler_records import SMALLEST, is_blank
+from storage.rocketmq.log.scan import Stretch
 from storage.rocketmq.recovery.evidence import (
     Evidence,
     LogEnd,
@@ -34,6 +33,7 @@ from storage.rocketmq.recovery.evidence import (
     lost_positions,
     newest_record,
 )
+from storage.rocketmq.recovery.topic_incarnations import DeletedRecords, Lives
 from storage.rocketmq.state.topics_file import is_folder_name
 from storage.rocketmq.tools.files_behind import FileBehind, files_behind, files_behind_findings
 from storage.rocketmq.tools.log_walk import LogWalk, Padding, why_bad

@@ -35,8 +35,8 @@ from typing import Final
 from storage.files import File, FileSystem, copy_range
 from storage.rocketmq.format import names
 from storage.rocketmq.state import live_data
-from storage.rocketmq.state.directory import StoreDirectory
 from storage.rocketmq.state.file_listing import unread_findings
+from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.tools.salvage.survey import Survey
 
 UNIT: Final = Struct(">iqiqiqiq4x")

@@ -15,13 +15,13 @@ from storage.files import FileSystem, real_path
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format import names
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.recovery import blocked_folders
 from storage.rocketmq.state import blocked_files
 from storage.rocketmq.state.config_file import EMPTY
 from storage.rocketmq.tools.dump import bad_small_file, small_files
-from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.rows import small_file_entry
+from storage.rocketmq.tools.unrecovered import RawStore
 from storage.shared.own_files import own_file_findings
 
 OURS: Final = ".logserver."

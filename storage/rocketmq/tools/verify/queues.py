@@ -17,7 +17,7 @@ from storage.errors import Corrupt
 from storage.findings import Comparison, finding
 from storage.model import TopicPartition
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.format.queue_unit import UNIT_SIZE, QueueEntry
+from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.tools.log_walk import overlap

@@ -16,7 +16,7 @@ from storage.findings import finding
 from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.model import FileCount, Finding
 from storage.parallel import RunParts, one_by_one
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.recovery.evidence import (
     LogEnd,
     before_log_findings,
@@ -34,14 +34,14 @@ from storage.rocketmq.recovery.strayed import strayed_findings
 from storage.rocketmq.state import batch_topics, live_data, rocksdb
 from storage.rocketmq.state.file_listing import unread_findings
 from storage.rocketmq.tools.files_behind import files_behind_findings
-from storage.rocketmq.tools.picture import Picture, picture_of
-from storage.rocketmq.tools.raw import RawStore
-from storage.rocketmq.tools.stretches import Reached, in_order
+from storage.rocketmq.tools.log_tasks import Reached, in_order
+from storage.rocketmq.tools.snapshot import Picture, picture_of
+from storage.rocketmq.tools.unrecovered import RawStore
 from storage.rocketmq.tools.verify import files
 from storage.rocketmq.tools.verify.index import without_tags
+from storage.rocketmq.tools.verify.log_range import StretchResult, check_stretch
 from storage.rocketmq.tools.verify.queues import Key, QueueState, Range, at_first
-from storage.rocketmq.tools.verify.rest import check_file_of_index, check_rest, rest_parts
-from storage.rocketmq.tools.verify.stretch import StretchResult, check_stretch
+from storage.rocketmq.tools.verify.unmatched import check_file_of_index, check_rest, rest_parts
 from storage.shared.diagnostics import Meter, Notes, Tallies
 
 WHAT: Final = "verifying"

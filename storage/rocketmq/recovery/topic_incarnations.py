@@ -22,7 +22,7 @@ from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.log.file_sequence import FileRun
 
 Key: TypeAlias = tuple[str, int]
 """A queue: its topic and queue id."""

@@ -13,7 +13,7 @@ from storage.errors import Corrupt
 from storage.files import FileSystem, HandleCache
 from storage.interface import Clock, StoreOptions
 from storage.model import Finding
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.queues import QueueTable
@@ -21,8 +21,8 @@ from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.recovery.evidence import Evidence, read_evidence
 from storage.rocketmq.recovery.opening import load_index, load_log
 from storage.rocketmq.recovery.queue_proof import foreign_queues, misnamed_files
-from storage.rocketmq.recovery.topic_files import TopicFiles
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.recovery.topics import TopicFiles
+from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.state.settings import parse_store_settings
 
 

@@ -16,14 +16,14 @@ from typing import Final
 import msgspec
 
 from storage.columns import OffsetRange
-from storage.conversion import kafka_logs, rocketmq_log, rule
+from storage.conversion import kafka_logs, mapping, rocketmq_log
+from storage.conversion.counters import Fates, Tally
 from storage.conversion.earlier import REPORT, replaced
 from storage.conversion.foresight import foreseen
-from storage.conversion.order import Order
+from storage.conversion.records import QueuedMessage
+from storage.conversion.request import Order
 from storage.conversion.selection import Selection
-from storage.conversion.shapes import QueuedMessage
 from storage.conversion.sources import NOT_ENDED, KafkaSource, RocketMQSource, Source
-from storage.conversion.tally import Fates, Tally
 from storage.conversion.topic_names import topic_name
 from storage.errors import (
     Corrupt,
@@ -238,7 +238,7 @@ class _Work:
             for queued in source.messages(address):
                 self._step()
                 try:
-                    record = rule.to_kafka(queued)
+                    record = mapping.to_kafka(queued)
                 except Corrupt as error:
                     self._fates.left_out.add(address, queued.offset, "body", error.message)
                     continue
@@ -334,7 +334,7 @@ class _Work:
         for record in source.records(address, self._fates):
             self._step()
             try:
-                queued, problems = rule.to_rocketmq(
+                queued, problems = mapping.to_rocketmq(
                     record, least_store_ms=latest_ms, encode=self._order.encode
                 )
                 rocketmq_log.check_size(name, queued, file_bytes)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from storage.rocketmq.format import walking
+from storage.rocketmq.format import scan
 from storage.rocketmq.format.message import PADDING_SIZE, peek
-from storage.rocketmq.format.walking import BAD, PADDING, SHORT
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.format.scan import BAD, PADDING, SHORT
+from storage.rocketmq.log.file_sequence import FileRun
 
 CHUNK_BYTES: Final = 1 << 18  # objects made from it stay in the processor's cache
 END: Final = "end"  # the walk reached `stop`, or no file covers the position
@@ -46,10 +46,10 @@ def walk_log(
             break
         file_end = base + run.file_bytes
         data = run.read(position, min(CHUNK_BYTES, stop - position))
-        records, at, reason = walking.walk(data, 0, len(data), position, check_crc=check_crc)
+        records, at, reason = scan.walk(data, 0, len(data), position, check_crc=check_crc)
         if reason == SHORT and not records:
             data = _whole_record(run, data, position, file_end)
-            records, at, reason = walking.walk(data, 0, len(data), position, check_crc=check_crc)
+            records, at, reason = scan.walk(data, 0, len(data), position, check_crc=check_crc)
         if records:
             yield Stretch(records, data, position)
         position += at

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.conversion import message_in_record, record_in_message
-from storage.conversion.shapes import KafkaRecord, Problem, QueuedMessage
+from storage.conversion import message_to_record, record_to_message
+from storage.conversion.records import KafkaRecord, Problem, QueuedMessage
 from storage.errors import UnrepresentableRecord
 
 
 def to_kafka(queued: QueuedMessage) -> KafkaRecord:
     """Return the record of a message, without loss. Raises Corrupt for a body that cannot be decompressed."""
-    return record_in_message.decode(queued) or message_in_record.wrap(queued)
+    return record_to_message.decode(queued) or message_to_record.wrap(queued)
 
 
 def to_rocketmq(
@@ -30,10 +30,10 @@ def to_rocketmq(
     Raises UnrepresentableRecord (field) for data that a message cannot keep. Without `encode` that is all data that
     would have to be encoded; with it only properties that are too large.
     """
-    queued = message_in_record.unwrap(record)
+    queued = message_to_record.unwrap(record)
     if queued is not None:
         return queued, ()
-    found, problems = record_in_message.encode(record, max(record.timestamp_ms, least_store_ms, 0))
+    found, problems = record_to_message.encode(record, max(record.timestamp_ms, least_store_ms, 0))
     if problems and not encode:
         raise UnrepresentableRecord(problems[0].problem, field=problems[0].field)
     return found, problems

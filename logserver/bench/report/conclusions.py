@@ -12,7 +12,7 @@ from typing import Final
 
 from logserver.bench.report.document import Section, Table
 from logserver.bench.report.figures import Figure, ratio_of, repeats_with
-from logserver.bench.report.telling import times, told
+from logserver.bench.report.format import times, told
 from logserver.bench.report.verdicts import design_of
 from logserver.bench.result import METRICS, Result, Run, Spread, errors_of, spreads
 

@@ -19,8 +19,8 @@ from storage.rocketmq.format.message import (
     PADDING_SIZE,
     peek,
 )
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
-from storage.rocketmq.state.directory import detect
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
+from storage.rocketmq.state.root import detect
 from storage.rocketmq.tools.dump import (
     CHECKPOINTS,
     COMMIT_LOG,

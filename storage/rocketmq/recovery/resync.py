@@ -22,8 +22,8 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.log.walking import Stretch
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.scan import Stretch
 
 SECTOR_BYTES: Final = 512
 SIZE_BYTES: Final = 4

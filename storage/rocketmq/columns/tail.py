@@ -21,19 +21,19 @@ from typing import Final
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, HandleCache, OverlayFileSystem
 from storage.interface import Clock, StoreOptions
-from storage.rocketmq.columns.known_queues import KnownQueues
+from storage.rocketmq.columns.tail_queues import KnownQueues
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import BODY_POSITION
-from storage.rocketmq.format.walking import BAD
+from storage.rocketmq.format.scan import BAD
 from storage.rocketmq.index.dispatch import dispatches_of
 from storage.rocketmq.index.dispatcher import Builder
-from storage.rocketmq.index.lmq import lmq_dispatches
+from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.log.walking import Stop, walk_log
-from storage.rocketmq.recovery.topic_files import TopicFiles
-from storage.rocketmq.state.directory import StoreDirectory
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.scan import Stop, walk_log
+from storage.rocketmq.recovery.topics import TopicFiles
+from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.state.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 

@@ -20,7 +20,7 @@ from storage.rocketmq.format.message import Message, decode_message
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.index.dispatch import Dispatch, dispatch_of
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.log.walking import Stretch
+from storage.rocketmq.log.scan import Stretch
 
 PREFIX: Final = "%LMQ%"
 QUEUE_ID: Final = 0

@@ -23,8 +23,8 @@ from storage.files import HandleCache
 from storage.findings import finding
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.format import names
-from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT_SIZE
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.format.queue_entry import FILLER, FILLER_SIZE, UNIT_SIZE
+from storage.rocketmq.log.file_sequence import FileRun
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
 from storage.parallel import RunParts
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.recovery.behind import first_told
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.recovery.resync import first_told
 from storage.rocketmq.tools.log_walk import LogWalk
 from storage.rocketmq.tools.verify.index import BEGIN, IndexPlace
 from storage.rocketmq.tools.verify.queues import Key, QueueState, Range

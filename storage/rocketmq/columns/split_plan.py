@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from storage.model import TopicPartition
-from storage.rocketmq.columns.known_queues import KnownQueue
-from storage.rocketmq.columns.unit_runs import UNIT_DTYPE
-from storage.rocketmq.format.queue_unit import FILLER_SIZE
+from storage.rocketmq.columns.queue_entries import UNIT_DTYPE
+from storage.rocketmq.columns.tail_queues import KnownQueue
+from storage.rocketmq.format.queue_entry import FILLER_SIZE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,13 +22,13 @@ from storage.files import FileSystem
 from storage.model import Finding
 from storage.rocketmq.format.message import takes_queue_offset
 from storage.rocketmq.index.dispatch import Dispatch, by_queue, dispatches_of
-from storage.rocketmq.index.lmq import lmq_dispatches
-from storage.rocketmq.log.blanks import is_blank
-from storage.rocketmq.log.walking import Stretch
-from storage.rocketmq.recovery.deleted_records import Lives
+from storage.rocketmq.index.light_queues import lmq_dispatches
+from storage.rocketmq.log.filler_records import is_blank
+from storage.rocketmq.log.scan import Stretch
+from storage.rocketmq.recovery.topic_incarnations import Lives
+from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
-from storage.rocketmq.tools.picture import Opened, Picture
-from storage.rocketmq.tools.stretches import Reached, StretchPart, reached_by, resume
+from storage.rocketmq.tools.snapshot import Opened, Picture
 from storage.rocketmq.tools.verify.due_times import as_told
 from storage.rocketmq.tools.verify.queues import Key
 from storage.shared.diagnostics import Notes

@@ -19,7 +19,7 @@ from storage.files import FileSystem, SkippingFileSystem
 from storage.findings import finding
 from storage.kafka.format import names, properties
 from storage.kafka.format.properties import MetaProperties
-from storage.kafka.state.directory import LogDirectory, Offsets, StoreFile, refuse_other_format
+from storage.kafka.state.root import LogDirectory, Offsets, StoreFile, refuse_other_format
 from storage.kafka.state.settings import LOG_DIRS
 from storage.model import TopicPartition
 

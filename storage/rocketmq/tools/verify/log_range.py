@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 from storage.model import Finding
 from storage.rocketmq.index.dispatch import Dispatch, dispatch_of
-from storage.rocketmq.index.lmq import of_message
+from storage.rocketmq.index.light_queues import of_message
 from storage.rocketmq.index.queues import Queue
-from storage.rocketmq.log.blanks import is_blank
-from storage.rocketmq.recovery.deleted_records import Lives
+from storage.rocketmq.log.filler_records import is_blank
+from storage.rocketmq.recovery.topic_incarnations import Lives
+from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
-from storage.rocketmq.tools.picture import Opened, Picture
-from storage.rocketmq.tools.stretches import Reached, StretchPart, reached_by, resume
+from storage.rocketmq.tools.snapshot import Opened, Picture
 from storage.rocketmq.tools.verify.index import IndexCheck, IndexPlace, guessed_place
 from storage.rocketmq.tools.verify.queues import (
     Key,

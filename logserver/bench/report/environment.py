@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from logserver.bench.report.document import LeftOut, Section, Table
-from logserver.bench.report.likeness import (
+from logserver.bench.report.comparability import (
     FULL_CORE,
     REAL,
     busy_generator_share,
@@ -19,9 +18,10 @@ from logserver.bench.report.likeness import (
     full_core_share,
     rising_rates,
 )
-from logserver.bench.report.telling import range_told, ratio_told, short, told
+from logserver.bench.report.conclusions import METHOD
+from logserver.bench.report.document import LeftOut, Section, Table
+from logserver.bench.report.format import range_told, ratio_told, short, told
 from logserver.bench.report.verdicts import Verdict
-from logserver.bench.report.words import METHOD
 from logserver.bench.result import (
     NOT_TOLD_BY_ALL,
     Generator,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from storage.columns import CHUNK_BYTES
-from storage.rocketmq.columns.unit_runs import Units
-from storage.rocketmq.log.file_run import FileRun
+from storage.rocketmq.columns.queue_entries import Units
+from storage.rocketmq.log.file_sequence import FileRun
 
 if TYPE_CHECKING:
     from storage.columns import Numbers

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from storage.conversion import shapes
-from storage.conversion.shapes import KafkaRecord, QueuedMessage, host_as_text, host_from_text
+from storage.conversion import records
+from storage.conversion.records import KafkaRecord, QueuedMessage, host_as_text, host_from_text
 from storage.errors import DataError, InvalidArgument, UnrepresentableRecord
 from storage.model import Header, RawMessage
 from storage.rocketmq.format.body import compress_again, decompress
@@ -40,14 +40,14 @@ from storage.rocketmq.reading import MAX_BODY_BYTES
 
 _PACKING: Final = COMPRESSED | COMPRESSION_TYPE_MASK
 _LIMITS: Final = {
-    shapes.BORN_TIME: 63,
-    shapes.STORE_TIME: 63,
-    shapes.FLAG: 31,
-    shapes.SYS_FLAG: 31,
-    shapes.RECONSUME_TIMES: 31,
-    shapes.PREPARED_OFFSET: 63,
+    records.BORN_TIME: 63,
+    records.STORE_TIME: 63,
+    records.FLAG: 31,
+    records.SYS_FLAG: 31,
+    records.RECONSUME_TIMES: 31,
+    records.PREPARED_OFFSET: 63,
 }
-_MARKS: Final = frozenset({*_LIMITS, shapes.BORN_HOST, shapes.STORE_HOST})
+_MARKS: Final = frozenset({*_LIMITS, records.BORN_HOST, records.STORE_HOST})
 
 
 def wrap(queued: QueuedMessage) -> KafkaRecord:
@@ -58,10 +58,10 @@ def wrap(queued: QueuedMessage) -> KafkaRecord:
     headers: list[Header] = [
         (name, None if name == SHARDING_KEY else value.encode())
         for name, value in properties.items()
-        if not shapes.is_ours(name)
+        if not records.is_ours(name)
     ]
     if _properties_of(headers, key) != message.properties:
-        headers.append((shapes.PROPERTIES, message.properties))
+        headers.append((records.PROPERTIES, message.properties))
     headers += _marks(queued)
     return KafkaRecord(
         queued.offset,
@@ -74,18 +74,18 @@ def wrap(queued: QueuedMessage) -> KafkaRecord:
 
 def _marks(queued: QueuedMessage) -> Iterator[Header]:
     message = queued.message
-    yield shapes.STORE_TIME, b"%d" % queued.store_timestamp_ms
-    yield shapes.BORN_TIME, b"%d" % message.born_timestamp_ms
+    yield records.STORE_TIME, b"%d" % queued.store_timestamp_ms
+    yield records.BORN_TIME, b"%d" % message.born_timestamp_ms
     for name, number in (
-        (shapes.FLAG, message.flag),
-        (shapes.SYS_FLAG, message.sys_flag & ~HOSTS_V6),
-        (shapes.RECONSUME_TIMES, message.reconsume_times),
-        (shapes.PREPARED_OFFSET, message.prepared_transaction_offset),
+        (records.FLAG, message.flag),
+        (records.SYS_FLAG, message.sys_flag & ~HOSTS_V6),
+        (records.RECONSUME_TIMES, message.reconsume_times),
+        (records.PREPARED_OFFSET, message.prepared_transaction_offset),
     ):
         if number:
             yield name, b"%d" % number
-    yield shapes.BORN_HOST, host_as_text(message.born_host).encode()
-    yield shapes.STORE_HOST, host_as_text(queued.store_host).encode()
+    yield records.BORN_HOST, host_as_text(message.born_host).encode()
+    yield records.STORE_HOST, host_as_text(queued.store_host).encode()
 
 
 def _properties_of(headers: list[Header], key: str | None) -> bytes | None:
@@ -102,7 +102,7 @@ def _properties_of(headers: list[Header], key: str | None) -> bytes | None:
 
 def unwrap(record: KafkaRecord) -> QueuedMessage | None:
     """Return the message from which `wrap` made this record; None for any other record."""
-    if record.value is None or not any(name == shapes.STORE_TIME for name, _ in record.headers):
+    if record.value is None or not any(name == records.STORE_TIME for name, _ in record.headers):
         return None
     try:
         queued = _unwrapped(record, record.value)
@@ -114,30 +114,30 @@ def unwrap(record: KafkaRecord) -> QueuedMessage | None:
 
 def _unwrapped(record: KafkaRecord, value: bytes) -> QueuedMessage | None:
     """Return the message of a record, before the check of the way back. Raises ValueError, KeyError."""
-    marks = {name: text or b"" for name, text in record.headers if shapes.is_ours(name)}
-    own = [header for header in record.headers if not shapes.is_ours(header[0])]
+    marks = {name: text or b"" for name, text in record.headers if records.is_ours(name)}
+    own = [header for header in record.headers if not records.is_ours(header[0])]
     key = None if record.key is None else record.key.decode()
-    properties = marks.pop(shapes.PROPERTIES, None)
+    properties = marks.pop(records.PROPERTIES, None)
     if properties is None:
         properties = _properties_of(own, key)
     if properties is None or len(properties) > MAX_PROPERTIES_BYTES or not marks.keys() <= _MARKS:
         return None
     numbers = _numbers(marks)
-    sys_flag = numbers[shapes.SYS_FLAG]
+    sys_flag = numbers[records.SYS_FLAG]
     if not takes_queue_offset(sys_flag) or sys_flag & HOSTS_V6:
         return None
     message = RawMessage(
         body=compress_again(value, sys_flag) if sys_flag & _PACKING else value,
         properties=properties,
-        flag=numbers[shapes.FLAG],
+        flag=numbers[records.FLAG],
         sys_flag=sys_flag,
-        born_timestamp_ms=numbers[shapes.BORN_TIME],
-        born_host=host_from_text(marks[shapes.BORN_HOST].decode()),
-        reconsume_times=numbers[shapes.RECONSUME_TIMES],
-        prepared_transaction_offset=numbers[shapes.PREPARED_OFFSET],
+        born_timestamp_ms=numbers[records.BORN_TIME],
+        born_host=host_from_text(marks[records.BORN_HOST].decode()),
+        reconsume_times=numbers[records.RECONSUME_TIMES],
+        prepared_transaction_offset=numbers[records.PREPARED_OFFSET],
     )
-    store_host = host_from_text(marks[shapes.STORE_HOST].decode())
-    return QueuedMessage(message, record.offset, numbers[shapes.STORE_TIME], store_host)
+    store_host = host_from_text(marks[records.STORE_HOST].decode())
+    return QueuedMessage(message, record.offset, numbers[records.STORE_TIME], store_host)
 
 
 def _numbers(marks: Mapping[str, bytes]) -> dict[str, int]:

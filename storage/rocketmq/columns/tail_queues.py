@@ -16,7 +16,7 @@ from typing import Final
 
 from storage.errors import IoFailure
 from storage.files import HandleCache
-from storage.rocketmq.format.queue_unit import FILLER, UNIT, UNIT_SIZE, QueueEntry
+from storage.rocketmq.format.queue_entry import FILLER, UNIT, UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.queues import Queue, QueueTable
 

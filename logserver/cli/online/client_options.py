@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 import click
 
-from logserver.cli.access import Access
+from logserver.cli.auth_options import Access
 from logserver.cli.failures import told
+from logserver.cli.online.consume_output import row
 from logserver.cli.online.options import client_of, run_with_client
-from logserver.cli.online.showing import row
 from logserver.cli.output import TABLE, Row, within_limit, write_document, write_rows
 from logserver.client import FetchedRecord, LogClient, MessagesFound, ServerRefused
 from logserver.errors import DAMAGED

@@ -20,10 +20,10 @@ from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_messag
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.log.file_run import FileRun
-from storage.rocketmq.recovery.deleted_records import DeletedRecords
+from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.recovery.topic_incarnations import DeletedRecords
 from storage.rocketmq.state.settings import Sizes
-from storage.rocketmq.tools.raw import RawStore
+from storage.rocketmq.tools.unrecovered import RawStore
 from storage.rocketmq.tools.verify.queues import QueueContext
 
 OPEN_FILES: Final = 64

@@ -20,7 +20,7 @@ from aiohttp import web
 from api.book import Book
 from api.connection.body import read_body
 from api.connection.delivery import deliver, deliver_once
-from api.connection.middleware import ApiProtocol
+from api.connection.protocol import ApiProtocol
 from api.connection.response_headers import sign
 from api.description.doc import Doc
 from api.http.errors import MALFORMED, PAYLOAD, UNKNOWN_PARTITION, ApiError

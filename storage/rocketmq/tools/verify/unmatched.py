@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.model import FileCount
-from storage.rocketmq.tools.picture import Picture
+from storage.rocketmq.tools.snapshot import Picture
 from storage.rocketmq.tools.verify.index import END, IndexCheck, IndexPlace
 from storage.rocketmq.tools.verify.index_file import check_index_file
 from storage.rocketmq.tools.verify.queues import Key, Range, damaged_in, judge_units

@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from storage.conversion import shapes
-from storage.conversion.shapes import (
+from storage.conversion import records
+from storage.conversion.records import (
     KafkaRecord,
     Problem,
     QueuedMessage,
@@ -59,11 +59,11 @@ class _Encoding:
 
     def __init__(self, record: KafkaRecord) -> None:
         self.problems: list[Problem] = []
-        self.properties = {shapes.OFFSET: str(record.offset)}
+        self.properties = {records.OFFSET: str(record.offset)}
         if record.log_append_time:
-            self.properties[shapes.TIME_TYPE] = shapes.APPEND_TIME
+            self.properties[records.TIME_TYPE] = records.APPEND_TIME
         if record.value is None:
-            self._encode("value", "is null", shapes.NULL_VALUE, "1")
+            self._encode("value", "is null", records.NULL_VALUE, "1")
         self._key = self._take_key(record.key)
         for place, (name, value) in enumerate(record.headers):
             self._take_header(place, name, value)
@@ -84,7 +84,7 @@ class _Encoding:
         if problem == HOLDS_NUL and KEY_SEPARATOR.encode() not in key:
             text, problem = key.decode(), ""  # confirmed by its copy in KEYS
         if problem:
-            self._encode("key", problem, shapes.KEY, "=" + base64_text(key))
+            self._encode("key", problem, records.KEY, "=" + base64_text(key))
             return None
         self.properties[SHARDING_KEY] = text
         return None if KEY_SEPARATOR in text else text
@@ -95,7 +95,7 @@ class _Encoding:
         if problem:
             encoded = f"{base64_text(name.encode('utf-8', 'surrogatepass'))}."
             encoded += "-" if value is None else base64_text(value)
-            self._encode("headers", problem, f"{shapes.HEADER}{place}", encoded)
+            self._encode("headers", problem, f"{records.HEADER}{place}", encoded)
         elif name == KEYS:
             self._take_keys(text)
         else:
@@ -107,12 +107,12 @@ class _Encoding:
             found = f"{self._key}{KEY_SEPARATOR}{keys}"
         self.properties[KEYS] = found
         if found != keys or keys == self.properties.get(SHARDING_KEY):
-            self.properties[shapes.KEYS_HEADER] = keys
+            self.properties[records.KEYS_HEADER] = keys
 
     def _name_problem(self, name: str) -> str:
         if not name:
             return "a name is empty"
-        if name in _RESERVED or name.startswith(shapes.PROPERTY_PREFIX):
+        if name in _RESERVED or name.startswith(records.PROPERTY_PREFIX):
             return "a name is reserved"
         if name in self.properties:
             return "a name comes twice"
@@ -160,7 +160,7 @@ def encode(record: KafkaRecord, store_timestamp_ms: int) -> tuple[QueuedMessage,
         body=record.value or b"",
         properties=properties,
         born_timestamp_ms=record.timestamp_ms,
-        born_host=shapes.HOST,
+        born_host=records.HOST,
     )
     return QueuedMessage(message, record.offset, store_timestamp_ms), encoding.problems
 
@@ -168,7 +168,7 @@ def encode(record: KafkaRecord, store_timestamp_ms: int) -> tuple[QueuedMessage,
 def decode(queued: QueuedMessage) -> KafkaRecord | None:
     """Return the record from which `encode` made this message; None for any other message."""
     properties = decode_properties(queued.message.properties)
-    if shapes.OFFSET not in properties:
+    if records.OFFSET not in properties:
         return None
     try:
         record = _decoded(queued, properties)
@@ -181,18 +181,18 @@ def decode(queued: QueuedMessage) -> KafkaRecord | None:
 def _decoded(queued: QueuedMessage, properties: dict[str, str]) -> KafkaRecord:
     """Return the record of a message, before the check of the way back. Raises ValueError."""
     key: bytes | None = None
-    if shapes.KEY in properties:
-        key = from_base64(properties[shapes.KEY][1:])
+    if records.KEY in properties:
+        key = from_base64(properties[records.KEY][1:])
     elif SHARDING_KEY in properties:
         key = properties[SHARDING_KEY].encode()
-    value = None if shapes.NULL_VALUE in properties else queued.message.body
+    value = None if records.NULL_VALUE in properties else queued.message.body
     return KafkaRecord(
-        int(properties[shapes.OFFSET]),
+        int(properties[records.OFFSET]),
         queued.message.born_timestamp_ms,
         key,
         value,
         _headers(properties),
-        shapes.TIME_TYPE in properties,
+        records.TIME_TYPE in properties,
     )
 
 
@@ -200,13 +200,13 @@ def _headers(properties: dict[str, str]) -> list[Header]:
     """Return the headers that the properties represent. Raises ValueError."""
     headers: list[Header] = []
     for name, text in properties.items():
-        if name.startswith(shapes.HEADER):
+        if name.startswith(records.HEADER):
             headers.append(_header(text))
         elif name == KEYS:
-            keys = properties.get(shapes.KEYS_HEADER)
+            keys = properties.get(records.KEYS_HEADER)
             if keys is not None or text != properties.get(SHARDING_KEY):
                 headers.append((KEYS, (text if keys is None else keys).encode()))
-        elif name != SHARDING_KEY and not name.startswith(shapes.PROPERTY_PREFIX):
+        elif name != SHARDING_KEY and not name.startswith(records.PROPERTY_PREFIX):
             headers.append((name, text.encode()))
     return headers
 
