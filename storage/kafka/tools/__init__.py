@@ -2,7 +2,7 @@
 
 Owns the decision what kind of thing a PATH is. The entry point is `open_inspector`. The modules:
 
-    directory_inspector, file_inspector   SupportsInspect for a directory and for a file
+    store_inspector, file_inspector   SupportsInspect for a directory and for a file
     view        a log directory as recovery would leave it, in memory
     dump, rows  the contents as rows;  search: records that match a query;  summary: an overview
     verify      the errors in the files (verify_partition, verify_log, check_indexes, verify_files)
@@ -23,7 +23,7 @@ from storage.kafka.format import names
 from storage.kafka.format.names import parse_segment_name, partition_of_dir
 from storage.kafka.state.root import detect
 from storage.kafka.tools.file_inspector import FileInspector, classify
-from storage.kafka.tools.store_inspector import DirectoryInspector
+from storage.kafka.tools.store_inspector import StoreInspector
 from storage.kafka.tools.view import View
 from storage.model import TopicPartition
 
@@ -43,13 +43,13 @@ def open_inspector(
         return None if kind is None else FileInspector(fs, path, options, clock=clock)
     adopted = detect(fs, path)
     if adopted is not None:
-        return DirectoryInspector(
+        return StoreInspector(
             lambda: View(path, options, fs=fs, clock=clock), kind="store", adopted=adopted
         )
     if not _holds_segments(fs, path):
         return None
     address = partition_of_dir(path.name) or TopicPartition(path.name, 0)
-    return DirectoryInspector(
+    return StoreInspector(
         lambda: View(path.parent, options, fs=fs, clock=clock, only=(address, path)),
         kind="partition",
         adopted=detect(fs, path.parent),

@@ -40,30 +40,31 @@ from storage.model import (
     Isolation,
     LossReport,
     OffsetBounds,
-    RebuildReport,
     TimedOffset,
     TopicPartition,
 )
 from storage.shared.diagnostics import Notes
+from storage.shared.inspector import FileInspectorBase
 
 _NOWHERE = TopicPartition("", 0)
 
 
-class FileInspector:
+class FileInspector(FileInspectorBase):
     """An inspector of one file; see SupportsInspect."""
 
     backend = summary.BACKEND
+    rebuild_needs = "a store or a partition directory"
 
     def __init__(self, fs: FileSystem, path: Path, options: StoreOptions, *, clock: Clock) -> None:
         """`path` has a name that `classify` knows."""
         kind, base_offset = classify(path.name) or (CHECKPOINTS, 0)
+        super().__init__(HandleCache(fs, 1), path, has_records=kind == RECORDS)
         self._options = options
         self._clock = clock
         self._fs = fs
-        self._path = path
         self._kind = kind
         self._address = names.partition_of_dir(path.absolute().parent.name)
-        self._reader = LogReader(HandleCache(fs, 1), Notes())
+        self._reader = LogReader(self._files, Notes())
         topic, partition = self._place
         self._log = Log(
             path=path,
@@ -78,7 +79,7 @@ class FileInspector:
     def _note_name(self) -> None:
         """Correct the base offset of a log that begins below its name, and note the finding."""
         named = self._log.base_offset
-        with self._reader.files.borrow(self._path) as file:
+        with self._files.borrow(self._path) as file:
             begin = begin_alone(file, named)
         if begin < named:
             self._log = replace(self._log, base_offset=begin)
@@ -88,14 +89,9 @@ class FileInspector:
     def _place(self) -> tuple[str | None, int | None]:
         return (None, None) if self._address is None else self._address
 
-    @property
-    def _is_log(self) -> bool:
-        return self._kind == RECORDS
-
     # ---- contents ------------------------------------------------------------------------------
 
     def summary(self) -> Mapping[str, object]:
-        """See SupportsInspect."""
         topic, partition = self._place
         row: Row = {
             "path": str(self._path),
@@ -163,7 +159,6 @@ class FileInspector:
         return iter([[dump.file_row(*self._place, self._path, self._entries())]])
 
     def dump_kinds(self) -> Sequence[str]:
-        """See SupportsInspect."""
         if names.is_metadata_snapshot(self._path.name):
             return (DECODED, RECORDS, BATCHES)
         return (RECORDS, BATCHES, DECODED) if self._is_log else (self._kind,)
@@ -214,7 +209,6 @@ class FileInspector:
     def verify(
         self, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
-        """See SupportsInspect."""
         records = 0
         if self._is_log:
             for batch in self._reader.batches(self._log):
@@ -225,14 +219,7 @@ class FileInspector:
         counted(FileCount(str(self._path), *self._place, records, size_bytes, is_log=is_log))
         yield from self.findings()
 
-    def rebuild(
-        self, what: str, *, write: bool = False, progress: Progress = no_progress
-    ) -> RebuildReport:
-        """See SupportsInspect. Raises InvalidArgument: indexes of a single file cannot be rebuilt."""
-        raise InvalidArgument("rebuild needs a store or a partition directory", field="path")
-
     def rebuild_kinds(self) -> Sequence[str]:
-        """See SupportsInspect."""
         return (INDEXES,)
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
@@ -249,16 +236,7 @@ class FileInspector:
             view.close()
 
     def findings(self) -> Sequence[Finding]:
-        """See SupportsInspect."""
         return [*self._reader.notes.all(), *unread_findings(self._fs)]
-
-    def close(self) -> None:
-        """See SupportsInspect."""
-        self._reader.files.close(sync=False)
-
-    def _require_log(self, what: str) -> None:
-        if not self._is_log:
-            raise InvalidArgument(f"{what} needs records: {self._path} holds none", field="path")
 
 
 def classify(name: str) -> tuple[str, int] | None:

@@ -30,11 +30,12 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.parallel import RunParts, one_by_one
+from storage.parallel import RunParts
+from storage.shared.inspector import StoreInspectorBase
 
 
-class DirectoryInspector:
-    """An inspector of a directory; see SupportsInspect."""
+class StoreInspector(StoreInspectorBase):
+    """An inspector of a log directory or of one partition; see SupportsInspect."""
 
     backend = summary.BACKEND
 
@@ -50,7 +51,6 @@ class DirectoryInspector:
         return self._kind == "store"
 
     def summary(self) -> Mapping[str, object]:
-        """See SupportsInspect."""
         return summary.of_view(self._view, kind=self._kind, adopted=self._adopted)
 
     def dump(
@@ -61,7 +61,7 @@ class DirectoryInspector:
         partition: int | None = None,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[Sequence[Mapping[str, object]]]:
-        """See SupportsInspect. Raises also UnknownTopic, UnknownPartition."""
+        """See SupportsInspect. Raises UnknownTopic and UnknownPartition too."""
         check_kind(what, self.dump_kinds())
         if what == DECODED:
             chosen = decoded_partitions(self._view, topic, partition)
@@ -85,15 +85,12 @@ class DirectoryInspector:
             yield from partition_rows(self._view, address, what, isolation)
 
     def dump_kinds(self) -> Sequence[str]:
-        """See SupportsInspect."""
         return (*KINDS, OFFSETS, DECODED)
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """See SupportsInspect."""
         return tuple(self._view.folders)
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """See SupportsInspect."""
         return self._view.partition(partition).bounds()
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
@@ -101,35 +98,20 @@ class DirectoryInspector:
         return self._view.partition(partition).offset_for_time(timestamp_ms, Bound.LOWER)
 
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
-        """See SupportsInspect."""
         return search.in_view(self._view, query)
-
-    def verify(
-        self, progress: Progress = no_progress, counted: Counted = not_counted
-    ) -> Iterator[Finding]:
-        """See SupportsInspect."""
-        return self.audit(one_by_one, progress=progress, counted=counted)
 
     def audit(
         self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
-        """See SupportsParts: a part for every segment."""
         view = self._fresh_view(progress)
         try:
             yield from verify.check_view(view, whole=self._is_store, run=run, counted=counted)
         finally:
             view.close()
 
-    def rebuild(
-        self, what: str, *, write: bool = False, progress: Progress = no_progress
-    ) -> RebuildReport:
-        """See SupportsInspect. With `write` raises StoreLocked while a server owns the store."""
-        return self.rebuild_in_parts(what, one_by_one, write=write, progress=progress)
-
     def rebuild_in_parts(
         self, what: str, run: RunParts, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
-        """See SupportsParts: a part for every segment."""
         if what != INDEXES:
             raise InvalidArgument(
                 f"rebuild: {what!r} is unknown here, only {INDEXES!r} is", field="what"
@@ -137,11 +119,9 @@ class DirectoryInspector:
         return rebuild_indexes(lambda: self._fresh_view(progress), write=write, run=run)
 
     def rebuild_kinds(self) -> Sequence[str]:
-        """See SupportsInspect."""
         return (INDEXES,)
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
-        """See SupportsInspect."""
         view = self._fresh_view(progress)
         try:
             return salvage(view, target, whole=self._is_store)
@@ -155,9 +135,7 @@ class DirectoryInspector:
         return view
 
     def findings(self) -> Sequence[Finding]:
-        """See SupportsInspect."""
         return self._view.findings()
 
     def close(self) -> None:
-        """See SupportsInspect."""
         self._view.close()
