@@ -23,7 +23,8 @@ from logserver.bench.environment import environment, with_peers
 from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.processes import HOME, Cores, ServerFailed
 from logserver.bench.result import Result, Run, errors_of, held
-from logserver.bench.targets import Bench, Target, make_target
+from logserver.bench.targets import make_target
+from logserver.bench.targets.base import Bench, Target
 from logserver.bench.workload import Workload
 from logserver.descriptors import raise_limit
 from storage import StorageError, wall_clock_ms

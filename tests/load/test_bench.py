@@ -25,7 +25,8 @@ from logserver.bench.http_templates import OURS
 from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.processes import Cores, Server, cpu_s_per_million
 from logserver.bench.result import Result, load
-from logserver.bench.targets import Bench, ours
+from logserver.bench.targets import ours
+from logserver.bench.targets.base import Bench
 from logserver.bench.targets.foreign import ForeignServer
 from logserver.bench.topics import Topics
 from logserver.bench.workload import parse_workload

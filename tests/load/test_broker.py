@@ -18,7 +18,8 @@ import pytest
 
 from logserver.bench.processes import Cores, ServerFailed
 from logserver.bench.result import NotDone, TargetFacts
-from logserver.bench.targets import Bench, kafka, rocketmq, tools
+from logserver.bench.targets import kafka, rocketmq, tools
+from logserver.bench.targets.base import Bench
 from logserver.bench.targets.broker import Produced, RealBroker
 from logserver.bench.targets.tools import SERVER_PORTS, Tool, free_ports
 from logserver.bench.workload import Workload, parse_workload

@@ -1,53 +1,17 @@
 """Benchmark targets: our server with either backend, the real brokers, and any HTTP server.
 
-Owns the target interface and the target names. Each other module of this package is one kind; kinds must not know each
-other.
+Owns the target names. `base` has the interface; each other module is one kind, and kinds must not know each other.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from logserver.bench.processes import Cores
-from logserver.bench.result import NotDone, Repeat, TargetFacts
-from logserver.bench.workload import Workload
+from logserver.bench.targets.base import Bench, Target
 from storage.errors import InvalidArgument
 
-Tell = Callable[[str], None]
 HTTP: Final = "http:"
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """The state that all targets of a run share: `folder` for their data, and `peers`, which is tests/interop/peers."""
-
-    folder: Path
-    runner: asyncio.Runner
-    cores: Cores
-    peers: Path
-    quick: bool
-
-
-class Target(Protocol):
-    """A target that can be put under load."""
-
-    @property
-    def facts(self) -> TargetFacts:
-        """The facts of this target for a result document."""
-
-    def not_done(self, workload: Workload) -> list[NotDone]:
-        """Return the fields of this workload that the target does not support."""
-
-    def repeat(self, workload: Workload, number: int, tell: Tell) -> Repeat:
-        """Run one repeat on new topics. Raises OSError, StorageError, ServerFailed, ConnectionLost or TimeoutError."""
-
-    def close(self) -> None:
-        """Stop the processes that were started, and remove their data."""
-
 
 Maker = Callable[[Bench], Target]
 

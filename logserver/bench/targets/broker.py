@@ -23,7 +23,7 @@ from logserver.bench.processes import (
     rss_bytes,
 )
 from logserver.bench.result import Latency, NotDone, Repeat, TargetFacts
-from logserver.bench.targets import Bench, Tell
+from logserver.bench.targets.base import Bench, Tell
 from logserver.bench.targets.tools import Tool
 from logserver.bench.workload import Workload
 

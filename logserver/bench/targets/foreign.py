@@ -12,7 +12,7 @@ from typing import Final
 from logserver.bench.http_load import HttpLoad, not_done
 from logserver.bench.http_templates import load_shape
 from logserver.bench.result import NotDone, Repeat, TargetFacts
-from logserver.bench.targets import Bench, Tell
+from logserver.bench.targets.base import Bench, Tell
 from logserver.bench.wire import Address, call
 from logserver.bench.workload import Workload
 from logserver.errors import ClientError, ServerUnreachable

@@ -11,7 +11,7 @@ from typing import Final
 
 from logserver.bench.processes import ServerFailed
 from logserver.bench.result import Latency, NotDone, TargetFacts
-from logserver.bench.targets import Bench
+from logserver.bench.targets.base import Bench
 from logserver.bench.targets.broker import Produced
 from logserver.bench.targets.tools import Tool, free_ports, require, run
 from logserver.bench.workload import Workload

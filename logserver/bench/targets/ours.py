@@ -21,7 +21,7 @@ from logserver.bench.http_load import HttpLoad, not_done
 from logserver.bench.http_templates import our_shape
 from logserver.bench.processes import Server, allocated_bytes, rss_bytes, running, store_server
 from logserver.bench.result import NotDone, Repeat, TargetFacts
-from logserver.bench.targets import Bench, Tell
+from logserver.bench.targets.base import Bench, Tell
 from logserver.bench.wire import Address
 from logserver.bench.workload import Workload
 from logserver.errors import ServerNotStarted
