@@ -13,6 +13,6 @@ To describe a route:
 3. Bodies and answers are msgspec types by media type; `OCTETS` and `Lines` stand for bodies that are not one JSON
    value. The first media type of the first answer is the one for a client that accepts any type.
 4. Each call has an `Example` or more; the tests execute them in a server with the topic `orders`, see `prepared`
-   in `tests/api/test_openapi.py`. New path parameters go into `parameters.PATH` and `parameters.SAMPLES`, new
+   in `tests/http/test_openapi.py`. New path parameters go into `parameters.PATH` and `parameters.SAMPLES`, new
    error codes into `errors.MEANINGS`.
 """

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from logserver import LogServer
-from tests.api.harness import ONE_PARTITION
+from tests.http.harness import ONE_PARTITION
 
 _NUMBERS = itertools.count()
 

@@ -13,12 +13,12 @@ from storage import Record, StoreOptions, TopicPartition, convert_store, detect,
 from storage.errors import DiskFull, MiscountedResult
 from storage.files import RealFileSystem
 from tests.cli.runner import fine, run, settings_options
-from tests.faults.faulty import FaultyFileSystem, Killed, at_change, fails, killed
+from tests.damage.test_kafka_damage import root_of
 from tests.golden import rocketmq_stores, stores
-from tests.golden.test_damage import root_of
 from tests.golden.trees import picture
-from tests.unit.kafka.batches import data_batch
-from tests.unit.kafka.old_messages import old_log
+from tests.robustness.crash.faulty import FaultyFileSystem, Killed, at_change, fails, killed
+from tests.unit.kafka.log.batches import data_batch
+from tests.unit.kafka.log.old_messages import old_log
 
 EDGE = stores.KAFKA / "edge/data"
 WHOLE = stores.KAFKA / "offsets/data"

@@ -14,9 +14,9 @@ from storage.kafka.format.messages.codec import encode
 from storage.kafka.format.offset_records import decode_key, decode_value
 from tests.cli.runner import fine, run
 from tests.golden import stores
-from tests.unit.kafka.batches import data_batch
+from tests.unit.kafka.log.batches import data_batch
 
-FIXTURES = Path(__file__).resolve().parents[1] / "unit" / "format" / "internal_topics"
+FIXTURES = Path(__file__).resolve().parents[1] / "formats" / "files" / "internal_topics"
 SNAPSHOT = "00000000000000000029-0000000001.checkpoint"
 LOG = "00000000000000000000.log"
 OFFSETS = stores.KAFKA / "offsets" / "data"

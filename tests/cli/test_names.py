@@ -13,9 +13,9 @@ import pytest
 
 from logserver.cli.offline.findings import Inspected
 from storage.shown import encode_json, encode_json_lines, readable
-from tests.api.harness import opener, serving, settings
 from tests.cli.runner import run, settings_options
 from tests.golden import rocketmq_stores, stores
+from tests.http.harness import opener, serving, settings
 
 NAMES = [b"caf\xe9", b"\xff\xfe-0", b"a\x80 b'c-1"]
 SHOWN = ["caf\\xe9", "\\xff\\xfe-0", "a\\x80 b'c-1"]

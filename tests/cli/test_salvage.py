@@ -13,10 +13,10 @@ from storage import Record, StoreOptions, TopicPartition, detect, open_inspector
 from storage.errors import DiskFull
 from storage.files import RealFileSystem
 from tests.cli.runner import fine, run, settings_options
-from tests.faults.faulty import FaultyFileSystem, Killed, at_change, fails, killed
+from tests.damage.test_kafka_damage import root_of
 from tests.golden import rocketmq_stores, stores
-from tests.golden.test_damage import root_of
 from tests.golden.trees import picture
+from tests.robustness.crash.faulty import FaultyFileSystem, Killed, at_change, fails, killed
 
 DAMAGED = root_of("flip-active")
 WHOLE = stores.KAFKA / "txn/data"

@@ -11,8 +11,8 @@ import pytest
 
 from logserver import LogServer
 from logserver.client import BlockingClient
-from tests.api.harness import ONE_PARTITION
 from tests.cli.runner import Ended, run
+from tests.http.harness import ONE_PARTITION
 
 RECORDS = 6
 WRITTEN_BYTES = (

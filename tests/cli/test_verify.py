@@ -12,12 +12,12 @@ import pytest
 
 from storage.coding.checksum import crc32c
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
+from tests.cli.rocketmq.test_rocketmq_verify import DAMAGES as ROCKETMQ
 from tests.cli.runner import fine, run, settings_options
-from tests.cli.test_rocketmq_verify import DAMAGES as ROCKETMQ
 from tests.golden import stores
 from tests.golden.stores import GoldenPartition, by_id
 from tests.test_project import table
-from tests.unit.kafka.old_messages import old_log
+from tests.unit.kafka.log.old_messages import old_log
 
 TXN = GoldenPartition("txn", "txn-mixed-0")
 SEGMENTS = GoldenPartition("segments", "seg-small-0")
@@ -515,12 +515,12 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
     elsewhere += " log-file-behind-end"  # tests/unit/rocketmq/test_salvage_report.py
     elsewhere += " compaction-log dledger-store left-behind timer-log"  # test_live_data.py
     elsewhere += " symbolic-link"  # test_links.py
-    elsewhere += " overlapping-segments"  # tests/unit/kafka/test_overlaps.py
-    elsewhere += " misnamed-segment"  # tests/unit/kafka/test_misnamed.py
-    elsewhere += " segment-without-log"  # tests/unit/kafka/test_missing.py
+    elsewhere += " overlapping-segments"  # tests/unit/kafka/recovery/test_overlaps.py
+    elsewhere += " misnamed-segment"  # tests/unit/kafka/recovery/test_misnamed.py
+    elsewhere += " segment-without-log"  # tests/unit/kafka/recovery/test_missing.py
     elsewhere += " damaged-journal"  # tests/unit/test_request_journal.py
     elsewhere += " duplicate-partition mixed-log-dirs"  # test_log_dirs.py
-    # tests/unit/kafka/test_odd_batches.py, test_overflow.py
+    # tests/unit/kafka/log/test_odd_batches.py, test_overflow.py
     elsewhere += " misplaced-batch offset-overflow trailing-bytes unknown-attributes unknown-codec"
     elsewhere += " unknown-control-type unusual-offsets unknown-record"
     found = {code for code, _ in told()}

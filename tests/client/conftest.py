@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from logserver.client import LogClient, Retry
-from tests.api.conftest import api, backend
-from tests.api.harness import Api
+from tests.http.conftest import api, backend
+from tests.http.harness import Api
 
 __all__ = ["api", "backend"]
 

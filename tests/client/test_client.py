@@ -20,7 +20,7 @@ from logserver.client import (
     as_record,
 )
 from logserver.client.outgoing import Value
-from tests.api.harness import Api, for_any_bytes
+from tests.http.harness import Api, for_any_bytes
 
 PARTITIONS = 3
 

@@ -15,7 +15,7 @@ import logserver.client
 from logserver import LogServer, embedding, testing
 from logserver.cli.online import consume_output
 from logserver.client import LogClient, as_record, blocking, outgoing
-from tests.api.harness import Api
+from tests.http.harness import Api
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 EXAMPLES = [

@@ -16,7 +16,7 @@ from logserver.client import (
     ServerUnreachable,
     as_record,
 )
-from tests.api.harness import Api
+from tests.http.harness import Api
 
 
 async def texts(client: LogClient, partition: int | None = None) -> list[str]:

@@ -14,7 +14,6 @@ import aiohttp
 import msgspec
 
 from storage import Bound, OffsetBounds, Record, TopicPartition
-from tests.api.harness import BINARY, V2, b64
 from tests.comparison.workload import (
     TOPICS,
     Answers,
@@ -25,7 +24,8 @@ from tests.comparison.workload import (
     partitions,
 )
 from tests.contract.harness import ManualClock
-from tests.stateful.answers import Outcome
+from tests.http.harness import BINARY, V2, b64
+from tests.robustness.stateful.answers import Outcome
 
 A_PAGE: Final = 50
 NAMES: Final = {"from_ms": "begin", "to_ms": "end"}
@@ -123,7 +123,7 @@ def _given(record: Record) -> dict[str, object]:
 
 
 def _row(row: Mapping[str, Any]) -> Outcome:
-    """Convert a row to the form of a record in `tests.stateful.answers.content`."""
+    """Convert a row to the form of a record in `tests.robustness.stateful.answers.content`."""
     headers = [(h["key"], _bytes(h["value"])) for h in row["headers"] if h["key"] not in OF_MARKS]
     key, value = _bytes(row["key"]), _bytes(row["value"])
     marks = (row.get("tag"), row.get("keys", []))

@@ -15,8 +15,8 @@ from storage import StoreOptions, TopicPartition, convert_store
 from tests.comparison.workload import TOPICS, Answers, Step, Workload, partitions
 from tests.contract.flavours import KAFKA, SMALL_ROCKETMQ, Flavour
 from tests.contract.harness import StoreFactory, copy_tree
-from tests.faults.power import Power
-from tests.stateful.answers import Outcome, content, found_everywhere
+from tests.robustness.crash.power import Power
+from tests.robustness.stateful.answers import Outcome, content, found_everywhere
 
 SMALL_KAFKA: Final = replace(
     KAFKA,

@@ -1,7 +1,8 @@
 """A generated workload in both backends: the same records, offsets, order, and answers by time and by key.
 
-The expected answers are computed from the workload, so that a fault common to both backends is detected. tests/stateful
-compares each backend with the model; here the backends are compared with each other, over every kind of stop.
+The expected answers are computed from the workload, so that a fault common to both backends is detected.
+tests/robustness/stateful compares each backend with the model; here the backends are compared with each other, over
+every kind of stop.
 """
 
 from __future__ import annotations

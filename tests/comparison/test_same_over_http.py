@@ -11,13 +11,13 @@ import pytest
 
 import storage
 from storage import LogStore, StoreOptions
-from tests.api.harness import serving, settings
-from tests.api.running import Running
 from tests.comparison.over_http import Client
 from tests.comparison.sides import FLAVOURS
 from tests.comparison.workload import Answers, Workload
 from tests.contract.flavours import Flavour
 from tests.contract.harness import ManualClock
+from tests.http.harness import serving, settings
+from tests.http.running import Running
 
 
 @pytest.fixture(params=FLAVOURS, ids=lambda flavour: flavour.backend)

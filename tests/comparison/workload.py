@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from storage import Bound, OffsetBounds, Record, StoredRecord, TopicPartition
 from tests.contract.harness import START_MS
-from tests.stateful.answers import Outcome, content
+from tests.robustness.stateful.answers import Outcome, content
 
 TOPICS: Final[Mapping[str, int]] = {"orders": 3, "Parcels_1-x": 1, "quiet": 2, "empty": 1}
 CODECS: Final = (None, "none", "lz4", "zstd")  # codecs of both backends

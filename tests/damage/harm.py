@@ -15,8 +15,8 @@ from typing import NamedTuple
 from storage.files.failures import io_failure
 from storage.files.fs import File, FileSystem
 from tests.damage.sources import LOG_STARTS, ROOT
-from tests.faults.ram import Ram
-from tests.faults.relay import Relay, RelayFile
+from tests.robustness.crash.ram import Ram
+from tests.robustness.crash.relay import Relay, RelayFile
 
 SECTOR = 512
 MOST = 3

@@ -24,9 +24,9 @@ from storage.files import FileSystem
 from storage.interface import SupportsInspect
 from storage.rocketmq.format.message import decode_message
 from tests.contract.harness import START_MS
-from tests.faults.ram import Ram
-from tests.fuzz import tiny
 from tests.golden import rocketmq_stores, stores
+from tests.robustness.crash.ram import Ram
+from tests.robustness.fuzz import tiny
 from tests.unit.rocketmq import workshop as rocketmq
 
 ROOT = tiny.ROOT

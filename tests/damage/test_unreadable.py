@@ -18,10 +18,10 @@ from storage.files import FileSystem, FollowingFileSystem, RealFileSystem, Skipp
 from storage.files.failures import io_failure
 from storage.files.skipping import FILLER, MAX_FILLER_BYTES, SECTOR_BYTES
 from tests.damage.harm import Bad, Unreadable
+from tests.damage.salvaging import lost_offsets
 from tests.damage.sources import ROOT, SALVAGED, Rows, Source, served, source, truth
-from tests.faults.ram import Ram
-from tests.golden.salvaging import lost_offsets
 from tests.golden.stores import put
+from tests.robustness.crash.ram import Ram
 
 FILE = Path("/w/file")
 DATA = bytes(range(256)) * 40  # two and a half blocks

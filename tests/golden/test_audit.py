@@ -15,7 +15,7 @@ from storage import FileCount, Finding, StoreOptions, open_inspector
 from storage.files import RealFileSystem
 from storage.parallel import SupportsParts
 from storage.rocketmq.tools import log_tasks
-from tests.cli.test_rocketmq_verify import DAMAGES as ROCKETMQ
+from tests.cli.rocketmq.test_rocketmq_verify import DAMAGES as ROCKETMQ
 from tests.cli.test_verify import DAMAGES as KAFKA
 from tests.cli.test_verify import TXN, flip
 from tests.golden import rocketmq_stores, stores

@@ -15,7 +15,7 @@ from tests.cli.runner import run, settings_options
 from tests.golden import rocketmq_stores as stores
 from tests.golden.rocketmq_stores import GoldenStore, Recipe, by_id
 from tests.golden.trees import picture
-from tests.process.server import Server
+from tests.robustness.process.server import Server
 
 KINDS = ("records", "commitlog", "consumequeue", "indexfile", "checkpoints", "offsets")
 SERVED = ("basic", "unclean", "unclean-late", "broker", "deleted-head")

@@ -18,7 +18,7 @@ from storage.errors import StoreLocked
 from storage.files import RealFileSystem
 from storage.rocketmq.state.root import take_lock
 from storage.rocketmq.tools import log_tasks
-from tests.cli.test_rocketmq_rebuild import KINDS, WHOLE, derived
+from tests.cli.rocketmq.test_rocketmq_rebuild import KINDS, WHOLE, derived
 from tests.golden import rocketmq_stores as rocketmq
 from tests.golden import stores
 from tests.golden.rocketmq_stores import GoldenStore, by_id

@@ -15,12 +15,12 @@ from pathlib import Path
 from storage import OffsetBounds, StoredRecord, TopicPartition
 from storage.files import RealFileSystem
 from tests.contract.harness import ManualClock, copy_tree
-from tests.faults.crash import partitions_of
-from tests.faults.explorer import choices, moments
-from tests.faults.history import History
-from tests.faults.invariants import check_store
-from tests.faults.ram import Ram
-from tests.faults.workload import PATH, Backend, Workload, open_at
+from tests.robustness.crash.crash import partitions_of
+from tests.robustness.crash.explorer import choices, moments
+from tests.robustness.crash.history import History
+from tests.robustness.crash.invariants import check_store
+from tests.robustness.crash.ram import Ram
+from tests.robustness.crash.workload import PATH, Backend, Workload, open_at
 from tests.unit.rocketmq.workshop import by_hand
 
 OF_ONE_WORKLOAD = 10

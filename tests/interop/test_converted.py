@@ -11,7 +11,8 @@ from storage import StoreOptions, TopicPartition, convert_store, open_store
 from storage.parallel import one_by_one
 from tests.golden import rocketmq_stores, stores
 from tests.golden.rocketmq_stores import GoldenStore
-from tests.interop import peers, rocketmq_peers, rocketmq_written, written
+from tests.interop import peers, written
+from tests.interop.rocketmq import rocketmq_peers, rocketmq_written
 
 pytestmark = pytest.mark.java
 

@@ -15,7 +15,7 @@ from storage.kafka.format.checkpoints import decode_epochs, decode_offsets
 from tests.interop import peers, written
 from tests.interop.brokers import Broker
 from tests.interop.peers import KafkaAnswer
-from tests.process.server import BINARY, Client, Server
+from tests.robustness.process.server import BINARY, Client, Server
 
 pytestmark = pytest.mark.java
 

@@ -12,7 +12,7 @@ from storage.errors import DamagedStore
 from storage.kafka.format.checkpoints import decode_epochs
 from storage.kafka.format.names import segment_name
 from tests.interop import peers
-from tests.unit.kafka.old_messages import old_log
+from tests.unit.kafka.log.old_messages import old_log
 
 pytestmark = pytest.mark.java
 

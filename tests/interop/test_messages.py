@@ -18,9 +18,9 @@ from storage.kafka.format.messages.codec import decode, encode
 from storage.kafka.format.messages.records import shown
 from storage.kafka.format.messages.schema import messages
 from tests.cli.runner import fine
+from tests.formats.files.random_messages import every_version, has_records, random_fields
 from tests.interop.peers import dump_log, run_read_messages
-from tests.unit.format.random_messages import every_version, has_records, random_fields
-from tests.unit.kafka.batches import data_batch
+from tests.unit.kafka.log.batches import data_batch
 
 pytestmark = pytest.mark.java
 

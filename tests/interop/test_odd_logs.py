@@ -11,11 +11,11 @@ from storage import Isolation, open_store
 from storage.errors import DamagedStore
 from storage.registry import open_inspector
 from tests.interop import peers
-from tests.unit.kafka.batches import data_batch, marker
-from tests.unit.kafka.test_misnamed import CASES
-from tests.unit.kafka.test_odd_batches import ODD
-from tests.unit.kafka.test_overflow import LOGS
-from tests.unit.kafka.test_overlaps import EQUAL, FIRST
+from tests.unit.kafka.log.batches import data_batch, marker
+from tests.unit.kafka.log.test_odd_batches import ODD
+from tests.unit.kafka.log.test_overflow import LOGS
+from tests.unit.kafka.recovery.test_misnamed import CASES
+from tests.unit.kafka.recovery.test_overlaps import EQUAL, FIRST
 
 pytestmark = pytest.mark.java
 

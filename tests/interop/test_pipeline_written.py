@@ -10,8 +10,9 @@ import pytest
 
 from logserver.pipeline.sink.store import Task
 from storage import open_store
-from tests.interop import peers, rocketmq_peers, rocketmq_written, written
-from tests.pipeline.test_sink import NOON, batch, planned
+from tests.interop import peers, written
+from tests.interop.rocketmq import rocketmq_peers, rocketmq_written
+from tests.pipeline.sink.test_sink import NOON, batch, planned
 
 pytestmark = pytest.mark.java
 

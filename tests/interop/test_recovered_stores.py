@@ -19,11 +19,12 @@ from storage.kafka.format import names
 from storage.kafka.format.checkpoints import decode_offsets, encode_offsets
 from storage.rocketmq.format.properties import SHARDING_KEY
 from tests.contract.harness import START_MS
-from tests.faults.workload import BACKENDS, HOUR_MS
 from tests.golden.stores import as_answer, as_row
-from tests.interop import peers, rocketmq_peers
+from tests.interop import peers
 from tests.interop.recovered import Recovered, recovered
-from tests.interop.rocketmq_peers import RocketAnswer
+from tests.interop.rocketmq import rocketmq_peers
+from tests.interop.rocketmq.rocketmq_peers import RocketAnswer
+from tests.robustness.crash.workload import BACKENDS, HOUR_MS
 
 pytestmark = pytest.mark.java
 

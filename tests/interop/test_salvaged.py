@@ -9,11 +9,12 @@ import pytest
 
 from storage import open_store
 from storage.files import RealFileSystem
+from tests.damage.salvaging import salvage
+from tests.damage.test_kafka_damage import ADDRESS, HEALTHY, root_of
+from tests.damage.test_rocketmq_damage import read_around
 from tests.golden import rocketmq_stores, stores
-from tests.golden.salvaging import salvage
-from tests.golden.test_damage import ADDRESS, HEALTHY, root_of
-from tests.golden.test_rocketmq_damage import read_around
-from tests.interop import peers, rocketmq_peers, written
+from tests.interop import peers, written
+from tests.interop.rocketmq import rocketmq_peers
 
 pytestmark = pytest.mark.java
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.formats.files import small_files
 from tests.golden.stores import GoldenPartition
 from tests.interop.peers import PeerError, run_kafka_opens, run_read_small_files
-from tests.unit.format import small_files
 
 pytestmark = pytest.mark.java
 

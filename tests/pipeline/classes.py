@@ -60,7 +60,7 @@ def _make(wanted: Path) -> None:
     with tempfile.TemporaryDirectory(dir=wanted.parent) as folder:
         made = Path(folder) / "classes.jsa"
         options = f"{SHORT_LIVED} {QUIET} -XX:ArchiveClassesAtExit={made}"
-        command = [sys.executable, "-m", "tests.pipeline.classes_job", folder, options]
+        command = [sys.executable, "-m", "tests.pipeline.jobs.classes_job", folder, options]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         subprocess.run(
             command, env=environment, capture_output=True, check=True, timeout=MAKES_IT_S

@@ -28,7 +28,7 @@ from storage.parallel import one_by_one
 from storage.rocketmq.tools.rebuild.recount import Built
 from storage.rocketmq.tools.rebuild.recount import count_records as rocketmq_count
 from storage.shared.recount import Contents, check_files, check_recount
-from tests.cli.test_rocketmq_rebuild import derived
+from tests.cli.rocketmq.test_rocketmq_rebuild import derived
 from tests.golden import rocketmq_stores, stores
 
 T = TopicPartition("t", 0)

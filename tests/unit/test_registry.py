@@ -11,7 +11,7 @@ import pytest
 from storage import open_inspector, open_store
 from storage.files import STORE_FILE, FollowingFileSystem
 from storage.registry import Detected, detect
-from tests.faults.relay import Relay
+from tests.robustness.crash.relay import Relay
 
 
 class Asked(Relay):

@@ -11,7 +11,7 @@ import pytest
 from storage.files import FileSystem, OverlayFileSystem, RealFileSystem
 from storage.files.fs import File
 from storage.files.real import RealFile
-from tests.faults.ram import Ram
+from tests.robustness.crash.ram import Ram
 from tests.unit.files.guarded import ReadOnly
 
 

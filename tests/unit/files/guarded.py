@@ -10,7 +10,7 @@ from pathlib import Path
 
 from storage.errors import IoFailure
 from storage.files.fs import File, FileSystem
-from tests.faults.relay import Relay, RelayFile
+from tests.robustness.crash.relay import Relay, RelayFile
 
 
 class ReadOnly(Relay):

@@ -13,8 +13,8 @@ from storage import StoreOptions, open_journal, open_store
 from storage.errors import DiskFull, IoFailure, StoreFenced, StoreReadOnly
 from storage.files import FileSystem, OverlayFileSystem
 from storage.shared.journal import Journal, decode_entries, encode_entries
-from tests.faults.recorder import Recorder
-from tests.faults.relay import Relay
+from tests.robustness.crash.recorder import Recorder
+from tests.robustness.crash.relay import Relay
 
 PATH = Path("/")
 CURRENT, OLD = PATH / ".logserver.keys", PATH / ".logserver.keys.old"

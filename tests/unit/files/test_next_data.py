@@ -8,8 +8,8 @@ import pytest
 
 from storage.errors import IoFailure
 from storage.files import FileSystem, OverlayFileSystem, RealFileSystem, copy_range
-from tests.faults.counted import CountedReads
-from tests.faults.ram import Ram
+from tests.robustness.crash.counted import CountedReads
+from tests.robustness.crash.ram import Ram
 
 SIZE = 64 << 20
 NEAR_BYTES = 1 << 16

@@ -8,7 +8,7 @@ import pytest
 
 from storage.errors import StoreLocked
 from storage.files import FileSystem, OverlayFileSystem, atomic_write
-from tests.faults.power import Power
+from tests.robustness.crash.power import Power
 
 D = Path("/d")
 

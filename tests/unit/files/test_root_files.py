@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage.files import STORE_FILE, OverlayFileSystem
-from tests.faults.faulty import FaultyFileSystem, no_fault
+from tests.robustness.crash.faulty import FaultyFileSystem, no_fault
 from tests.unit.rocketmq.workshop import ROOT, Workshop, put_value
 
 PASSES_S = 0.1  # enough for the other thread to write, if it is not blocked

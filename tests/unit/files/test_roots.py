@@ -16,7 +16,7 @@ from storage.files import (
     stored_backend,
 )
 from storage.files.copying import CHUNK_BYTES
-from tests.faults.power import Power
+from tests.robustness.crash.power import Power
 from tests.unit.files.conftest import Place
 from tests.unit.files.guarded import Watched
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.power import Power
+from tests.robustness.crash.power import Power
 from tests.unit.kafka.workshop import Workshop
 
 

@@ -28,8 +28,8 @@ from storage.kafka.format.batch_header import seal
 from storage.kafka.tools import open_inspector
 from storage.model import Finding, TopicPartition
 from tests.chunks import columns_of, rows_of
-from tests.unit.kafka.batches import data_batch
-from tests.unit.kafka.splitting import splitter_of, whole
+from tests.unit.kafka.log.batches import data_batch
+from tests.unit.kafka.log.splitting import splitter_of, whole
 from tests.unit.kafka.test_splits import DENSE, made_records
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, read_around
 

@@ -26,7 +26,7 @@ from storage.kafka.format.offset_records import (
 from storage.kafka.group_offsets import home_of
 from storage.kafka.store import KafkaStore
 from tests.golden import stores
-from tests.unit.kafka.batches import data_batch, header_of, marker
+from tests.unit.kafka.log.batches import data_batch, header_of, marker
 from tests.unit.kafka.workshop import ROOT, T0, Workshop
 
 GOLDEN = stores.KAFKA / "offsets"

@@ -7,7 +7,7 @@ import pytest
 from storage import StoreOptions
 from storage.kafka.tools import open_inspector
 from storage.model import Finding
-from tests.unit.kafka.batches import data_batch, marker
+from tests.unit.kafka.log.batches import data_batch, marker
 from tests.unit.kafka.workshop import ROOT, T0, Workshop
 
 MINUTE_MS = 60_000

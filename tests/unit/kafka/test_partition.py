@@ -21,7 +21,7 @@ from storage.kafka.format.producer_snapshot import decode_snapshot
 from storage.kafka.log.reading import Limits
 from tests.beside import beside
 from tests.unit.files.guarded import Watched
-from tests.unit.kafka.batches import data_batch
+from tests.unit.kafka.log.batches import data_batch
 from tests.unit.kafka.workshop import (
     ROOT,
     T0,

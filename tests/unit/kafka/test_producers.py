@@ -9,7 +9,7 @@ from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.state.producers import ProducerStates
 from storage.shared.sequencing import SEQUENCES
-from tests.unit.kafka.batches import data_batch, header_of, marker
+from tests.unit.kafka.log.batches import data_batch, header_of, marker
 
 P = 7
 

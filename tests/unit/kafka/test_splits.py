@@ -17,10 +17,10 @@ from storage.kafka.format.batch import encode_batch
 from storage.kafka.store import KafkaStore
 from storage.model import TopicPartition
 from tests.chunks import stored_row
-from tests.faults.counted import CountedReads
+from tests.robustness.crash.counted import CountedReads
 from tests.unit.files.guarded import Watched, failing
-from tests.unit.kafka.batches import data_batch, marker
-from tests.unit.kafka.splitting import read_rows, splitter_of, whole
+from tests.unit.kafka.log.batches import data_batch, marker
+from tests.unit.kafka.log.splitting import read_rows, splitter_of, whole
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value
 
 DENSE = {"index.interval.bytes": "200"}

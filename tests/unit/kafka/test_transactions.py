@@ -8,7 +8,7 @@ from storage import Isolation
 from storage.files import OverlayFileSystem, RealFileSystem
 from tests.golden import stores
 from tests.golden.stores import GoldenPartition
-from tests.unit.kafka.batches import data_batch, marker
+from tests.unit.kafka.log.batches import data_batch, marker
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, values
 
 MIXED = GoldenPartition("txn", "txn-mixed-0")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage.files import OverlayFileSystem
-from tests.faults.faulty import FaultyFileSystem
-from tests.faults.power import Power
+from tests.robustness.crash.faulty import FaultyFileSystem
+from tests.robustness.crash.power import Power
 from tests.unit.rocketmq.workshop import Workshop
 
 

@@ -15,7 +15,7 @@ from storage.files.failures import io_failure
 from storage.model import RawMessage
 from storage.rocketmq.format.message import MAGIC_PADDING
 from storage.rocketmq.store import RocketMQStore
-from tests.faults.faulty import FaultyFileSystem, fails, no_fault
+from tests.robustness.crash.faulty import FaultyFileSystem, fails, no_fault
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
     T0,

@@ -26,7 +26,7 @@ from storage.rocketmq.state.root import (
 from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.state.topics_file import TopicTable
 from storage.shared.sequencing import Producers
-from tests.faults.faulty import FaultyFileSystem, Killed, at_change, disk_full, killed
+from tests.robustness.crash.faulty import FaultyFileSystem, Killed, at_change, disk_full, killed
 from tests.unit.files.guarded import ReadOnly, Watched
 from tests.unit.kafka.workshop import ROOT as KAFKA_ROOT
 from tests.unit.kafka.workshop import Workshop

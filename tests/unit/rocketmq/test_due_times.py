@@ -13,7 +13,7 @@ from storage.model import Finding, FindQuery, RebuildReport
 from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.names import SCHEDULE_TOPIC, file_name
 from storage.rocketmq.format.queue_entry import UNIT, UNIT_SIZE
-from tests.unit.rocketmq.foreign_log import Message, inspector, write_log
+from tests.unit.rocketmq.recovery.foreign_log import Message, inspector, write_log
 from tests.unit.rocketmq.workshop import ROOT, Workshop
 
 SECOND_MS, MINUTE_MS, HOUR_MS = 1000, 60_000, 3_600_000

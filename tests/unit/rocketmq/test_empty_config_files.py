@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from storage.model import TopicPartition
-from tests.unit.rocketmq.foreign_log import inspector
+from tests.unit.rocketmq.recovery.foreign_log import inspector
 from tests.unit.rocketmq.workshop import ROOT, Workshop, put_file, put_value
 
 CONFIG = ROOT / "config"

@@ -12,7 +12,8 @@ from storage.errors import Corrupt, DiskFull, InvalidArgument, StoreFenced
 from storage.files import OverlayFileSystem, RealFileSystem
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.state.offsets_file import StoredOffsets
-from tests.faults.faulty import (
+from tests.golden import rocketmq_stores as stores
+from tests.robustness.crash.faulty import (
     FaultyFileSystem,
     Killed,
     at_change,
@@ -21,7 +22,6 @@ from tests.faults.faulty import (
     killed,
     no_fault,
 )
-from tests.golden import rocketmq_stores as stores
 from tests.unit.files.guarded import Watched
 from tests.unit.rocketmq.workshop import ROOT, T0, Workshop, put_file, put_value
 

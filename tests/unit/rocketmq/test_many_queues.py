@@ -9,7 +9,7 @@ import pytest
 from storage.model import TopicPartition
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.queues import Queue, QueueTable
-from tests.unit.rocketmq.foreign_log import inspector
+from tests.unit.rocketmq.recovery.foreign_log import inspector
 from tests.unit.rocketmq.workshop import Workshop, keyed
 
 

@@ -15,9 +15,9 @@ from storage.rocketmq.retention import delete_head
 from storage.rocketmq.store import RocketMQStore
 from tests.beside import beside
 from tests.contract.harness import ManualClock
-from tests.faults.faulty import FaultyFileSystem, fails, no_fault
-from tests.faults.power import Power, moments
-from tests.unit.rocketmq.outage import safe_place
+from tests.robustness.crash.faulty import FaultyFileSystem, fails, no_fault
+from tests.robustness.crash.power import Power, moments
+from tests.unit.rocketmq.recovery.outage import safe_place
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
     ROOT,

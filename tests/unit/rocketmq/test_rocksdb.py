@@ -8,7 +8,7 @@ from storage.errors import NotOffered, UnsupportedFormat
 from storage.model import RebuildReport, TopicPartition
 from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.names import file_name
-from tests.unit.rocketmq.foreign_log import (
+from tests.unit.rocketmq.recovery.foreign_log import (
     Message,
     found_by_verify,
     inspector,

@@ -10,8 +10,8 @@ import pytest
 from storage import StoreOptions
 from storage.model import LossReport, TopicPartition
 from storage.rocketmq.store import open_rocketmq
-from tests.unit.rocketmq.foreign_log import inspector
-from tests.unit.rocketmq.test_blocked_folders import PLACES, T1, VALUES, block, filled
+from tests.unit.rocketmq.recovery.foreign_log import inspector
+from tests.unit.rocketmq.recovery.test_blocked_folders import PLACES, T1, VALUES, block, filled
 from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_value, values
 
 NEW = Path("/w/new")

@@ -1,6 +1,6 @@
 """The broker's timer files in a salvaged store: copied with the offsets of the new log, or all left out.
 
-The tests with the real broker are in tests/interop/test_real_rocketmq_timers.py.
+The tests with the real broker are in tests/interop/rocketmq/test_real_rocketmq_timers.py.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from storage.rocketmq.recovery.topics import (
     check_same_shape,
 )
 from storage.rocketmq.state.root import StoreDirectory
-from tests.faults.faulty import (
+from tests.robustness.crash.faulty import (
     FaultyFileSystem,
     Killed,
     at_change,
@@ -38,7 +38,7 @@ from tests.faults.faulty import (
     killed,
     no_fault,
 )
-from tests.faults.power import Power
+from tests.robustness.crash.power import Power
 from tests.unit.files.guarded import ReadOnly
 
 ROOT = Path("/store")

@@ -16,7 +16,7 @@ from logserver.groups.log import Log
 from logserver.groups.offsets import Offsets
 from storage import CommittedOffset, LogStore, Record, TopicPartition
 from storage.errors import UnknownTopic
-from tests.faults.power import Power
+from tests.robustness.crash.power import Power
 from tests.unit.rocketmq.workshop import by_hand
 
 T0 = TopicPartition("t", 0)

@@ -19,7 +19,7 @@ from storage import Record, RetentionReport, StoreOptions, TopicPartition
 from storage.errors import DiskFull, StoreFenced
 from storage.memory.store import MemoryStore
 from storage.shared.journal import Journal
-from tests.faults.power import Power
+from tests.robustness.crash.power import Power
 from tests.watched_store import WatchedStore
 
 T0 = TopicPartition("t", 0)

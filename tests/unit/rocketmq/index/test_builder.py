@@ -1,0 +1,195 @@
+"""Queue entries and files built from the log: entries in order, files and folders durable before their entries."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from storage.errors import DiskFull
+from storage.model import TopicPartition
+from storage.rocketmq.format.queue_entry import UNIT
+from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatcher import Builder
+from storage.rocketmq.store import RocketMQStore
+from tests.robustness.crash.faulty import SYNCS, FaultyFileSystem, fails
+from tests.unit.rocketmq.workshop import T0, Workshop
+
+T1 = TopicPartition("t", 1)
+
+
+def builder_of(store: RocketMQStore, *, with_fillers: bool = False) -> Builder:
+    """Return a builder over the store's queues, without an index."""
+    return Builder(store.queues, None, {}, with_fillers=with_fillers)
+
+
+def dispatch(offset: int, physical_offset: int, *, size: int = 100, sys_flag: int = 0) -> Dispatch:
+    """Return a record of t-0."""
+    return Dispatch("t", 0, offset, physical_offset, size, 0, 1, sys_flag, ())
+
+
+def test_what_is_there_is_left_as_it_is(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    builder, queue = builder_of(store), store.queue(T0)
+    builder.build([dispatch(0, 0), dispatch(1, 100)])
+    builder.build([dispatch(0, 0), dispatch(1, 100), dispatch(2, 200)])
+    builder.build([dispatch(1, 900)])
+    assert [unit.physical_offset for unit in queue.units.read(0, 9)] == [0, 100, 200]
+
+
+def test_a_queue_that_begins_later_is_filled(shop: Workshop) -> None:
+    """As in the real store, only the first file of the queue holds fillers, before the first entry."""
+    store = shop.open_with_topic()
+    queue = store.queue(T0)
+    builder_of(store).build([dispatch(7, 700), dispatch(8, 800)])
+    assert shop.queue_bases() == [100]
+    assert (queue.units.start, queue.units.end) == (7, 9)
+    raw = shop.fs.read_bytes(queue.units.directory / f"{100:020d}")
+    filler = (0).to_bytes(8, "big") + 0x7FFFFFFF.to_bytes(4, "big") + bytes(8)
+    assert raw[:40] == filler * 2
+
+
+def of_queue(queue_id: int, offset: int, physical_offset: int) -> Dispatch:
+    """Return a record of this queue of topic t."""
+    return dispatch(offset, physical_offset)._replace(queue_id=queue_id)
+
+
+class Syncs:
+    """A recorder of the changes to the queues' files, in their order."""
+
+    def __init__(self, faulty: FaultyFileSystem) -> None:
+        self.seen: list[tuple[str, Path]] = []
+        faulty.fault = self.note
+
+    def note(self, operation: str, path: Path) -> None:
+        if "consumequeue" in path.parts:
+            self.seen.append((operation, path))
+
+    def take(self) -> list[tuple[str, set[Path]]]:
+        """Return each run of one operation since the last call, with the paths that it changed."""
+        runs: list[tuple[str, set[Path]]] = []
+        for operation, path in self.seen:
+            kind = "sync" if operation in SYNCS else "write" if operation == "write" else "make"
+            if not runs or runs[-1][0] != kind:
+                runs.append((kind, set()))
+            runs[-1][1].add(path)
+        self.seen.clear()
+        return runs
+
+
+def folders_of(store: RocketMQStore, count: int) -> list[Path]:
+    """Return the folders of the topic's first queues, then the topic's folder, then consumequeue."""
+    topic = store.queue(T0).units.directory.parent
+    return [*(topic / str(number) for number in range(count)), topic, topic.parent]
+
+
+def test_files_of_many_new_queues_are_made_before_any_is_synced(faulty: FaultyFileSystem) -> None:
+    """One commit of the file system's journal covers all new files; a sync after each new file cost one commit each.
+
+    The files and their folders are durable before an entry is written.
+    """
+    store = Workshop(faulty).open_with_topic(partitions=3)
+    builder, syncs = builder_of(store), Syncs(faulty)
+    builder.build([of_queue(number, 0, 100 * number) for number in range(3)])
+    folders = folders_of(store, 3)
+    files = {folder / f"{0:020d}" for folder in folders[:3]}
+    made, synced, written = syncs.take()
+    assert [made[0], synced[0], written[0]] == ["make", "sync", "write"]
+    assert files <= made[1]
+    assert synced[1] == {*files, *folders}
+    assert written[1] == files
+    builder.build([of_queue(number, 1, 300 + 100 * number) for number in range(3)])
+    assert syncs.take() == [("write", files)]
+
+
+def test_a_file_that_was_made_before_the_disk_was_full_is_synced_before_its_units(
+    faulty: FaultyFileSystem,
+) -> None:
+    store = Workshop(faulty).open_with_topic(partitions=2)
+    builder = builder_of(store)
+    records = [of_queue(number, 0, 100 * number) for number in range(2)]
+    full = fails(errno.ENOSPC, "create")
+    faulty.fault = lambda done, path: full(done, path) if path.parent.name == "1" else None
+    with pytest.raises(DiskFull):
+        builder.build(records)
+    syncs = Syncs(faulty)
+    builder.build(records)
+    made, synced, written = syncs.take()
+    files = {store.queue(at).units.directory / f"{0:020d}" for at in (T0, T1)}
+    assert written == ("write", files)
+    assert synced[1] == {*files, *folders_of(store, 2)}
+    assert made[1] & files == {store.queue(T1).units.directory / f"{0:020d}"}
+
+
+GAPS = {
+    "one": [0, 2],
+    "several": [0, 3, 4, 9],
+    "after a file": [0, 1, 2, 3, 4, 5, 8],
+    "at every record": [0, 2, 4, 6, 8],
+}
+
+
+@pytest.mark.parametrize("offsets", GAPS.values(), ids=GAPS)
+def test_behind_missing_records_an_entry_goes_to_the_end(
+    shop: Workshop, offsets: list[int]
+) -> None:
+    """As in the real store: when a pull there meets a filler, it skips all records of the first log file."""
+    store = shop.open_with_topic()
+    builder, queue = builder_of(store), store.queue(T0)
+    builder.build([dispatch(offset, 100 * n) for n, offset in enumerate(offsets)])
+    units = queue.units.read(0, 99)
+    assert [unit.physical_offset for unit in units] == [100 * n for n in range(len(offsets))]
+    assert not any(unit.is_filler for unit in units)
+    first = next(n for n, offset in enumerate(offsets) if offset != n)
+    assert builder.moved["t", 0].physical_offset == 100 * first
+
+
+def test_without_the_first_log_file_a_gap_is_filled_and_a_jump_refused(shop: Workshop) -> None:
+    """A record keeps its own offset, so that it is never read under another offset; a damaged offset is refused."""
+    store = shop.open_with_topic()
+    builder, queue = builder_of(store, with_fillers=True), store.queue(T0)
+    builder.build([dispatch(0, 0), dispatch(3, 300), dispatch(1 << 40, 400), dispatch(4, 500)])
+    units = queue.units.read(0, 9)
+    assert [(unit.physical_offset, unit.is_filler) for unit in units] == [
+        (0, False),
+        (0, True),
+        (0, True),
+        (300, False),
+        (500, False),
+    ]
+    assert [refused.physical_offset for refused in builder.refused] == [400]
+    assert not builder.moved
+
+
+@pytest.mark.parametrize("transaction", [4, 12])
+def test_prepared_and_rolled_back_records_have_no_unit(shop: Workshop, transaction: int) -> None:
+    store = shop.open_with_topic()
+    builder_of(store).build([dispatch(0, 0, sys_flag=transaction), dispatch(0, 100)])
+    assert [unit.physical_offset for unit in store.queue(T0).units.read(0, 9)] == [100]
+
+
+def test_deleted_records_are_not_built(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    builder = Builder(store.queues, None, {"t": 200}, with_fillers=False)
+    builder.build([dispatch(0, 100), dispatch(0, 200)])
+    assert [unit.physical_offset for unit in store.queue(T0).units.read(0, 9)] == [200]
+
+
+@pytest.mark.parametrize(
+    ("places", "sound"),
+    [
+        ([0, 100, 200], 3),
+        ([0, 100, 100, 200], 2),
+        ([0, 0], 1),
+        ([0, 100, 200, 100], 3),
+        ([500, 100], 1),
+    ],
+)
+def test_an_entry_that_repeats_an_earlier_one_is_not_sound(
+    shop: Workshop, places: list[int], sound: int
+) -> None:
+    """Each entry must point beyond all earlier entries: a repeat would return one record under two offsets."""
+    units = shop.open_with_topic().queue(T0).units
+    units.append(b"".join(UNIT.pack(place, 100, 7) for place in places), 0, places[-1] + 100)
+    assert units.sound_end(0) == sound
