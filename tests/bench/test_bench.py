@@ -58,7 +58,7 @@ OURSELVES = ("-m", "logserver")
 # An open loop never gives up: a short loop would if the machine stalls for a moment.
 PATIENT = (
     "-c",
-    "import runpy; from logserver.bench import loops; loops.LATE = 1000;"
+    "import runpy; from logserver.bench import load_loops; load_loops.LATE = 1000;"
     "runpy.run_module('logserver', run_name='__main__')",
 )
 

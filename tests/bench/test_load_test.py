@@ -25,7 +25,7 @@ FIGURES = {
 
 # An open loop never gives up: a loop of 0.05 s would if the machine stalls for a moment.
 PATIENT = (
-    "import runpy, sys; from logserver.bench import loops; loops.LATE = 1000; del sys.argv[0];"
+    "import runpy, sys; from logserver.bench import load_loops; load_loops.LATE = 1000; del sys.argv[0];"
     "runpy.run_path(sys.argv[0], run_name='__main__')"
 )
 
