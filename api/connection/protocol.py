@@ -18,6 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import LineTooLong
 
+from api.connection.aiohttp_private import OpenHandler
 from api.connection.handshake import Handshake, Handshakes
 from api.connection.response_headers import REQUEST_ID, SERVER, sign
 from api.http.errors import ApiError, error_response
@@ -90,7 +91,7 @@ class ApiServer(web.Server):
         await super().shutdown(timeout)
 
 
-class ApiProtocol(web.RequestHandler):
+class ApiProtocol(OpenHandler):
     """One connection."""
 
     __slots__ = ("_abandonable", "_api_server", "body", "drained", "half_closed")
@@ -121,7 +122,7 @@ class ApiProtocol(web.RequestHandler):
         """
         if self._api_server.stopping:
             self.close()
-            if not self._messages:
+            if not self.waiting_requests:
                 self.force_close()
                 return
         await super().start()
@@ -133,7 +134,7 @@ class ApiProtocol(web.RequestHandler):
         connection: a half-close would look like one without a request.
         """
         self.body = request.content
-        self._current_request = request
+        self.set_current(request)
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes.
@@ -141,18 +142,19 @@ class ApiProtocol(web.RequestHandler):
         aiohttp ignores data on a connection that will close, although the body of a request may still be arriving.
         That body is read to its end, and no request after it is answered.
         """
-        closing, closing_soon = self._force_close, self._close
-        if closing or closing_soon:
-            bodies = (self.body, *self._bodies())
+        ends, ends_soon = self.ending
+        if ends or ends_soon:
+            bodies = (self.body, *self.unanswered_bodies)
             if self.transport is None or all(body.is_eof() for body in bodies):
                 return
-            self._force_close = self._close = False
+            self.ending = (False, False)
         if any(header in data for header in _UPGRADES):
             self._take_requests(data)
         else:
             super().data_received(data)
-        self._force_close |= closing
-        self._close |= closing_soon
+        if ends or ends_soon:
+            ends_now, ends_later = self.ending
+            self.ending = (ends or ends_now, ends_soon or ends_later)
 
     def _take_requests(self, data: bytes) -> None:
         """Process data with requests that may ask for a protocol upgrade, one request at a time.
@@ -167,36 +169,29 @@ class ApiProtocol(web.RequestHandler):
 
     def _request_end(self, data: bytes) -> int:
         """Return the number of bytes up to the end of a request with an upgrade, else of all data."""
-        if all(body.is_eof() for body in self._bodies()):
+        if all(body.is_eof() for body in self.unanswered_bodies):
             starts = [at for header in _UPGRADES if (at := data.find(header)) >= 0]
             head_end = data.find(_HEAD_END, min(starts)) if starts else -1
             return len(data) if head_end < 0 else head_end + len(_HEAD_END)
-        message = self._messages[-1][0] if self._messages else None
-        if isinstance(message, RawRequestMessage) and message.upgrade:
+        message = self.last_request
+        if message is not None and message.upgrade:
             length = message.headers.get("Content-Length", "")
             if length.isascii() and length.isdigit():
                 return int(length) or len(data)
         return len(data)
-
-    def _bodies(self) -> list[StreamReader]:
-        """Return the bodies of the requests that are not answered yet."""
-        bodies = [body for _, body in self._messages]
-        if self._current_request is not None:
-            bodies.append(self._current_request.content)
-        return bodies
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the library's
         """End the connection within `timeout` s: the request, the rest of its body, and the writing of its answer.
 
         aiohttp allows that time for each of the first two, and leaves the writing to a loop that ends.
         """
-        transport, serving = self.transport, self._task_handler
+        transport, serving = self.transport, self.serving
         try:
             async with asyncio.timeout(timeout):
                 if transport is not None:
                     self.pause_until_written()
                     with suppress(ConnectionError):
-                        await self._drain_helper()
+                        await self.drain()
                 await super().shutdown(None)
         except TimeoutError:
             if serving is not None:
@@ -208,7 +203,7 @@ class ApiProtocol(web.RequestHandler):
 
         True keeps the connection open until then. Over TLS it closes at once, since TLS has no half-close.
         """
-        bodies = self._bodies()
+        bodies = self.unanswered_bodies
         whole = bool(bodies) and all(body.is_eof() for body in bodies)
         if not whole or self.ssl_context is not None:
             return False
