@@ -1,9 +1,7 @@
 """The command line: one module per command, imported only when that command is used.
 
-Owns the table of commands and their end: exit codes, and one plain line for every error. Must not import a command by
-itself, nor storage, so that `logserver --help` starts about as fast as Python.
-
-    0  fine    1  findings (something on disk is wrong)    2  wrong use    3  the machine, or a bug
+Owns the table of commands. Must not import a command by itself, nor storage, so that `logserver --help` starts about as
+fast as Python.
 """
 
 from __future__ import annotations
@@ -16,12 +14,6 @@ import click
 
 from logserver import signals
 
-FINE: Final = 0
-FINDINGS: Final = 1
-USAGE: Final = 2
-FAILURE: Final = 3
-INTERRUPTED: Final = 130
-
 
 class Lazy(NamedTuple):
     """A command: its place (module:name), and its text in `--help`."""
@@ -32,29 +24,33 @@ class Lazy(NamedTuple):
 
 COMMANDS: Final[Mapping[str, Lazy]] = {
     "serve": Lazy("logserver.cli.serve:command", "Serve a store over HTTP."),
-    "topic": Lazy("logserver.cli.online.topic:command", "List, make, alter, delete topics."),
+    "topic": Lazy("logserver.cli.online.topic:command", "List, create, alter, delete topics."),
     "produce": Lazy("logserver.cli.online.produce:command", "Send lines as records."),
     "consume": Lazy("logserver.cli.online.consume:command", "Print records as they come."),
-    "tail": Lazy("logserver.cli.online.consume:tail", "Print the last records and go on."),
+    "tail": Lazy("logserver.cli.online.consume:tail", "Print the last records, then new ones."),
     "group": Lazy("logserver.cli.online.group:command", "List, show, reset, delete groups."),
     "inspect": Lazy(
         "logserver.cli.offline.inspect:command", "Summarise a store, partition or file."
     ),
     "dump": Lazy(
-        "logserver.cli.offline.dump:command", "Print what is in it: records, batches, ..."
+        "logserver.cli.offline.dump:command", "Print records, batches, index entries, ..."
     ),
     "find": Lazy(
         "logserver.cli.offline.find:command", "Find records by key, id, tag, text or time."
     ),
-    "offsets": Lazy("logserver.cli.offline.offsets:command", "First and next offset, or by time."),
+    "offsets": Lazy(
+        "logserver.cli.offline.offsets:command", "Print first and next offset, or by time."
+    ),
     "verify": Lazy(
         "logserver.cli.offline.verify:command", "Read everything and report what is wrong."
     ),
     "explain": Lazy("logserver.cli.offline.explain:command", "Explain the code of a finding."),
     "rebuild": Lazy("logserver.cli.offline.rebuild:command", "Rebuild indexes from the logs."),
-    "salvage": Lazy("logserver.cli.offline.salvage:command", "Copy what is good into a new store."),
+    "salvage": Lazy(
+        "logserver.cli.offline.salvage:command", "Copy intact records into a new store."
+    ),
     "convert": Lazy(
-        "logserver.cli.offline.convert:command", "Make a new store in the other format."
+        "logserver.cli.offline.convert:command", "Convert to a new store in the other format."
     ),
     "pipeline": Lazy("logserver.cli.spark:command", "Run a job on Apache Spark."),
     "bench": Lazy("logserver.cli.bench:command", "Put load on servers and measure it."),
@@ -96,6 +92,6 @@ class LazyGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # never a stack trace
-            from logserver.cli.failures import told
+            from logserver.cli.failures import report_error
 
-            ctx.exit(told(error, ctx))
+            ctx.exit(report_error(error, ctx))

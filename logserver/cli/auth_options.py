@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 _OPTIONS: Final = (
-    ("--token-file", "A file with the token to show to a server (its first word)."),
-    ("--ca-file", "CA certificates in PEM that a server's certificate is checked by."),
-    ("--cert-file", "A certificate with its key in PEM, to show to a server."),
+    ("--token-file", "A file with the token for a server (its first word)."),
+    ("--ca-file", "CA certificates in PEM, to check a server's certificate."),
+    ("--cert-file", "A client certificate with its key in PEM."),
 )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 import click
 import msgspec
 
-from logserver.cli import FINDINGS
+from logserver.cli.failures import FINDINGS
 from logserver.cli.load import ALL, Load, check_places, load_options, take, target_names
 from logserver.cli.output import write_file, write_text
 from storage.errors import InvalidArgument
@@ -27,17 +27,25 @@ KEPT: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 @click.command("compare")
 @click.argument("names", metavar="[WORKLOAD]...", nargs=-1)
-@click.option("--report", metavar="FILE", type=FILE, help="Write it as a page of HTML.")
-@click.option("--json", metavar="FILE", type=FILE, help="Write its numbers as JSON.")
-@click.option("--markdown", metavar="FILE", type=FILE, help="Write it as Markdown.")
+@click.option("--report", metavar="FILE", type=FILE, help="Write the report as an HTML page.")
+@click.option("--json", metavar="FILE", type=FILE, help="Write the numbers of the report as JSON.")
+@click.option("--markdown", metavar="FILE", type=FILE, help="Write the report as Markdown.")
 @click.option(
-    "--result", "kept", metavar="FILE", type=FILE, help="Keep what was measured, for --from."
+    "--result",
+    "kept",
+    metavar="FILE",
+    type=FILE,
+    help="Write the measured result to this file, for --from.",
 )
 @click.option("--from", "results", metavar="RESULT", type=KEPT, multiple=True,
-              help="Measure nothing: a result of `bench --json` or of --result. May be repeated.")  # fmt: skip
+              help="Report a result of `bench --json` or --result; measure nothing. May be repeated.")  # fmt: skip
 @click.option("--measured", metavar="FILE", type=KEPT, multiple=True,
               help="JSON of scripts/bench_* or load_test: ratios for the goals. May be repeated.")  # fmt: skip
-@click.option("--baseline", metavar="TARGET", help="Ratios are to this target; the first of ours.")
+@click.option(
+    "--baseline",
+    metavar="TARGET",
+    help="The target that ratios refer to; default: the first of logserver.",
+)
 @load_options
 def command(
     *,
@@ -51,10 +59,10 @@ def command(
     markdown: Path | None,
     **load: Unpack[Load],
 ) -> None:
-    """Run WORKLOADs (by default all that are shipped) on both designs, and report the results.
+    """Run WORKLOADs (by default all shipped ones) on both designs, and report the results.
 
-    Without --report, --json and --markdown the report is printed as Markdown. A partial result is marked as one in all
-    of them. The exit code is 1 if a result is partial or has errors.
+    Without --report, --json and --markdown the report is printed as Markdown. All forms mark a partial
+    result. The exit code is 1 if a result is partial or has errors.
     """
     from logserver.bench.report import contents, figures, verdicts
     from logserver.bench.result import errors_of

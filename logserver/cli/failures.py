@@ -1,6 +1,8 @@
-"""The end of a command that cannot continue: the line on standard error and the exit code.
+"""Exit codes, and the end of a command that cannot continue: one plain line on standard error.
 
 Owns the table from an exception to an exit code. Must not raise anything itself.
+
+    0  fine    1  findings (something on disk is wrong)    2  wrong use    3  the machine, or a bug
 """
 
 from __future__ import annotations
@@ -8,19 +10,25 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import Final
 
 import click
 
-from logserver.cli import FAILURE, FINDINGS, FINE, INTERRUPTED, USAGE
 from logserver.cli.output import JSON, chosen_output
 from logserver.errors import DAMAGED, ServerRefused, SettingsError
 from storage import StorageError
 from storage.errors import CallerError, DataError, UnsupportedFormat
 from storage.shown import encode_json, readable
 
+FINE: Final = 0
+FINDINGS: Final = 1
+USAGE: Final = 2
+FAILURE: Final = 3
+INTERRUPTED: Final = 130
 
-def told(error: BaseException, ctx: click.Context) -> int:
-    """Print the error on one line; return its exit code."""
+
+def report_error(error: BaseException, ctx: click.Context) -> int:
+    """Print the error on one line and return its exit code."""
     if isinstance(error, BrokenPipeError):
         _drop_output()
         return FINE
@@ -35,7 +43,7 @@ def told(error: BaseException, ctx: click.Context) -> int:
             _say(f"error: {_line(error.message)} [{error.code}]")
         return _exit_code(error)
     if isinstance(error, UnicodeEncodeError):  # an argument of the command line may be any bytes
-        _say(f"error: {error.object!a} holds bytes that are no UTF-8 [invalid-argument]")
+        _say(f"error: {error.object!a} contains bytes that are not UTF-8 [invalid-argument]")
         return USAGE
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
@@ -69,6 +77,6 @@ def _drop_output() -> None:
     """Redirect standard output to the null device: its reader has closed it, and Python's last flush must not fail."""
     with contextlib.suppress(OSError, ValueError):
         stdout = sys.stdout.fileno()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stdout)
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stdout)
+        os.close(null)

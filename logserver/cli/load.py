@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 
-from logserver.cli import FINDINGS
+from logserver.cli.failures import FINDINGS
 from storage.errors import InvalidArgument, NotOffered
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _OPTIONS: Final = (
         default=OURS,
         metavar="NAME",
         show_default=True,
-        help="Or kafka, rocketmq (the real brokers), http:FILE.toml; repeat it for more.",
+        help="A server to measure: also kafka or rocketmq (the real brokers), http:FILE.toml. May be repeated.",
     ),
     click.option(
         "--repeat",
@@ -57,16 +57,18 @@ _OPTIONS: Final = (
         type=click.IntRange(min=LEAST_REPEATS),
         default=LEAST_REPEATS,
         show_default=True,
-        help="Turns of each target, at least 3.",
+        help="Runs on each target, at least 3.",
     ),
     click.option(
-        "--quick", is_flag=True, help="Seconds in all: counts are checked, figures say little."
+        "--quick",
+        is_flag=True,
+        help="Run for seconds only: counts are checked, figures mean little.",
     ),
     click.option(
         "--dir",
         "folder",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help="Where stores are made; the temporary folder.",
+        help="The folder for stores; default: the temporary folder.",
     ),
     click.option(
         "--peers",
@@ -134,7 +136,7 @@ def check_places(read: Iterable[Path] = (), **places: Path | None) -> None:
 
     Each file must be a different file, and no file that is `read`. Raises InvalidArgument.
     """
-    taken = {path.resolve(): "is what is read" for path in read}
+    taken = {path.resolve(): "is an input of the report" for path in read}
     for option, path in places.items():
         if path is None:
             continue
@@ -144,11 +146,11 @@ def check_places(read: Iterable[Path] = (), **places: Path | None) -> None:
         elif path.is_dir():
             problem = "is a folder"
         elif not path.parent.is_dir():
-            problem = f"there is no folder {path.parent}"
+            problem = f"the folder {path.parent} does not exist"
         elif not os.access(path if path.exists() else path.parent, os.W_OK):
             problem = "may not be written"
         else:
-            taken[place] = f"is that of {option} too"
+            taken[place] = f"is also the file of {option}"
             continue
         raise InvalidArgument(f"{option}: {path}: {problem}", field=option)
 

@@ -24,10 +24,10 @@ _MAX_MS: Final = 1 << 63
 
 def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
     if is_url(value):
-        message = "only find and offsets ask a running server: give a PATH"
+        message = "only find and offsets query a running server: give a PATH"
         raise click.BadParameter(message, ctx, param)
     if not value or "\0" in value:
-        raise click.BadParameter(f"{value!r} is no path", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a path", ctx, param)
     return Path(value)
 
 
@@ -107,10 +107,10 @@ partition_option: Final = click.option(
 rebuilt_option: Final = click.option(
     "--what",
     metavar="KIND",
-    help="Only this: indexes; of a RocketMQ store consumequeue or indexfile. Default: all that is derived.",
+    help="Only this kind: indexes; of a RocketMQ store consumequeue or indexfile. Default: all derived files.",
 )
 write_option: Final = click.option(
-    "--write", is_flag=True, help="Do it; without this it is only told what would change."
+    "--write", is_flag=True, help="Write the files; without it, only print what would change."
 )
 
 

@@ -33,7 +33,7 @@ def test_all_codes_are_listed() -> None:
 def test_an_unknown_code_is_wrong_use(code: str, similar: str) -> None:
     ended = run("explain", code)
     assert ended.code == 2
-    assert "is no code of a finding" in ended.err
+    assert "is not a code of a finding" in ended.err
     assert similar in ended.err
 
 

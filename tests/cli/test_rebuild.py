@@ -109,7 +109,7 @@ def test_without_write_nothing_changes(tmp_path: Path) -> None:
     assert lines.decode().splitlines() == [
         f"would change: {path}",
         f"1 of {report.document['files']} files would change",
-        "do it with --write",
+        "to write them, give --write",
     ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from logserver.cli import FINDINGS
+from logserver.cli.failures import FINDINGS
 from logserver.pipeline.options import parse_read_options
 from storage.errors import Corrupt, IoFailure
 from tests.cli.runner import run

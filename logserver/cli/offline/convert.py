@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict, Unpack
 import click
 import msgspec
 
-from logserver.cli import FINDINGS
+from logserver.cli.failures import FINDINGS
 from logserver.cli.offline.findings import (
     Inspected,
     all_option,
@@ -61,12 +61,12 @@ _OPTIONS: Final = (
     click.option(
         "--encode",
         is_flag=True,
-        help="Encode reversibly what the other format has no place for; else such records are left out.",
+        help="Encode reversibly the data that the other format has no field for; else such records are left out.",
     ),
     click.option(
         "--replace",
         is_flag=True,
-        help="Convert again where an earlier conversion of SRC made DST; its result is kept at DST.replaced-TIME.",
+        help="Convert again although DST is an earlier conversion of SRC; that is kept at DST.replaced-TIME.",
     ),
     click.option(
         "--topic",
@@ -94,7 +94,7 @@ def conversion_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "report_path",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report there too, as JSON.",
+    help="Write the report to this file too, as JSON.",
 )
 @all_option
 @output_option
@@ -138,7 +138,7 @@ def _announce(notes: Sequence[ConversionNote], *, encode: bool) -> None:
         click.echo(readable(_line("will be left out", note)), err=True)
     if notes and not encode:
         click.echo(
-            "convert begins, and leaves this out; with --encode it is kept in an encoded form where possible",
+            "conversion starts without these records; with --encode they are kept in encoded form where possible",
             err=True,
         )
 
@@ -155,14 +155,14 @@ def _notes(report: ConversionReport) -> Iterator[str]:
 
 def _totals(report: ConversionReport) -> Iterator[str]:
     for topic in report.topics:
-        name = "" if topic.name == topic.topic else f" (there {topic.name})"
+        name = "" if topic.name == topic.topic else f" (new name {topic.name})"
         yield f"{topic.topic}{name}: {topic.records} records in {topic.partitions} partitions"
     yield f"converted: {report.records} records to {report.to}, in {report.target}"
     left = sum(note.records for note in report.left_out)
     if left or not any(map(is_wrong, report.findings)):
         yield f"left out: {left} records" if left else "nothing was left out"
     else:
-        yield "left out: what could not be read, as the findings tell"
+        yield "left out: unreadable records, see the findings"
 
 
 def _line(kind: str, note: ConversionNote) -> str:

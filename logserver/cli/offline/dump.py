@@ -59,10 +59,10 @@ _MESSAGE: Final = (
 @click.option(
     "--what",
     metavar="KIND",
-    help="records (default), checkpoints or offsets (where consumer groups stand); of Kafka "
+    help="records (default), checkpoints or offsets (of consumer groups); of Kafka "
     "batches, index, timeindex, txnindex, snapshot or decoded (records of internal topics, by their "
-    "message schemas); of RocketMQ commitlog, consumequeue or indexfile. The default of a file is what it "
-    "holds.",
+    "message schemas); of RocketMQ commitlog, consumequeue or indexfile. The default of a file is its own "
+    "kind.",
 )
 @topic_option
 @partition_option

@@ -49,7 +49,7 @@ def _unknown(code: str) -> str:
     words = set(code.split("-"))
     close = [known for known in catalogue() if words & set(known.split("-"))]
     known = f"; similar codes: {', '.join(close)}" if close else ""
-    return f"{code!r} is no code of a finding{known}. `logserver explain` lists all codes"
+    return f"{code!r} is not a code of a finding{known}. `logserver explain` lists all codes"
 
 
 def _row(kind: FindingKind) -> Row:

@@ -34,10 +34,14 @@ from storage import FindQuery
 @click.option("--unique-id", metavar="U", help="The producer's own id (not in Kafka).")
 @click.option("--tag", metavar="G", help="The record's tag (Kafka: header TAGS).")
 @click.option("--grep", metavar="TEXT", help="Text in the value or key.")
-@time_option("--from", "from_ms", about="Not before this time (ms or ISO 8601).")
-@time_option("--to", "to_ms", about="Not after this time.")
-@click.option("--limit", type=int, default=32, show_default=True, help="At most so many.")
-@click.option("--raw", is_flag=True, help="The index's own answers (not in Kafka).")
+@time_option("--from", "from_ms", about="Only at or after this time (ms or ISO 8601).")
+@time_option("--to", "to_ms", about="Only at or before this time.")
+@click.option(
+    "--limit", type=int, default=32, show_default=True, help="At most this number of records."
+)
+@click.option(
+    "--raw", is_flag=True, help="Print the key index's entries, not the records (not in Kafka)."
+)
 @all_option
 @set_option
 @access_options
@@ -55,9 +59,8 @@ def command(
 
     Give one of --key, --id, --unique-id, --tag and --grep, or only times.
 
-    All records are looked at that may match, also after damage, which is reported on standard error; so is a
-    search that stopped at --limit.
-    Times are those that lookups by time go by: with RocketMQ when a message was stored.
+    The search continues after damage, and reports it on standard error. It reports also that it stopped at --limit.
+    --from and --to compare a record's timestamp; with RocketMQ, the time at which the message was stored.
     """
     query = FindQuery(**wanted)  # type: ignore[arg-type]  # the options above have its fields' types
     query.check()

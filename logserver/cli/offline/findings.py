@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import click
 import msgspec
 
-from logserver.cli import FINDINGS
+from logserver.cli.failures import FINDINGS
 from storage import Finding
 from storage.findings import catalogue
 from storage.shown import readable
@@ -25,7 +25,7 @@ _SINGLY: Final = 3  # up to this number, findings of a kind are shown one by one
 _Kind: TypeAlias = tuple[str, str, str | None, int | None]
 
 all_option: Final = click.option(
-    "--all", "shows_all", is_flag=True, help="Print each finding, also where many are alike."
+    "--all", "shows_all", is_flag=True, help="Print each finding, also if many are similar."
 )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from logserver.cli import FINDINGS
+from logserver.cli.failures import FINDINGS
 from logserver.cli.offline.findings import (
     Inspected,
     all_option,
@@ -46,10 +46,10 @@ _COLORS: Final = {"error": "red", "warning": "yellow", "info": "dim"}
 @set_option
 @output_option
 def command(path: Path, *, shows_all: bool, settings: Mapping[str, str], output: str) -> None:
-    """Show what PATH is: a store, a partition directory or one file.
+    """Summarise PATH: a store, a partition directory or one file.
 
-    Backend and format, topics, offsets, times, sizes, and what the next start would find. The exit
-    code is 1 if something is wrong; `verify` looks at more.
+    Prints backend and format, topics, offsets, times, sizes, and the findings of the next start. The exit code is 1
+    if a finding is worse than `info`; `verify` checks more.
     """
     with opened(path, settings) as (inspector, _):
         summary: Row = inspector.summary()

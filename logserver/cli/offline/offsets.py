@@ -36,7 +36,7 @@ from storage.errors import UnknownPartition, UnknownTopic
 @place_argument
 @topic_option
 @partition_option
-@time_option("--time", "time_ms", about="Look this time up (ms or ISO 8601).")
+@time_option("--time", "time_ms", about="Look up this time (ms or ISO 8601).")
 @set_option
 @access_options
 @output_option
@@ -52,7 +52,8 @@ def command(
 ) -> None:
     """Print the first and the next offset of the partitions in PATH, or of a running server at URL.
 
-    With --time the first record at or after that time; none: the end, with null for its time.
+    With --time, print the first record at or after that time. Without such a record: the next offset, with a null
+    timestamp.
     """
     if isinstance(place, str):
         from logserver.cli.online import client_options

@@ -45,7 +45,7 @@ def command(
 ) -> None:
     """Rebuild the files that are derived from the logs of PATH: a store or a partition directory.
 
-    The entries of an index depend on index.interval.bytes: give a foreign store's value by --set. With
+    The entries of an index depend on index.interval.bytes: give the value of another broker's store with --set. With
     --write no server may be running; replaced files are kept next to the store.
     """
     inspected = Inspected(path, settings)
@@ -78,4 +78,4 @@ def _lines(report: RebuildReport) -> Iterator[str]:
         yield f"{verb}: {path}"
     yield f"{len(report.changed)} of {report.files} files {verb}"
     if report.changed and not report.written:
-        yield "do it with --write"
+        yield "to write them, give --write"

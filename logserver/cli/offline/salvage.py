@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from logserver.cli import FINDINGS
+from logserver.cli.failures import FINDINGS
 from logserver.cli.offline.findings import (
     Inspected,
     all_option,
@@ -40,7 +40,7 @@ LEFT_BEHIND = "left-behind"
     metavar="DIR",
     required=True,
     type=click.Path(path_type=Path),
-    help="The new store; must not exist, or be empty.",
+    help="The new store; an empty or new directory.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
 @all_option
@@ -55,7 +55,7 @@ def command(
     settings: Mapping[str, str],
     output: str,
 ) -> None:
-    """Copy all good records in PATH into a new store of the same kind, and report everything that is not in it.
+    """Copy all intact records in PATH into a new store of the same kind, and report all data that was not copied.
 
     PATH is a store, a Kafka partition directory or one log file; it is not changed, and a server may
     be running on it. The report ends with the kept and lost records of each partition, and is stored

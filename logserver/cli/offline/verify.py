@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from logserver.cli import FINDINGS
+from logserver.cli.failures import FINDINGS
 from logserver.cli.offline.findings import (
     Inspected,
     all_option,
@@ -73,13 +73,13 @@ class _Checked:
 
     def line(self) -> str:
         """Return the counts as a line of text."""
-        told = self.summary()
-        counts = (
-            f"{told[name]} {name[:-1] if told[name] == 1 else name}"
+        counts = self.summary()
+        items = (
+            f"{counts[name]} {name[:-1] if counts[name] == 1 else name}"
             for name in ("topics", "partitions", "files", "records")
         )
         size = size_text(self._size_bytes)
-        return f"checked: {', '.join(counts)}, {size} in {told['seconds']:.1f} s"
+        return f"checked: {', '.join(items)}, {size} in {counts['seconds']:.1f} s"
 
 
 @click.command("verify")
@@ -89,7 +89,7 @@ class _Checked:
     "summary_path",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write what was checked to this file, as JSON.",
+    help="Write the counts of checked items to this file, as JSON.",
 )
 @all_option
 @set_option
@@ -104,9 +104,9 @@ def command(
 ) -> None:
     """Read all of PATH and print what is wrong: a store, a partition directory or one file.
 
-    The last line says what was checked; with --output json or ndjson it goes to standard error. In a
-    table findings that are alike are one line with their number. The exit code is 1 if anything is
-    worse than `info`. Nothing is changed.
+    The last line counts the checked items; with --output json or ndjson it goes to standard error. In a table,
+    similar findings are one line with their number. The exit code is 1 if a finding is worse than `info`. Nothing
+    is changed.
     """
     checked, inspected = _Checked(), Inspected(path, settings)
     with opened(path, settings) as (inspector, progress):

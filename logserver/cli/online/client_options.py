@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 import click
 
 from logserver.cli.auth_options import Access
-from logserver.cli.failures import told
+from logserver.cli.failures import report_error
 from logserver.cli.online.consume_output import row
 from logserver.cli.online.options import client_of, run_with_client
 from logserver.cli.output import TABLE, Row, within_limit, write_document, write_rows
@@ -22,7 +22,7 @@ from logserver.client import FetchedRecord, LogClient, MessagesFound, ServerRefu
 from logserver.errors import DAMAGED
 from storage import FindQuery
 
-Tell: TypeAlias = Callable[[ServerRefused], None]
+Report: TypeAlias = Callable[[ServerRefused], None]
 
 PAGE_RECORDS: Final = 500
 _NO_RECORD: Final = 40404
@@ -42,25 +42,25 @@ def find(url: str, query: FindQuery, *, access: Access, output: str) -> None:
     """
     query.check()
     if query.raw:
-        raise click.UsageError("--raw looks into files: give a PATH")
+        raise click.UsageError("--raw reads files: give a PATH")
     ctx = click.get_current_context()
     codes: list[int] = []
 
-    def tell(damage: ServerRefused) -> None:
-        codes.append(told(damage, ctx))
+    def report(damage: ServerRefused) -> None:
+        codes.append(report_error(damage, ctx))
 
-    write_rows(within_limit(_rows(client_of(url, access), query, tell), query.limit), output)
+    write_rows(within_limit(_rows(client_of(url, access), query, report), query.limit), output)
     if codes:
         ctx.exit(codes[0])
 
 
-def _rows(client: LogClient, query: FindQuery, tell: Tell) -> Iterator[Sequence[Row]]:
+def _rows(client: LogClient, query: FindQuery, report: Report) -> Iterator[Sequence[Row]]:
     left = query.limit
     with asyncio.Runner() as runner:
-        pages = _pages(client, query, tell)
+        pages = _pages(client, query, report)
         try:
             while left > 0 and (page := runner.run(_next(pages))) is not None:
-                found = [record for record in page if _holds(record, query.grep)][:left]
+                found = [record for record in page if _contains(record, query.grep)][:left]
                 left -= len(found)
                 yield [row(record) for record in found]
         finally:
@@ -74,7 +74,7 @@ async def _next(
 
 
 async def _pages(
-    client: LogClient, query: FindQuery, tell: Tell
+    client: LogClient, query: FindQuery, report: Report
 ) -> AsyncGenerator[Sequence[FetchedRecord], None]:
     if query.record_id is not None:
         yield await _by_id(client, query.record_id)
@@ -91,14 +91,14 @@ async def _pages(
             to_ms=query.to_ms,
             limit=limit,
         )
-        async for page in _over_damage(ask, tell):
+        async for page in _over_damage(ask, report):
             yield page.records
 
 
 async def _over_damage(
-    ask: Callable[..., AsyncGenerator[MessagesFound, None]], tell: Tell
+    ask: Callable[..., AsyncGenerator[MessagesFound, None]], report: Report
 ) -> AsyncGenerator[MessagesFound, None]:
-    """Yield the pages of a query, also after damage, which is reported to `tell`."""
+    """Yield the pages of a query, also after damage, which is reported to `report`."""
     cursor: object = None
     while True:
         try:
@@ -107,7 +107,7 @@ async def _over_damage(
         except ServerRefused as error:
             if error.error_code != DAMAGED:
                 raise
-            tell(error)
+            report(error)
             cursor = error.facts().get("cursor")
             if cursor is None:
                 return
@@ -124,7 +124,7 @@ async def _by_id(client: LogClient, record_id: str) -> Sequence[FetchedRecord]:
         return []
 
 
-def _holds(record: FetchedRecord, text: str | None) -> bool:
+def _contains(record: FetchedRecord, text: str | None) -> bool:
     if text is None:
         return True
     return text.encode() in (record.value or b"") or text.encode() in (record.key or b"")

@@ -1,7 +1,7 @@
 """`logserver consume` and `logserver tail`: print records as they arrive, with kcat's options.
 
 Owns the options, and the start and end of a reading, alone or as a member of a group; must not know how records are
-formatted (`showing`) or written (`printing`).
+formatted and written (`consume_output`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,24 @@ from typing import Any, Final
 
 import click
 
-from logserver.cli import FINDINGS
-from logserver.cli.online.consume_output import Show, as_json, as_line, by_format
-from logserver.cli.online.offset_args import OFFSET_NAMES, READING_NAMES, STORED, start_option
-from logserver.cli.online.options import Command, online, partition_option
-from logserver.cli.online.printing import Printer, while_somebody_reads
+from logserver.cli.failures import FINDINGS
+from logserver.cli.online.consume_output import (
+    Printer,
+    Show,
+    as_json,
+    as_line,
+    by_format,
+    until_reader_closes,
+)
+from logserver.cli.online.options import (
+    OFFSET_NAMES,
+    READING_NAMES,
+    STORED,
+    Command,
+    online,
+    partition_option,
+    start_option,
+)
 from logserver.client import LogClient, ServerRefused
 from storage import TopicPartition
 
@@ -51,13 +64,15 @@ def _options(
             about="Where to begin",
         ),
         click.option("-e", "at_end", is_flag=True, help="Exit at the end instead of waiting."),
-        click.option("-c", "count", type=click.IntRange(min=1), help="Exit after so many records."),
+        click.option(
+            "-c", "count", type=click.IntRange(min=1), help="Exit after this number of records."
+        ),
         click.option(
             "-f", "template", metavar="FORMAT", help="kcat's: %t %p %o %k %s %h %T %S %K %R %%."
         ),
         click.option("-J", "--json", "is_json", is_flag=True, help="JSON, also on a terminal."),
         click.option(
-            "-Z", "shows_null", is_flag=True, help="Print NULL for what is null (with -f)."
+            "-Z", "shows_null", is_flag=True, help="Print NULL for a null key or value (with -f)."
         ),
         click.option("-T", "--tag", metavar="TAG", help="Only records with this tag."),
         click.option(
@@ -81,10 +96,11 @@ def _options(
 @click.option("-G", "--group", metavar="GROUP", help="Read as a member of this group, and commit.")
 @online
 async def command(client: LogClient, *, group: str | None, **options: Any) -> None:
-    """Print a topic's records from the beginning, and those that come, until Ctrl-C.
+    """Print a topic's records from the beginning, then new records as they arrive, until Ctrl-C.
 
-    JSON lines in a pipe, a line for each on a terminal, or what -f says. With -G what was printed is
-    committed, -o says where a group begins that has committed nothing, and -e ends when nothing came for a second.
+    Prints JSON lines in a pipe, one line of text per record on a terminal, or the format of -f. With -G the printed
+    records are committed, -o is the start of a group without committed offsets, and -e exits after a second without a
+    record.
     """
     if group is None:
         await _consume(client, **options)
@@ -96,7 +112,7 @@ async def command(client: LogClient, *, group: str | None, **options: Any) -> No
 @_options(f"-{TAIL_RECORDS}", OFFSET_NAMES)
 @online
 async def tail(client: LogClient, **options: Any) -> None:
-    """Print the last records of each partition, and those that come, until Ctrl-C."""
+    """Print the last records of each partition, then new records as they arrive, until Ctrl-C."""
     await _consume(client, **options)
 
 
@@ -124,9 +140,9 @@ async def _consume(
         start,
         follow=not at_end,
         tag=tag,
-        on_damage=skipped.tell if skips else None,
+        on_damage=skipped.report if skips else None,
     )
-    async with _hint(), while_somebody_reads(), aclosing(pages):
+    async with _hint(), until_reader_closes(), aclosing(pages):
         async for page in pages:
             if printer.write(page.records):
                 break
@@ -157,7 +173,7 @@ async def _consume_as_member(
     skipped = _Skipped()
     async with (
         _hint(),
-        while_somebody_reads(),
+        until_reader_closes(),
         client.consumer(group, topics, partitions=chosen, offset_reset=reset) as consumer,
     ):
         while True:
@@ -167,7 +183,7 @@ async def _consume_as_member(
                 place, following = _place(error), error.next_good_offset
                 if not skips or place is None or following is None:
                     raise
-                skipped.tell(error)
+                skipped.report(error)
                 await consumer.seek({place: following})
                 continue
             is_full = printer.write(records)
@@ -197,7 +213,7 @@ class _Skipped:
     def __init__(self) -> None:
         self._is_empty = True
 
-    def tell(self, error: ServerRefused) -> None:
+    def report(self, error: ServerRefused) -> None:
         """Print which offsets are skipped."""
         facts = error.facts()
         place, following = _place(error) or "an unknown partition", error.next_good_offset

@@ -1,6 +1,7 @@
-r"""Formats of a printed record: as JSON, as a line of text, or by a format string.
+r"""Output of the commands that read records: formats of a record, and a printer of records as they arrive.
 
-Owns these three formats; pure. A format string is kcat's:
+Owns standard output of these commands. Records are written and flushed page by page, so that the reader of a pipe gets
+each record at once. A record is printed as JSON, as a line of text, or by a format string like kcat's:
 
     %s  value            %S  its length, -1: null    %t  topic       \n \r \t  as usual
     %k  key              %K  its length, -1: null    %p  partition   \xNN      one byte
@@ -10,9 +11,13 @@ Owns these three formats; pure. A format string is kcat's:
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -20,6 +25,8 @@ import msgspec
 
 from logserver.client import FetchedRecord
 from storage.errors import InvalidArgument
+
+STDOUT: Final = 1
 
 Show: TypeAlias = Callable[[FetchedRecord], bytes]
 
@@ -79,7 +86,7 @@ def by_format(text: str, *, null: bytes = b"") -> Show:
 
 
 def unescaped(text: str) -> bytes:
-    r"""Text with \n, \r, \t and \xNN, as bytes.
+    r"""Convert text with \n, \r, \t and \xNN to bytes.
 
     >>> unescaped(r"\t\x00,")
     b'\t\x00,'
@@ -112,7 +119,7 @@ def _token(token: str, null: bytes) -> bytes | Show:
         return b"%"
     if token not in fields:
         known = " ".join(f"%{name}" for name in fields)
-        raise InvalidArgument(f"the format has %{token}, it takes {known} %%", field="format")
+        raise InvalidArgument(f"the format has %{token}: allowed are {known} %%", field="format")
     return fields[token]
 
 
@@ -145,3 +152,47 @@ def _line(data: bytes) -> str:
     """Return the text on one line."""
     text = data.decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+@asynccontextmanager
+async def until_reader_closes() -> AsyncIterator[None]:
+    """Raise BrokenPipeError as soon as the reader of standard output closes it.
+
+    A command that waits for records would not notice this before the next record.
+    """
+    loop, task, has_closed = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+
+    def leave() -> None:
+        has_closed.set()
+        loop.remove_reader(STDOUT)
+        if task is not None:
+            task.cancel()
+
+    is_pipe = stat.S_ISFIFO(os.fstat(STDOUT).st_mode)
+    if is_pipe:
+        loop.add_reader(STDOUT, leave)  # never readable; reports when the reader closes its end
+    try:
+        yield
+    except asyncio.CancelledError:
+        if has_closed.is_set():
+            raise BrokenPipeError from None
+        raise
+    finally:
+        loop.remove_reader(STDOUT)
+
+
+class Printer:
+    """A printer of records as they arrive. `left` records are still to be printed (None: any number)."""
+
+    def __init__(self, show: Show, count: int | None) -> None:
+        self._show = show
+        self.left = count
+
+    def write(self, records: Sequence[FetchedRecord]) -> bool:
+        """Print and flush; return True if all wanted records have been printed."""
+        taken = records if self.left is None else records[: self.left]
+        sys.stdout.buffer.write(b"".join(map(self._show, taken)))
+        sys.stdout.buffer.flush()
+        if self.left is not None:
+            self.left -= len(taken)
+        return self.left == 0

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import click
 
-from logserver.cli.online.offset_args import OFFSET_NAMES, start_option
-from logserver.cli.online.options import online
+from logserver.cli.online.options import OFFSET_NAMES, online, start_option
 from logserver.cli.output import TABLE, Row, output_option, write_document, write_rows
 from logserver.client import GroupPartition, LogClient
 
@@ -17,14 +16,14 @@ name_argument = click.argument("name", metavar="GROUP")
 
 @click.group("group")
 def command() -> None:
-    """The consumer groups of a running server."""
+    """List, show, reset and delete consumer groups of a running server."""
 
 
 @command.command("list")
 @output_option
 @online
 async def list_groups(client: LogClient, *, output: str) -> None:
-    """The groups that have members or committed offsets."""
+    """List the groups that have members or committed offsets."""
     write_rows([[{"group": name} for name in await client.groups()]], output)
 
 
@@ -33,7 +32,7 @@ async def list_groups(client: LogClient, *, output: str) -> None:
 @output_option
 @online
 async def show(client: LogClient, name: str, *, output: str) -> None:
-    """Who reads what, how far, and what is left to be read."""
+    """Show the members of a group, and offsets and lag of each partition."""
     group = await client.group(name)
     rows = [_row(partition) for partition in group.partitions]
     members = [member.instance_id for member in group.members]
@@ -53,7 +52,7 @@ async def show(client: LogClient, name: str, *, output: str) -> None:
     names=OFFSET_NAMES,
     takes_last=False,
     required=True,
-    about="Where the group goes on",
+    about="The next offset to read",
 )
 @click.option("-t", "--topic", metavar="TOPIC", help="Only this topic.")
 @click.option(
@@ -63,7 +62,7 @@ async def show(client: LogClient, name: str, *, output: str) -> None:
     multiple=True,
     type=click.IntRange(min=0),
     metavar="N",
-    help="Only this partition of it; may be repeated.",
+    help="Only this partition of the topic; may be repeated.",
 )
 @output_option
 @online
@@ -76,9 +75,9 @@ async def reset(
     partitions: tuple[int, ...],
     output: str,
 ) -> None:
-    """Let a group without members go on from elsewhere; prints its offsets as they are then."""
+    """Set the committed offsets of a group without members, and print them."""
     if partitions and topic is None:
-        raise click.UsageError("-p needs -t beside it")
+        raise click.UsageError("-p needs -t: give the topic too")
     offsets = await client.reset_group(name, start, topic=topic, partitions=partitions or None)
     rows = [
         {"topic": place.topic, "partition": place.partition, "committed": offset}
@@ -91,7 +90,7 @@ async def reset(
 @name_argument
 @online
 async def delete(client: LogClient, name: str) -> None:
-    """Forget what a group without members has committed."""
+    """Delete the committed offsets of a group without members."""
     await client.delete_group(name)
 
 

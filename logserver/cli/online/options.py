@@ -1,4 +1,4 @@
-"""Options and start of the commands for a running server: its address, the token, and the client.
+"""Options of the commands for a running server: its address, the token, and the start of a reading in kcat's notation.
 
 Owns these options and the creation of a client from them; must not know the requests of a command.
 """
@@ -6,18 +6,23 @@ Owns these options and the creation of a client from them; must not know the req
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any, Final, TypeAlias
 
 import click
 
 from logserver.cli.auth_options import Access, access_options
+from logserver.cli.options import parse_time
 from logserver.client import LogClient
 from storage.errors import InvalidArgument
 
 DEFAULT_URL: Final = "http://127.0.0.1:8082"
 URL_VARIABLE: Final = "LOGSERVER_URL"
+
+STORED: Final = "stored"
+OFFSET_NAMES: Final[Mapping[str, str]] = {"beginning": "earliest", "end": "latest"}
+READING_NAMES: Final[Mapping[str, str]] = {**OFFSET_NAMES, STORED: STORED}
 
 OnlineCommand: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 Command: TypeAlias = Callable[..., Any]
@@ -36,6 +41,41 @@ topic_option: Final = click.option("-t", "--topic", metavar="TOPIC", required=Tr
 partition_option: Final = click.option(
     "-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition."
 )
+
+
+def start_option(
+    *declarations: str,
+    names: Mapping[str, str],
+    about: str,
+    takes_last: bool = True,
+    **options: object,
+) -> Callable[[Command], Command]:
+    """Return an option for a start: a word of `names`, N, -N or @TIME; the command gets the client's value.
+
+    -N counts from the end, which only readings support (`takes_last`).
+    """
+    forms = ", ".join([*names, "N", *(["-N (the last N)"] if takes_last else [])])
+
+    def parse(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
+        if value in names:
+            return names[value]
+        try:
+            if value.startswith("@"):
+                return f"@{parse_time(value[1:])}"
+            if takes_last or not value.startswith("-"):
+                return int(value)
+        except ValueError:
+            pass
+        raise click.BadParameter(f"{value!r} is none of {forms} and @TIME", ctx, param)
+
+    help_text = f"{about}: {forms} or @TIME."
+    return click.option(
+        *declarations,
+        metavar="OFFSET",
+        callback=parse,
+        help=help_text,
+        **options,  # type: ignore[arg-type]  # click's own, named by the callers
+    )
 
 
 def online(command: OnlineCommand) -> Command:

@@ -80,7 +80,7 @@ def _delimiter(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records.")
 @click.option("-T", "--tag", metavar="TAG", help="The tag of all records.")
 @click.option("-Z", "empty_is_null", is_flag=True, help="Send null for an empty key or value.")
-@click.option("-z", "compression", type=click.Choice(CODECS), help="How to compress.")
+@click.option("-z", "compression", type=click.Choice(CODECS), help="Compression of the batches.")
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
@@ -89,7 +89,7 @@ def _delimiter(ctx: click.Context, param: click.Parameter, value: str | None) ->
     help="When a request counts as done: durable, written, or sent.",
 )
 @click.option(
-    "--json", "is_json", is_flag=True, help="Each line is a record as JSON, as consume prints it."
+    "--json", "is_json", is_flag=True, help="Each line is a record in JSON, as consume prints it."
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @online
@@ -105,9 +105,9 @@ async def command(
     is_json: bool,
     **shape: Any,
 ) -> None:
-    """Store each line of standard input, or of files, as a record. Empty lines are passed over.
+    """Store each line of standard input, or of files, as a record. Empty lines are skipped.
 
-    With -K the key stands before the value. Ends with an error at the first request that is refused.
+    With -K the key stands before the value. The command ends with an error at the first rejected request.
     """
     to_record = _from_json if is_json else _from_line(**shape)
     with ExitStack() as opened:
@@ -138,7 +138,7 @@ def _records(
                 yield to_record(line)
         except ValueError as error:
             raise InvalidArgument(
-                f"{place} {number} is no record: {error}", field="record"
+                f"{place} {number} is not a record: {error}", field="record"
             ) from None
 
 
@@ -160,7 +160,8 @@ async def _runs(source: IO[bytes], delimiter: bytes) -> AsyncGenerator[list[byte
             yield run
         if len(rest) > MAX_LINE_BYTES:
             raise InvalidArgument(
-                f"a line is longer than {MAX_LINE_BYTES} bytes: -D says what ends it", field="line"
+                f"a line is longer than {MAX_LINE_BYTES} bytes: -D sets the delimiter",
+                field="line",
             )
     if rest:
         yield [rest]

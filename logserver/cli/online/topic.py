@@ -21,32 +21,34 @@ config_option = click.option(
 
 @click.group("topic")
 def command() -> None:
-    """The topics of a running server."""
+    """List, show, create, alter and delete topics of a running server."""
 
 
 @command.command("list")
 @output_option
 @online
 async def list_topics(client: LogClient, *, output: str) -> None:
-    """The names of all topics."""
+    """List the names of all topics."""
     write_rows([[{"topic": name} for name in await client.topics()]], output)
 
 
 @command.command()
 @name_argument
 @click.option(
-    "--partitions", type=click.IntRange(min=1), help="How many (else the store's default)."
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="The number of partitions (else the store's default).",
 )
 @config_option
 @online
 async def create(
     client: LogClient, name: str, *, partitions: int | None, configs: Sequence[str]
 ) -> None:
-    """Make a topic; one that is there in this shape is left as it is."""
+    """Create a topic; a topic that exists with this shape is left unchanged."""
     given = dict(parse_pairs(configs, "config"))
     made = await client.create_topic(name, partitions=partitions, configs=given or None)
     if not made:
-        click.echo(f"topic {name} is there already", err=True)
+        click.echo(f"topic {name} already exists", err=True)
 
 
 @command.command()
@@ -54,7 +56,7 @@ async def create(
 @output_option
 @online
 async def show(client: LogClient, name: str, *, output: str) -> None:
-    """A topic's configs, and what its partitions hold."""
+    """Show a topic's configs, and the first and next offset of each partition."""
     topic = await client.topic(name)
     rows = []
     for partition in topic.partitions:
@@ -78,7 +80,7 @@ async def show(client: LogClient, name: str, *, output: str) -> None:
 @command.command()
 @name_argument
 @config_option
-@click.option("--reset", multiple=True, metavar="NAME", help="A config to set back to its default.")
+@click.option("--reset", multiple=True, metavar="NAME", help="A config to reset to its default.")
 @online
 async def alter(
     client: LogClient, name: str, *, configs: Sequence[str], reset: Sequence[str]

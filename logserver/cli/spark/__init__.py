@@ -1,4 +1,4 @@
-"""`logserver pipeline NAME`: the jobs of the data pipeline, one module per job in this folder.
+"""`logserver pipeline NAME`: the jobs of the data pipeline; their commands are in `jobs`.
 
 Owns the table of jobs and their Spark session, which is started when a job asks for it. Must not import a job or
 PySpark by itself.
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JOBS: Final[Mapping[str, Lazy]] = {
-    "audit": Lazy("logserver.cli.spark.audit:command", "Verify a store, spread over cores."),
-    "convert": Lazy("logserver.cli.spark.convert:command", "Make a new store in the other format."),
-    "compare": Lazy("logserver.cli.spark.compare:command", "One workload in both formats."),
-    "export": Lazy("logserver.cli.spark.export:command", "Append what is new to Parquet."),
-    "rebuild": Lazy(
-        "logserver.cli.spark.rebuild:command", "Derived files anew, spread over cores."
+    "audit": Lazy("logserver.cli.spark.jobs:audit", "Verify a store on several cores."),
+    "convert": Lazy(
+        "logserver.cli.spark.jobs:convert", "Convert to a new store in the other format."
     ),
+    "compare": Lazy("logserver.cli.spark.jobs:compare", "Compare one workload in both formats."),
+    "export": Lazy("logserver.cli.spark.jobs:export", "Append new records to Parquet."),
+    "rebuild": Lazy("logserver.cli.spark.jobs:rebuild", "Rebuild derived files on several cores."),
 }
 RUN_ROWS: Final = 1000
 
@@ -41,7 +41,7 @@ class Jobs(LazyGroup):
 
 @click.group("pipeline", cls=Jobs)
 @click.option(
-    "--master", metavar="URL", help="Where Spark runs; else all cores of this machine, local[*]."
+    "--master", metavar="URL", help="Spark's master; default: all cores of this machine, local[*]."
 )
 @click.option(
     "--conf",

@@ -101,7 +101,7 @@ def test_a_line_that_is_no_record_is_named(
     path.write_bytes(b'{"value": 1}\n\n' + line + b"\n")
     ended = run("produce", "-t", topic, "--json", path)
     assert ended.code == 2
-    assert f"{path}: line 3 is no record: " in ended.err
+    assert f"{path}: line 3 is not a record: " in ended.err
     assert what in ended.err
 
 
@@ -249,7 +249,7 @@ def test_words_that_are_no_text(server: LogServer, topic: str) -> None:
         ("find", server.url, "--grep", word),
     ):
         ended = run(*arguments)
-        assert (ended.code, "are no UTF-8 [invalid-argument]" in ended.err) == (2, True)
+        assert (ended.code, "are not UTF-8 [invalid-argument]" in ended.err) == (2, True)
 
 
 def test_on_a_terminal(server: LogServer, topic: str) -> None:

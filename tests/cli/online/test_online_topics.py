@@ -27,7 +27,7 @@ def produce(topic: str, tmp_path: Path, *lines: str, options: tuple[object, ...]
 def test_a_topic_from_making_to_deleting(server: LogServer, topic: str) -> None:
     assert fine("topic", "create", topic, "--partitions", 2).out == b""
     again = run("topic", "create", topic, "--partitions", 2)
-    assert (again.code, again.err) == (0, f"topic {topic} is there already\n")
+    assert (again.code, again.err) == (0, f"topic {topic} already exists\n")
     assert "[server-refused]" in refused(run("topic", "create", topic, "--partitions", 3))
     assert {"topic": topic} in fine("topic", "list").rows
     assert fine("topic", "show", topic).document["partitions"] == [

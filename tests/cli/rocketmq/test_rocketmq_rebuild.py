@@ -107,7 +107,7 @@ def test_without_write_it_is_only_told(what: str, tmp_path: Path) -> None:
     table = run(
         *("rebuild", root, "--what", what, "--output", "table"), *settings_options(golden.settings)
     )
-    assert table.out.decode().splitlines()[-1] == "do it with --write"
+    assert table.out.decode().splitlines()[-1] == "to write them, give --write"
 
 
 def test_without_a_kind_it_is_all_that_is_derived(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from logserver.cli import USAGE
+from logserver.cli.failures import USAGE
 from storage import open_store
 from storage.errors import InvalidArgument
 from tests.cli.runner import run
