@@ -59,7 +59,7 @@ class App:
                 path=path,
                 answer_type=answer_type,
             )
-            with call.hold:
+            with call.reservation:
                 response = await route.handler(call)
                 if not response.prepared and (response.content_length or 0) > SMALL_BYTES:
                     await self._deliver(call, response)

@@ -29,7 +29,7 @@ from api.http.parameters import Params, parse_query
 from logserver.cluster import cluster_id
 from logserver.config import Address, Settings
 from logserver.groups.consumer import Consumer
-from logserver.service.memory_budget import Hold
+from logserver.service.memory_budget import Reservation
 from logserver.service.service import LogService
 from storage import TopicPartition
 from storage.shown import encode_json
@@ -43,11 +43,11 @@ _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 class RequestContext:
     """A request that has found its route.
 
-    `answer_type` is the negotiated media type. `hold` is for the bytes of the answer; the creator of the call
+    `answer_type` is the negotiated media type. `reservation` is for the bytes of the answer; the creator of the call
     releases it.
     """
 
-    __slots__ = ("_path", "answer_type", "book", "doc", "hold", "request", "service")
+    __slots__ = ("_path", "answer_type", "book", "doc", "request", "reservation", "service")
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class RequestContext:
         self.doc = doc
         self.book = book
         self.answer_type = answer_type
-        self.hold = service.answers.hold(0)
+        self.reservation = service.answers.reserve(0)
         self._path = path
 
     @property
@@ -166,9 +166,9 @@ class RequestContext:
         """Return the media type of the body, one of the call's description. Raises 415."""
         return media_type(self.request.headers.get("Content-Type"), tuple(self.doc.bodies))
 
-    async def body(self, hold: Hold) -> bytes:
-        """Read the whole body within the limits; `hold` has grown by its size."""
-        return await read_body(self.request, self.settings, hold)
+    async def body(self, reservation: Reservation) -> bytes:
+        """Read the whole body within the limits; `reservation` has grown by its size."""
+        return await read_body(self.request, self.settings, reservation)
 
     def while_connected(self) -> AbstractContextManager[None]:
         """Cancel the code inside the block if the client disconnects, until an answer is being sent.
@@ -196,7 +196,7 @@ class RequestContext:
         `delivery.deliver_once`, which also detects a client that had closed both sides.
         """
         if self.request.method in {"GET", "HEAD"}:
-            self.hold.reach(response.content_length or 0)
+            self.reservation.grow_to(response.content_length or 0)
         sign(self.request, response)
         send = deliver_once if once else deliver
         await send(self.request, response, pause_s=self.settings.body_timeout_ms / 1000)
@@ -205,10 +205,10 @@ class RequestContext:
         """Decode a small JSON body without records as `kind`; None if there is no body. `lax`: numbers and booleans
         may be text.
         """
-        with self.service.hold(0) as hold:
+        with self.service.budget.reserve(0) as reservation:
             if self.request.can_read_body:
                 self.content_type()
-            body = await self.body(hold)
+            body = await self.body(reservation)
             return decode_json(body, kind, lax=lax) if body else None
 
     def link(self, params: Params, cursor: str) -> str:

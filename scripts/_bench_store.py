@@ -22,7 +22,8 @@ import uvloop
 
 import storage
 from logserver.metrics import Metrics
-from logserver.service.commit import Acks, PartitionAppend, Writer
+from logserver.service.commit import Writer
+from logserver.service.requests import Acks, PartitionAppend
 from scripts._bench import Turn
 from storage import LogStore, RawMessage, Record, StoreOptions, TopicPartition
 from storage.rocketmq.format.message import MAGIC_V1, decode_message

@@ -22,8 +22,7 @@ from api.records.schema import Body, PlainRecord
 from api.server import BACKLOG, READ_BUFFER_BYTES, Server
 from logserver.bench.ceiling import serve as serve_blindly
 from logserver.config import Address, Settings
-from logserver.service.commit import AppendOutcome
-from logserver.service.requests import Fetch, Produce, ProduceBatches
+from logserver.service.requests import AppendOutcome, Fetch, Produce, ProduceBatches
 from logserver.service.service import LogService
 from scripts._load_work import VALUE_BYTES, raw_batch
 from storage import BatchPage, OffsetBounds, Page, StoredRecord, StoreOptions, open_store

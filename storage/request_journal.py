@@ -32,7 +32,7 @@ class Marked(NamedTuple):
     records: int
 
 
-class Begun(msgspec.Struct, tag=1, array_like=True):
+class Started(msgspec.Struct, tag=1, array_like=True):
     """A journal entry: these parts are about to be appended. `time_ms`: when the key was first seen."""
 
     key: str
@@ -42,7 +42,7 @@ class Begun(msgspec.Struct, tag=1, array_like=True):
     parts: list[Marked]
 
 
-class Ended(msgspec.Struct, tag=2, array_like=True):
+class Completed(msgspec.Struct, tag=2, array_like=True):
     """A journal entry: parts of the key have been appended: (partition, base offset)."""
 
     key: str
@@ -55,10 +55,10 @@ class Forgotten(msgspec.Struct, tag=3, array_like=True):
     topic: str
 
 
-JournalEntry: TypeAlias = Begun | Ended | Forgotten
+JournalEntry: TypeAlias = Started | Completed | Forgotten
 
 encode_entry: Final = msgspec.msgpack.Encoder().encode
-_DECODE: Final = msgspec.msgpack.Decoder(Begun | Ended | Forgotten).decode
+_DECODE: Final = msgspec.msgpack.Decoder(Started | Completed | Forgotten).decode
 
 
 def decoded_entries(lines: Iterable[bytes]) -> Iterator[JournalEntry]:
@@ -103,11 +103,11 @@ def journal_offsets(fs: FileSystem, root: Path, *, clean: bool) -> JournalOffset
 
 
 def _ends(entries: list[JournalEntry], *, clean: bool) -> Mapping[TopicPartition, int]:
-    last_begun = max((at for at, e in enumerate(entries) if isinstance(e, Begun)), default=-1)
-    begun: dict[str, Begun] = {}
+    last_begun = max((at for at, e in enumerate(entries) if isinstance(e, Started)), default=-1)
+    begun: dict[str, Started] = {}
     ends: dict[TopicPartition, int] = {}
     for at, entry in enumerate(entries):
-        if isinstance(entry, Begun):
+        if isinstance(entry, Started):
             begun[entry.key] = entry
         elif isinstance(entry, Forgotten):
             begun = {key: one for key, one in begun.items() if one.topic != entry.topic}

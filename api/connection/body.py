@@ -17,7 +17,7 @@ from aiohttp import web
 from api.http.errors import BODY_TOO_LARGE, ApiError
 from logserver.config import Settings
 from logserver.errors import NotReady
-from logserver.service.memory_budget import Hold
+from logserver.service.memory_budget import Reservation
 
 # Larger bodies are unpacked in a thread, so that the loop is not blocked.
 _INLINE_BYTES: Final = 64 << 10
@@ -27,8 +27,10 @@ _PIECE_BYTES: Final = 256 << 10
 _FREE_BYTES: Final = 32 << 20
 
 
-async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) -> bytes:
-    """Return the body, unpacked. `hold` has grown by its size.
+async def read_body(
+    request: web.BaseRequest, settings: Settings, reservation: Reservation
+) -> bytes:
+    """Return the body, unpacked. `reservation` has grown by its size.
 
     Raises 413 over the limit, 415 for an unknown Content-Encoding, 400 for a broken one, 408 if the client pauses for
     too long, Busy if too many bytes are in flight.
@@ -38,7 +40,7 @@ async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) ->
     if (request.content_length or 0) > limit_bytes:
         raise _too_large(limit_bytes)
     await meet_expectation(request)
-    packed = await _read(request, limit_bytes, settings.body_timeout_ms / 1000, hold)
+    packed = await _read(request, limit_bytes, settings.body_timeout_ms / 1000, reservation)
     if not is_packed:
         return packed
     try:
@@ -48,7 +50,7 @@ async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) ->
             body = _gunzip(packed, limit_bytes)
     except zlib.error as error:
         raise _not_packed(error) from None
-    hold.grow(max(len(body) - len(packed), 0))
+    reservation.grow(max(len(body) - len(packed), 0))
     return body
 
 
@@ -142,7 +144,9 @@ def _cut(data: bytes) -> Iterator[bytes]:
         yield data[begin : begin + _PIECE_BYTES]
 
 
-async def _read(request: web.BaseRequest, limit_bytes: int, pause_s: float, hold: Hold) -> bytes:
+async def _read(
+    request: web.BaseRequest, limit_bytes: int, pause_s: float, reservation: Reservation
+) -> bytes:
     content = request.content
     chunks: list[bytes] = []
     size_bytes = 0
@@ -156,7 +160,7 @@ async def _read(request: web.BaseRequest, limit_bytes: int, pause_s: float, hold
             size_bytes += len(chunk)
             if size_bytes > limit_bytes:
                 raise _too_large(limit_bytes)
-            hold.grow(len(chunk))
+            reservation.grow(len(chunk))
             chunks.append(chunk)
     except TimeoutError:
         raise _paused(pause_s) from None

@@ -19,7 +19,7 @@ from api.http.parameters import (
     StartPosition,
     Text,
 )
-from logserver.service.commit import Acks
+from logserver.service.requests import Acks
 from storage import Isolation
 
 MAX_PAGE_BYTES: Final = 64 << 20

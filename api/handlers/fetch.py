@@ -82,7 +82,7 @@ def _parsed(call: RequestContext) -> tuple[Fetch, Format]:
         timeout_ms=params[FETCH_TIMEOUT],
         isolation=params[ISOLATION],
         tag=params.get(TAG),
-        hold=call.hold,
+        reservation=call.reservation,
         until=call.half_closed,
     )
     return request, params.get(FORMAT) or accepted

@@ -20,7 +20,7 @@ from api.records.schema import Limits, Produced, decode_records
 from api.records.splitter import Bounds, Item, LineSplitter
 from api.records.stream import ProduceStream
 from api.request_context import RequestContext
-from logserver.service.commit import AppendOutcome
+from logserver.service.requests import AppendOutcome
 from storage.shown import encode_json_lines
 
 _BY_ITSELF: Final = "each record of a stream is stored by itself, or fails by itself"

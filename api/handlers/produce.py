@@ -29,9 +29,8 @@ from api.records.raw_record import record_of
 from api.records.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer, RecordNames, offset_rows
 from api.records.schema import PLACE, Limits, Produced, decode_produce
 from api.request_context import RequestContext
-from logserver.service.commit import Acks, AppendOutcome
-from logserver.service.memory_budget import Hold
-from logserver.service.requests import ProduceBatches, ProduceOptions
+from logserver.service.memory_budget import Reservation
+from logserver.service.requests import Acks, AppendOutcome, ProduceBatches, ProduceOptions
 
 
 class NewProducer(Struct):
@@ -48,12 +47,12 @@ async def produce(call: RequestContext) -> web.StreamResponse:
         return await produce_lines(call)
     if call.answer_type == NDJSON:
         call.answer_type = negotiate(call.request.headers.get("Accept"), PLAIN_TYPES)
-    with call.service.hold(0) as hold:
+    with call.service.budget.reserve(0) as reservation:
         if body_type == RECORD_BATCH:
-            return await _produce_batches(call, hold)
+            return await _produce_batches(call, reservation)
         if body_type == OCTET_STREAM:
-            return await _produce_octets(call, hold)
-        return await _produce_records(call, hold, RECORD_FORMATS[body_type])
+            return await _produce_octets(call, reservation)
+        return await _produce_records(call, reservation, RECORD_FORMATS[body_type])
 
 
 async def new_producer(call: RequestContext) -> web.Response:
@@ -63,41 +62,48 @@ async def new_producer(call: RequestContext) -> web.Response:
     return call.json(NewProducer(await call.service.new_producer_id(), 0))
 
 
-async def _produce_records(call: RequestContext, hold: Hold, body_format: Format) -> web.Response:
+async def _produce_records(
+    call: RequestContext, reservation: Reservation, body_format: Format
+) -> web.Response:
     params = call.params()
     options = read_options(call, params)
     body_format = params.get(FORMAT) or body_format
-    body = await call.body(hold)
+    body = await call.body(reservation)
     settings = call.settings
     limits = Limits(settings.max_records_per_request, settings.max_json_depth)
     decoded = decode_produce(body, body_format, limits)
     decoded = decoded.for_partition(call.partition_number, PLACE)
     options = with_key(options, call, body, body_format.value)
-    return await _store(call, decoded, options, hold=hold, size_bytes=len(body))
+    return await _store(call, decoded, options, reservation=reservation, size_bytes=len(body))
 
 
-async def _produce_octets(call: RequestContext, hold: Hold) -> web.Response:
+async def _produce_octets(call: RequestContext, reservation: Reservation) -> web.Response:
     params = call.params()
     if FORMAT.name in params.given:
         raise ApiError(
             MALFORMED, "query parameter format does not go with application/octet-stream"
         )
     options = read_options(call, params)
-    body = await call.body(hold)
+    body = await call.body(reservation)
     record = record_of(call.request.headers, body)
     decoded = Produced(count=1, records=[record], positions=range(1), partitions=None)
     options = with_key(options, call, msgspec.msgpack.encode(record), OCTET_STREAM)
-    return await _store(call, decoded, options, hold=hold, size_bytes=len(body))
+    return await _store(call, decoded, options, reservation=reservation, size_bytes=len(body))
 
 
 async def _store(
-    call: RequestContext, decoded: Produced, options: ProduceOptions, *, hold: Hold, size_bytes: int
+    call: RequestContext,
+    decoded: Produced,
+    options: ProduceOptions,
+    *,
+    reservation: Reservation,
+    size_bytes: int,
 ) -> web.Response:
     """Store the valid records of one request, or none if the request is all or nothing and a record is invalid."""
     all_or_nothing = options.producer is not None or options.acks is Acks.NONE
     if not decoded.records or (all_or_nothing and decoded.failed):
         return _answer(call, decoded, [])
-    request = request_of(call, decoded, options, hold=hold, size_bytes=size_bytes)
+    request = request_of(call, decoded, options, reservation=reservation, size_bytes=size_bytes)
     record_names = record_ids(call.service.store, call.topic)
     runs = await call.service.produce(request)
     if options.acks is Acks.NONE and not runs:
@@ -105,20 +111,20 @@ async def _store(
     return _answer(call, decoded, runs, record_names)
 
 
-async def _produce_batches(call: RequestContext, hold: Hold) -> web.Response:
+async def _produce_batches(call: RequestContext, reservation: Reservation) -> web.Response:
     params = call.params()
     refuse_key(call, "record batches tell their own sequence")
     for name in params.given.keys() - {ACKS.name, PRODUCE_TIMEOUT.name}:
         raise ApiError(MALFORMED, f"query parameter {name} does not go with record batches")
     acks, timeout_ms = params[ACKS], params.get(PRODUCE_TIMEOUT)
-    body = await call.body(hold)
+    body = await call.body(reservation)
     if not body:
         raise ApiError(PAYLOAD, "the body is empty: send one or more record batches")
     runs = await call.service.produce_batches(
         ProduceBatches(
             topic=call.topic,
             data=body,
-            hold=hold,
+            reservation=reservation,
             partition=call.partition_number,
             acks=acks,
             timeout_ms=timeout_ms,

@@ -29,8 +29,7 @@ from api.v3.records import (
     decode_typed,
     reports_of,
 )
-from logserver.service.commit import AppendOutcome
-from logserver.service.requests import ProduceOptions
+from logserver.service.requests import AppendOutcome, ProduceOptions
 from storage import wall_clock_ms
 from storage.shown import encode_json
 
@@ -57,8 +56,8 @@ async def produce_batch(call: RequestContext) -> web.Response:
     refuse_key(call, "the entries of a batch have ids for their reports only")
     cluster_id, settings = call.cluster_id, call.settings
     append_time = not call.service.store.capabilities.messages
-    with call.service.hold(0) as hold:
-        body = await call.body(hold)
+    with call.service.budget.reserve(0) as reservation:
+        body = await call.body(reservation)
         ids, entries = decode_batch(body, max_records=settings.max_records_per_request)
         decoded = decode_typed(
             entries,
@@ -69,7 +68,9 @@ async def produce_batch(call: RequestContext) -> web.Response:
         runs: Sequence[AppendOutcome] = ()
         if decoded.records:
             options = ProduceOptions(born_host=born_host(call))
-            request = request_of(call, decoded, options, hold=hold, size_bytes=len(body))
+            request = request_of(
+                call, decoded, options, reservation=reservation, size_bytes=len(body)
+            )
             runs = await call.service.produce(request)
 
     def success(position: int, told: Mapping[str, Any]) -> BatchSuccess:

@@ -26,7 +26,7 @@ from api.http.parameters import Params
 from api.records.rendering import RecordNames
 from api.records.schema import Produced
 from api.request_context import RequestContext
-from logserver.service.memory_budget import Hold
+from logserver.service.memory_budget import Reservation
 from logserver.service.requests import Produce, ProduceOptions, RequestKey
 from storage import LogStore, ProducerSequence, TopicPartition
 
@@ -75,13 +75,18 @@ def with_key(
 
 
 def request_of(
-    call: RequestContext, decoded: Produced, options: ProduceOptions, *, hold: Hold, size_bytes: int
+    call: RequestContext,
+    decoded: Produced,
+    options: ProduceOptions,
+    *,
+    reservation: Reservation,
+    size_bytes: int,
 ) -> Produce:
     """Return the service request with the valid records of a body."""
     return Produce(
         topic=call.topic,
         records=decoded.records,
-        hold=hold,
+        reservation=reservation,
         size_bytes=size_bytes,
         partition=call.partition_number,
         partitions=decoded.partitions,

@@ -15,8 +15,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from api.http.errors import ApiError, as_api_error
 from api.http.negotiation import Format
-from logserver.service.commit import AppendOutcome
-from logserver.service.fetch import weights_bytes
+from logserver.service.fetch import record_sizes
+from logserver.service.requests import AppendOutcome
 from storage import Header, Page, StoredRecord, TopicPartition
 
 INLINE_RECORDS: Final = 500
@@ -131,7 +131,7 @@ def offset_rows(
 
 def is_large(records: Sequence[StoredRecord]) -> bool:
     """Return whether rendering the records takes so long that it should run in a thread."""
-    return len(records) > INLINE_RECORDS or sum(weights_bytes(records)) > INLINE_BYTES
+    return len(records) > INLINE_RECORDS or sum(record_sizes(records)) > INLINE_BYTES
 
 
 def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:

@@ -29,9 +29,8 @@ from api.records.produce_options import request_of
 from api.records.schema import Produced
 from api.records.splitter import Item, Splitter
 from api.request_context import RequestContext
-from logserver.service.commit import Acks, AppendOutcome
-from logserver.service.memory_budget import Hold
-from logserver.service.requests import ProduceOptions
+from logserver.service.memory_budget import Reservation
+from logserver.service.requests import Acks, AppendOutcome, ProduceOptions
 from storage import StorageError
 
 D = TypeVar("D", bound=Produced)
@@ -74,7 +73,7 @@ class ProduceStream(Generic[D]):
         self._pause_s = call.settings.body_timeout_ms / 1000
         # A group must not be larger than the limit of bytes in flight.
         self._group_bytes = min(GROUP_BYTES, call.settings.max_body_bytes)
-        self._pending: Hold = call.service.hold(0)
+        self._pending: Reservation = call.service.budget.reserve(0)
         self._errors = 0
 
     async def run(self) -> web.StreamResponse:
@@ -117,7 +116,7 @@ class ProduceStream(Generic[D]):
         """Count the beginning of a record that stays in memory until its end arrives."""
         if size_bytes or self._pending.size_bytes:
             self._pending.release()
-            self._pending = await self._hold(size_bytes)
+            self._pending = await self._reserve(size_bytes)
 
     async def _take(self, items: Sequence[Item]) -> None:
         for group in _groups(items, self._group_bytes):
@@ -150,13 +149,17 @@ class ProduceStream(Generic[D]):
         call = self._call
         if not decoded.records:
             return ()
-        with await self._hold(size_bytes) as hold:
-            request = request_of(call, decoded, self._options, hold=hold, size_bytes=size_bytes)
+        with await self._reserve(size_bytes) as reservation:
+            request = request_of(
+                call, decoded, self._options, reservation=reservation, size_bytes=size_bytes
+            )
             return await call.service.produce(request)
 
-    async def _hold(self, size_bytes: int) -> Hold:
+    async def _reserve(self, size_bytes: int) -> Reservation:
         """Wait for room among the bytes in flight; meanwhile nothing is read from the client."""
-        return await self._call.service.budget.hold_when_free(size_bytes, timeout_s=self._pause_s)
+        return await self._call.service.budget.reserve_when_free(
+            size_bytes, timeout_s=self._pause_s
+        )
 
     async def _send(self, reports: bytes) -> None:
         # The connection's own buffer keeps the reports that the client has not read yet.

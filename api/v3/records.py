@@ -33,7 +33,7 @@ from api.http.errors import (
 )
 from api.records.schema import PartitionNumber, Produced, is_nested_deeper
 from api.records.splitter import Item
-from logserver.service.commit import AppendOutcome
+from logserver.service.requests import AppendOutcome
 from storage import Record
 
 T = TypeVar("T")

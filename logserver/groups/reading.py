@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from logserver.errors import ConsumerState
-from logserver.service.fetch import Look, read_page, visible_end
+from logserver.service.fetch import ReadResult, read_page, visible_end
 from logserver.service.requests import Fetch, Start, StartAt
 from storage import Isolation, LogStore, Page, StorageError, StoredRecord, TopicPartition
 from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
@@ -160,7 +160,7 @@ def check_range(
             )
 
 
-def _look(store: LogStore, wanted: Fetch, reset: Reset) -> Look[Page]:
+def _look(store: LogStore, wanted: Fetch, reset: Reset) -> ReadResult[Page]:
     try:
         return read_page(store, wanted)
     except OffsetOutOfRange:

@@ -16,15 +16,14 @@ from typing import Any, TypeAlias
 from logserver.config import Settings
 from logserver.idempotency.journal import (
     ENTRIES_OF_A_KEY,
-    Entry,
-    Keybook,
+    IdempotencyStore,
+    JournalEntries,
     KeyedPart,
-    Note,
-    Stock,
-    open_book,
+    KeyedRequest,
+    ProducerPool,
+    load_keys,
 )
-from logserver.service.commit import Acks, AppendOutcome, PartitionAppend
-from logserver.service.requests import RequestKey
+from logserver.service.requests import Acks, AppendOutcome, PartitionAppend, RequestKey
 from storage import (
     Clock,
     LogStore,
@@ -37,22 +36,22 @@ from storage.errors import OutOfOrderSequence
 from storage.request_journal import JOURNAL
 
 Submit: TypeAlias = Callable[
-    [Sequence[PartitionAppend], Acks, Note], Awaitable[list[AppendOutcome]]
+    [Sequence[PartitionAppend], Acks, JournalEntries], Awaitable[list[AppendOutcome]]
 ]
 InThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
-class Idempotency:
+class KeyedWriter:
     """Appends requests by their keys.
 
-    `submit` queues parts with a note. `run` runs a blocking call in a thread. `sync`: acks=all waits until the
-    records are on disk.
+    `submit` queues parts with their journal entries. `run` runs a blocking call in a thread. `sync`: acks=all waits
+    until the records are on disk.
     """
 
     def __init__(
-        self, store: LogStore, book: Keybook, *, submit: Submit, run: InThread, sync: bool
+        self, store: LogStore, keys: IdempotencyStore, *, submit: Submit, run: InThread, sync: bool
     ) -> None:
-        self.book = book
+        self.keys = keys
         self._store = store
         self._submit = submit
         self._run = run
@@ -66,14 +65,14 @@ class Idempotency:
 
     def _close(self) -> None:
         with suppress(StorageError):
-            self.book.journal.flush()
-        self.book.journal.close()
+            self.keys.journal.flush()
+        self.keys.journal.close()
 
     async def forget_topic(self, topic: str) -> None:
         """Forget the keys of a deleted topic; durable on return."""
-        line = self.book.forget_topic(topic)
+        line = self.keys.forget_topic(topic)
         if line is not None:
-            await self._run(self.book.journal.append, [line], sync=True)
+            await self._run(self.keys.journal.append, [line], sync=True)
 
     def append(
         self, key: RequestKey, parts: Sequence[PartitionAppend], acks: Acks
@@ -93,34 +92,34 @@ class Idempotency:
         self, key: RequestKey, parts: Sequence[PartitionAppend], acks: Acks
     ) -> list[AppendOutcome]:
         topic = parts[0].partition.topic
-        while (entry := self.book.entry(key, topic)).under_way is not None:
-            await asyncio.wait((entry.under_way,))
-        under_way = entry.under_way = asyncio.get_running_loop().create_future()
+        while (request := self.keys.request(key, topic)).under_way is not None:
+            await asyncio.wait((request.under_way,))
+        under_way = request.under_way = asyncio.get_running_loop().create_future()
         try:
-            return await self._append_missing(entry, parts, acks)
+            return await self._append_missing(request, parts, acks)
         finally:
-            entry.under_way = None
+            request.under_way = None
             under_way.set_result(None)
 
     async def _append_missing(
-        self, entry: Entry, parts: Sequence[PartitionAppend], acks: Acks
+        self, request: KeyedRequest, parts: Sequence[PartitionAppend], acks: Acks
     ) -> list[AppendOutcome]:
-        runs: list[AppendOutcome] = []
+        outcomes: list[AppendOutcome] = []
         missing: list[PartitionAppend] = []
         for part in parts:
-            known = entry.parts.get(part.partition.partition)
+            known = request.parts.get(part.partition.partition)
             if known is None or known.base_offset is None:
                 missing.append(part)
                 continue
-            runs.append(await self._stored_before(part, known.base_offset, acks))
+            outcomes.append(await self._stored_before(part, known.base_offset, acks))
         if missing:
-            runs += await self._append(entry, missing, acks)
-        return runs
+            outcomes += await self._append(request, missing, acks)
+        return outcomes
 
     async def _stored_before(
         self, part: PartitionAppend, base_offset: int, acks: Acks
     ) -> AppendOutcome:
-        """Return the run of a part that an earlier request stored, once it is as durable as `acks` requires."""
+        """Return the outcome of a part that an earlier request stored, once it is as durable as `acks` requires."""
         if self._sync and acks is Acks.ALL:
             await self._run(self._make_durable, part.partition)
         locators: Sequence[int] = ()
@@ -133,60 +132,60 @@ class Idempotency:
 
     def _make_durable(self, partition: TopicPartition) -> None:
         """Flush the journal and the records: the earlier request may not have waited for the disk."""
-        self.book.journal.flush()
+        self.keys.journal.flush()
         self._store.flush([partition])
 
     async def _append(
-        self, entry: Entry, parts: Sequence[PartitionAppend], acks: Acks
+        self, request: KeyedRequest, parts: Sequence[PartitionAppend], acks: Acks
     ) -> list[AppendOutcome]:
         numbers = [part.partition.partition for part in parts]
-        has_old_marks = not entry.parts.keys().isdisjoint(numbers)
+        has_old_marks = not request.parts.keys().isdisjoint(numbers)
         try:
-            return await self._attempt(entry, parts, acks)
+            return await self._attempt(request, parts, acks)
         except OutOfOrderSequence:
             if not has_old_marks:
                 raise
             # A crash lost earlier records of these producers, so these parts are not stored either.
             for number in numbers:
-                entry.parts.pop(number, None)
-            return await self._attempt(entry, parts, acks)
+                request.parts.pop(number, None)
+            return await self._attempt(request, parts, acks)
 
     async def _attempt(
-        self, entry: Entry, parts: Sequence[PartitionAppend], acks: Acks
+        self, request: KeyedRequest, parts: Sequence[PartitionAppend], acks: Acks
     ) -> list[AppendOutcome]:
         marked = []
         for part in parts:
             number = part.partition.partition
-            stock = Stock(part.partition, acks is Acks.ALL)
-            known = entry.parts.get(number)
+            pool = ProducerPool(part.partition, acks is Acks.ALL)
+            known = request.parts.get(number)
             if known is None:
-                mark = self.book.idle_mark(stock) or await self._new_mark()
-                entry.parts[number] = KeyedPart(mark, len(part.positions), stock)
-            elif known.stock != stock:
-                known.stock = None  # the attempts differ in whether they wait for the disk
-            marked.append(replace(part, producer=entry.parts[number].mark))
-        note = self.book.note(entry, [part.partition.partition for part in parts])
-        runs = await self._submit(marked, acks, note)
-        self.book.stored(entry, runs, note)
-        return runs
+                mark = self.keys.idle_mark(pool) or await self._new_mark()
+                request.parts[number] = KeyedPart(mark, len(part.positions), pool)
+            elif known.pool != pool:
+                known.pool = None  # the attempts differ in whether they wait for the disk
+            marked.append(replace(part, producer=request.parts[number].mark))
+        entries = self.keys.journal_entries(request, [part.partition.partition for part in parts])
+        outcomes = await self._submit(marked, acks, entries)
+        self.keys.stored(request, outcomes, entries)
+        return outcomes
 
     async def _new_mark(self) -> ProducerSequence:
         return ProducerSequence(await self._run(self._store.new_producer_id), 0, 0)
 
 
-async def open_idempotency(
+async def open_keyed_writer(
     store: LogStore, settings: Settings, *, submit: Submit, run: InThread, clock: Clock
-) -> Idempotency:
+) -> KeyedWriter:
     """Open the journal next to the store, and restore the keys of requests from before this start."""
     max_keys = settings.max_idempotency_keys
     journal = await run(
         open_journal, store, JOURNAL, generation_entries=max_keys * ENTRIES_OF_A_KEY
     )
     losses = store.recovery.losses
-    book = await run(
-        open_book, journal, store.bounds, clock=clock, max_keys=max_keys, losses=losses
+    keys = await run(
+        load_keys, journal, store.bounds, clock=clock, max_keys=max_keys, losses=losses
     )
-    return Idempotency(store, book, submit=submit, run=run, sync=settings.flush == "sync")
+    return KeyedWriter(store, keys, submit=submit, run=run, sync=settings.flush == "sync")
 
 
 def _locators(

@@ -3,33 +3,32 @@
 Owns the queues between the event loop and the store's blocking appends, and the split of a request that must not fail
 as a whole. Must not know HTTP, topics or partitioners.
 
-A lane is a queue with one thread. While the thread works on a group, the next group gathers, so the group grows with
-the load, and each group pays one hop and one flush. In sync mode there are two lanes. `acks=all` goes through the
-durable lane: append unpublished, flush, then answer. Everything else goes through the relaxed lane, which never waits
-for a disk, so an acks=1 request is not delayed by the fsync of another request. In the other modes all requests go
-through the relaxed lane.
+A commit queue has one thread. While the thread works on a group, the next group gathers, so the group grows with the
+load, and each group pays one hop and one flush. In sync mode there are two queues. `acks=all` goes through the durable
+queue: append unpublished, flush, then answer. Everything else goes through the relaxed queue, which never waits for a
+disk, so an acks=1 request is not delayed by the fsync of another request. In the other modes all requests go through
+the relaxed queue.
 
-    request -> submit -> lane [request, ...] -> thread: append, append, ..., flush -> loop: answers
+    request -> submit -> queue [request, ...] -> thread: append, append, ..., flush -> loop: answers
 """
 
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from logserver.errors import NotReady
-from logserver.idempotency.journal import Note, begin_notes, end_notes
+from logserver.idempotency.journal import JournalEntries, write_completed, write_started
 from logserver.metrics import Metrics
+from logserver.service.requests import Acks, AppendOutcome, PartitionAppend
 from storage import (
     AppendResult,
     LogStore,
-    ProducerSequence,
     Record,
     StorageError,
     SupportsBatchBytes,
@@ -49,62 +48,23 @@ SHARED_BYTES: Final = 512 << 10
 KEPT_TOGETHER_FAULTS: Final = 8
 
 
-class Acks(enum.Enum):
-    """The time of a request's answer: after validation, after the write, or after the store's flush mode is met."""
-
-    NONE = "0"
-    WRITTEN = "1"
-    ALL = "all"
-
-
-class AppendOutcome(NamedTuple):
-    """Records of one request with the same result. `positions` are their positions in the request, ascending.
-
-    Stored records have the offsets base_offset, base_offset + 1, ... and their locators; failed records have `error`.
-    `timestamp_ms`: the time of the append, if the store sets it on its records (LogAppendTime), else -1.
-    """
-
-    partition: int
-    positions: Sequence[int]
-    base_offset: int
-    error: StorageError | None = None
-    locators: Sequence[int] = ()
-    timestamp_ms: int = -1
-
-
-@dataclass(slots=True)
-class PartitionAppend:
-    """The data that one request appends to one partition: records, or whole batches as bytes.
-
-    `born_host`: the address of the sender, for a store that keeps it. `checked`: the records of whole batches have
-    been checked.
-    """
-
-    partition: TopicPartition
-    records: Sequence[Record] | bytes
-    positions: Sequence[int]
-    compression: str | None = None
-    producer: ProducerSequence | None = None
-    born_host: bytes | None = None
-    checked: bool = False
-
-
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request in a lane. The thread fills `runs` or sets `error`; the loop reads them after the hop. `note`: the
-    journal entries to write next to the records.
+    """One request in a queue. The thread fills `outcomes` or sets `error`; the loop reads them after the hop.
+
+    `entries`: the journal entries to write before and after the records.
     """
 
     parts: Sequence[PartitionAppend]
     answer: asyncio.Future[list[AppendOutcome]]
-    note: Note | None = None
-    runs: list[AppendOutcome] = field(default_factory=list)
+    entries: JournalEntries | None = None
+    outcomes: list[AppendOutcome] = field(default_factory=list)
     error: StorageError | None = None
 
 
 @dataclass(slots=True)
 class CommitGroup:
-    """The work of one hop. Written by the lane's thread, read by the loop after the hop."""
+    """The work of one hop. Written by the queue's thread, read by the loop after the hop."""
 
     requests: Sequence[Request]
     touched: dict[TopicPartition, None] = field(default_factory=dict)
@@ -179,20 +139,24 @@ class CommitQueue:
             _answer(request, broken or request.error)
 
     def commit(self, group: CommitGroup) -> None:
-        """Append all requests of the group, and flush each partition once. Runs in the lane's thread; tests call it
+        """Append all requests of the group, and flush each partition once. Runs in the queue's thread; tests call it
         directly.
         """
         begun = perf_counter()
-        noted = [request for request in group.requests if request.note is not None]
-        if noted:
-            begin_notes(noted, durable=self._durable)
+        journaled = [(r, r.entries) for r in group.requests if r.entries is not None]
+        if journaled:
+            try:
+                write_started([entries for _, entries in journaled], durable=self._durable)
+            except StorageError as error:
+                for request, _ in journaled:
+                    request.error = error
         for shared in _shared(group.requests):
             if len(shared) == 1 or not self._append_shared(group, shared):
                 for request, part in shared:
                     if request.error is None:
                         self._append_part(group, request, part)
-        if noted:
-            end_notes(noted)
+        if journaled:
+            write_completed((entries, request.outcomes) for request, entries in journaled)
         appended = perf_counter()
         group.append_s = appended - begun
         if self._durable and group.touched:
@@ -249,19 +213,19 @@ class CommitQueue:
         for request, part in shared:
             end = begin + len(part.positions)
             offset, locators = result.base_offset + begin, result.locators[begin:end]
-            request.runs.append(
+            request.outcomes.append(
                 AppendOutcome(number, part.positions, offset, None, locators, result.timestamp_ms)
             )
             begin = end
         return True
 
     def _append_part(self, group: CommitGroup, request: Request, part: PartitionAppend) -> None:
-        """Append one part by itself. An error of the whole request goes to `request.error`, any other to a run."""
+        """Append one part by itself. An error of the whole request goes to `request.error`, any other to an outcome."""
         try:
             if isinstance(part.records, bytes):
-                request.runs.append(self._append_batches(group, part, part.records))
+                request.outcomes.append(self._append_batches(group, part, part.records))
             else:
-                request.runs += self._append_records(group, part, part.records)
+                request.outcomes += self._append_records(group, part, part.records)
         except StorageError as error:
             request.error = error
 
@@ -291,7 +255,7 @@ class CommitQueue:
         stay together. If there are many invalid records, halving limits the number of attempts.
         """
         number = part.partition.partition
-        runs: list[AppendOutcome] = []
+        outcomes: list[AppendOutcome] = []
         faults = 0
         pending = [(0, len(records))]
         while pending:
@@ -303,7 +267,7 @@ class CommitQueue:
                 if part.producer is not None:
                     raise
                 if end - begin == 1:
-                    runs.append(AppendOutcome(number, positions, -1, error))
+                    outcomes.append(AppendOutcome(number, positions, -1, error))
                     continue
                 faults += 1
                 index = error.facts().get("index") if faults <= KEPT_TOGETHER_FAULTS else None
@@ -311,10 +275,10 @@ class CommitQueue:
             else:
                 group.appended_to(part.partition)
                 base_offset, _, timestamp_ms, locators, _ = result
-                runs.append(
+                outcomes.append(
                     AppendOutcome(number, positions, base_offset, None, locators, timestamp_ms)
                 )
-        return runs
+        return outcomes
 
     def _append_one(self, part: PartitionAppend, records: Sequence[Record]) -> AppendResult:
         return self._store.append(
@@ -328,7 +292,7 @@ class CommitQueue:
 
 
 class Writer:
-    """The entry point of appends: lanes by flush mode, and the set of partitions that upkeep must flush.
+    """The entry point of appends: queues by flush mode, and the set of partitions that upkeep must flush.
 
     Use it on the event loop only. `published` is called with each partition in which readers may see new records.
     """
@@ -358,21 +322,20 @@ class Writer:
     @property
     def queued(self) -> int:
         """The number of requests that wait for the hop of their group."""
-        lanes = {self._relaxed, self._durable}
-        return sum(lane.queued for lane in lanes)
+        return sum(queue.queued for queue in {self._relaxed, self._durable})
 
     def submit(
-        self, parts: Sequence[PartitionAppend], acks: Acks, note: Note | None = None
+        self, parts: Sequence[PartitionAppend], acks: Acks, entries: JournalEntries | None = None
     ) -> asyncio.Future[list[AppendOutcome]]:
-        """Queue one request. Return a future of its runs, or of the error of the whole request.
+        """Queue one request. Return a future of its outcomes, or of the error of the whole request.
 
-        With a `note` the parts are marked, each by its own producer. Raises NotReady once the writer is closing.
+        With `entries` the parts are marked, each by its own producer. Raises NotReady once the writer is closing.
         """
         if self._closed:
             raise NotReady("the server is stopping", state="stopping")
         answer: asyncio.Future[list[AppendOutcome]] = asyncio.get_running_loop().create_future()
-        lane = self._durable if acks is Acks.ALL else self._relaxed
-        lane.submit(Request(parts, answer, note))
+        queue = self._durable if acks is Acks.ALL else self._relaxed
+        queue.submit(Request(parts, answer, entries))
         return answer
 
     def take_unflushed(self) -> set[TopicPartition]:
@@ -422,7 +385,7 @@ def _answer(request: Request, error: BaseException | None) -> None:
     if error is not None:
         request.answer.set_exception(error)
     else:
-        request.answer.set_result(request.runs)
+        request.answer.set_result(request.outcomes)
 
 
 class _Filling:

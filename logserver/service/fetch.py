@@ -33,7 +33,7 @@ MAX_EMPTY_PAGES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Generic[SomePage]):
+class ReadResult(Generic[SomePage]):
     """A page and the offset it was read from.
 
     `size_bytes`: the size of keys and values, or of batches. `more`: whether more records follow the page.
@@ -45,7 +45,7 @@ class Look(Generic[SomePage]):
     more: bool
 
 
-def read_page(store: LogStore, request: Fetch) -> Look[Page]:
+def read_page(store: LogStore, request: Fetch) -> ReadResult[Page]:
     """Read records from the start on. Raises what LogStore.read raises."""
     begin = _begin(store, request)
     page = _matching(store, request, begin)
@@ -57,7 +57,7 @@ def read_page(store: LogStore, request: Fetch) -> Look[Page]:
         more = page.next_offset < visible_end(page.bounds, request.isolation)
     sizes = [len(record.value or b"") + len(record.key or b"") for record in page.records]
     size_bytes = sum(sizes)
-    return Look(page, begin, max(size_bytes, len(page.records)), more)
+    return ReadResult(page, begin, max(size_bytes, len(page.records)), more)
 
 
 def _matching(store: LogStore, request: Fetch, offset: int) -> Page:
@@ -79,7 +79,7 @@ def _cut(page: Page, max_bytes: int) -> Page:
 
     The store counts bytes as stored, and a million headers can be small there.
     """
-    weights = weights_bytes(page.records)
+    weights = record_sizes(page.records)
     if sum(weights) <= max_bytes:
         return page
     fitting = sum(total_bytes <= max_bytes for total_bytes in accumulate(weights)) or 1
@@ -89,7 +89,7 @@ def _cut(page: Page, max_bytes: int) -> Page:
     return page._replace(records=records, next_offset=page.records[fitting].offset)
 
 
-def weights_bytes(records: Sequence[StoredRecord]) -> list[int]:
+def record_sizes(records: Sequence[StoredRecord]) -> list[int]:
     """Return the approximate size of each record in an answer, without a loop over its headers."""
     return [
         len(record.value or b"") + len(record.key or b"") + len(record.headers) * HEADER_BYTES
@@ -97,7 +97,7 @@ def weights_bytes(records: Sequence[StoredRecord]) -> list[int]:
     ]
 
 
-def read_batch_page(store: LogStore, request: Fetch) -> Look[BatchPage]:
+def read_batch_page(store: LogStore, request: Fetch) -> ReadResult[BatchPage]:
     """Read whole batches from the batch that contains the start. Raises what `read_batches` raises, and NotOffered."""
     if not isinstance(store, SupportsBatchBytes):
         raise NotOffered(
@@ -108,7 +108,7 @@ def read_batch_page(store: LogStore, request: Fetch) -> Look[BatchPage]:
         request.partition, begin, max_bytes=request.max_bytes, isolation=request.isolation
     )
     more = page.next_offset < visible_end(page.bounds, request.isolation)
-    return Look(page, begin, len(page.data), more)
+    return ReadResult(page, begin, len(page.data), more)
 
 
 def _begin(store: LogStore, request: Fetch) -> int:

@@ -16,7 +16,7 @@ Small answers are not counted, so clients that read nothing cannot block the sma
 """
 
 
-class Budget:
+class MemoryBudget:
     """The bytes of requests in flight, or of answers (`what`).
 
     The bytes of a request are held from the first byte of its body until its records are written. The bytes of an
@@ -29,14 +29,14 @@ class Budget:
         self.held_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
 
-    def hold(self, size_bytes: int) -> Hold:
-        """Hold bytes for one request. Raises Busy if the limit would be exceeded."""
-        hold = Hold(self)
-        hold.grow(size_bytes)
-        return hold
+    def reserve(self, size_bytes: int) -> Reservation:
+        """Reserve bytes for one request. Raises Busy if the limit would be exceeded."""
+        reservation = Reservation(self)
+        reservation.grow(size_bytes)
+        return reservation
 
-    async def hold_when_free(self, size_bytes: int, *, timeout_s: float) -> Hold:
-        """Wait until the bytes fit within the limit, then hold them. Raises Busy after `timeout_s`.
+    async def reserve_when_free(self, size_bytes: int, *, timeout_s: float) -> Reservation:
+        """Wait until the bytes fit within the limit, then reserve them. Raises Busy after `timeout_s`.
 
         For callers that can let their client wait.
         """
@@ -46,9 +46,9 @@ class Budget:
             waiting = loop.create_future()
             self._waiting.append(waiting)
             await asyncio.wait((waiting,), timeout=deadline_s - loop.time())
-        return self.hold(size_bytes)
+        return self.reserve(size_bytes)
 
-    def give_back(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
         """Release bytes, and wake the tasks that wait for free bytes."""
         self.held_bytes -= size_bytes
         waiting, self._waiting = self._waiting, []
@@ -57,20 +57,20 @@ class Budget:
                 one.set_result(None)
 
 
-class Hold:
+class Reservation:
     """The share of a Budget that belongs to one request.
 
-    It is released at the end of the `with` block, or when the future passed to `keep_for` is done.
+    It is released at the end of the `with` block, or when the future passed to `release_when` is done.
     """
 
     __slots__ = ("_budget", "size_bytes")
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self.size_bytes = 0
 
     def grow(self, size_bytes: int) -> None:
-        """Hold `size_bytes` more. Raises Busy if the limit would be exceeded."""
+        """Reserve `size_bytes` more. Raises Busy if the limit would be exceeded."""
         budget = self._budget
         if budget.held_bytes + size_bytes > budget.limit_bytes:
             raise Busy(
@@ -82,10 +82,10 @@ class Hold:
         budget.held_bytes += size_bytes
         self.size_bytes += size_bytes
 
-    def reach(self, size_bytes: int) -> None:
-        """Raise the hold to at least `size_bytes`; an answer of SMALL_BYTES or less holds nothing.
+    def grow_to(self, size_bytes: int) -> None:
+        """Raise the reservation to at least `size_bytes`; an answer of SMALL_BYTES or less holds nothing.
 
-        Raises Busy if the limit would be exceeded. The limit does not apply if this is the only hold of the budget:
+        Raises Busy if the limit would be exceeded. The limit does not apply to the only reservation of the budget:
         otherwise a record larger than the limit could never be read.
         """
         if size_bytes <= max(self.size_bytes, SMALL_BYTES):
@@ -95,17 +95,17 @@ class Hold:
             return
         self._budget.held_bytes = self.size_bytes = size_bytes
 
-    def keep_for(self, future: asyncio.Future[Any]) -> None:
+    def release_when(self, future: asyncio.Future[Any]) -> None:
         """Release the bytes when `future` is done: the request is answered before its records are written."""
         size_bytes, self.size_bytes = self.size_bytes, 0
-        future.add_done_callback(lambda _: self._budget.give_back(size_bytes))
+        future.add_done_callback(lambda _: self._budget.release(size_bytes))
 
     def release(self) -> None:
-        """Release all bytes of this hold."""
-        self._budget.give_back(self.size_bytes)
+        """Release all bytes of this reservation."""
+        self._budget.release(self.size_bytes)
         self.size_bytes = 0
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> Reservation:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from logserver.service.commit import AppendOutcome, PartitionAppend
-from logserver.service.requests import Produce
+from logserver.service.requests import AppendOutcome, PartitionAppend, Produce
 from storage import TopicInfo, TopicPartition, partition_for_key
 from storage.errors import InvalidArgument, MissingPartitions, UnknownPartition
 

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import structs
 
-from logserver.service.fetch import Look, SomePage
+from logserver.service.fetch import ReadResult, SomePage
 from logserver.service.requests import Fetch, Start, StartAt
 from logserver.service.waiters import Waiters
 
 
 async def poll(
-    request: Fetch, look: Callable[[Fetch], Awaitable[Look[SomePage]]], waiters: Waiters
+    request: Fetch, look: Callable[[Fetch], Awaitable[ReadResult[SomePage]]], waiters: Waiters
 ) -> SomePage:
     """Read; until `min_bytes` are available or the timeout expires, wait for new records and read again.
 

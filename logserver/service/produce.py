@@ -18,11 +18,11 @@ from msgspec import structs
 from logserver.config import Settings
 from logserver.errors import Busy, NotReady, TimedOut
 from logserver.groups.log import RunInThread as InThread
-from logserver.idempotency.keys import Idempotency
+from logserver.idempotency.keys import KeyedWriter
 from logserver.metrics import Metrics
-from logserver.service.commit import Acks, AppendOutcome, PartitionAppend, Writer, without_waiting
+from logserver.service.commit import Writer, without_waiting
 from logserver.service.partitioning import Partitioner, address, only_partition
-from logserver.service.requests import Produce, ProduceBatches
+from logserver.service.requests import Acks, AppendOutcome, PartitionAppend, Produce, ProduceBatches
 from logserver.service.topic_rules import check_new_name, check_open
 from storage import LogStore, ProducerSequence, SupportsBatchBytes, TopicInfo, TopicPartition
 from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
@@ -53,7 +53,7 @@ class Producing:
     settings: Settings
     metrics: Metrics
     writer: Writer
-    keyed: Callable[[], Idempotency | None]
+    keyed: Callable[[], KeyedWriter | None]
     topics: Callable[[], Mapping[str, TopicInfo]]
     topic_changes: asyncio.Lock
     create_topic: CreateTopic
@@ -69,7 +69,7 @@ class Producing:
         With acks=0 the result holds only the records that the store rejects, and then no record of the request is
         stored.
 
-        A record that fails alone is a run with an error. An error of the whole request is raised: UnknownTopic,
+        A record that fails alone has an outcome with an error. An error of the whole request is raised: UnknownTopic,
         InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a request with a sequence or a key),
         KeyReused, StoreReadOnly, StoreFenced, DiskFull, TimedOut.
         """
@@ -91,11 +91,11 @@ class Producing:
         relaxed = self.store.capabilities.messages and without_waiting(request.records)
         if relaxed and request.acks is Acks.ALL:
             request = structs.replace(request, acks=Acks.WRITTEN)
-        runs = await self._append(parts, request)
+        outcomes = await self._append(parts, request)
         if request.acks is not Acks.NONE:
-            stored = sum(len(run.positions) for run in runs if run.error is None)
+            stored = sum(len(outcome.positions) for outcome in outcomes if outcome.error is None)
             self.metrics.produced(records=stored, size_bytes=request.size_bytes)
-        return failed + runs
+        return failed + outcomes
 
     async def check_target(self, topic: str, partition: int | None) -> None:
         """Check that records can be sent to the topic, before the first record arrives.
@@ -120,10 +120,10 @@ class Producing:
         part = await self._checked(target, request, is_new=is_new)
         if is_new:
             await self._create(request.topic)
-        runs = await self._append([part], request)
-        stored = sum(len(run.positions) for run in runs)
+        outcomes = await self._append([part], request)
+        stored = sum(len(outcome.positions) for outcome in outcomes)
         self.metrics.produced(records=stored, size_bytes=len(request.data))
-        return runs
+        return outcomes
 
     async def _checked(
         self, target: TopicPartition, request: ProduceBatches, *, is_new: bool
@@ -175,13 +175,13 @@ class Producing:
         else:
             answer = self.writer.submit(parts, request.acks)
         if request.acks is Acks.NONE:
-            request.hold.keep_for(answer)
+            request.reservation.release_when(answer)
             answer.add_done_callback(self._note_dropped)
             return []
         if request.timeout_ms is not None:
             await asyncio.wait((answer,), timeout=request.timeout_ms / 1000)
             if not answer.done():
-                request.hold.keep_for(answer)
+                request.reservation.release_when(answer)
                 answer.add_done_callback(_ignore)
                 raise TimedOut(
                     f"the write was not confirmed within timeout={request.timeout_ms} ms: "
@@ -230,7 +230,7 @@ class Producing:
         if (
             answer.cancelled()
             or answer.exception() is not None
-            or any(run.error is not None for run in answer.result())
+            or any(outcome.error is not None for outcome in answer.result())
         ):
             self.metrics.dropped()
 
@@ -238,7 +238,7 @@ class Producing:
 def _refusals(
     store: LogStore, parts: Sequence[PartitionAppend], *, whole: bool
 ) -> list[AppendOutcome]:
-    """Return the records that the store would reject, each as a run with its error. Blocking.
+    """Return the records that the store would reject, each as an outcome with its error. Blocking.
 
     Called in two cases:
     - before a topic is created for a request: a request that is rejected whole would leave an empty topic
@@ -247,7 +247,11 @@ def _refusals(
     `whole`: a part is all or nothing (the request has a sequence or a key), and its error is raised. An error that is
     not about one record is always raised.
     """
-    return [run for part in parts for run in _refused(store, part, range(len(part.records)), whole)]
+    return [
+        outcome
+        for part in parts
+        for outcome in _refused(store, part, range(len(part.records)), whole)
+    ]
 
 
 def _refused(

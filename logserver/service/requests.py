@@ -1,17 +1,57 @@
-"""Requests to the service, as values. Owns their fields; must not know HTTP or hold any logic."""
+"""Requests to the service and their results, as values. Owns their fields; must not know HTTP or hold any logic."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from logserver.service.commit import Acks
-from logserver.service.memory_budget import Hold
-from storage import Isolation, ProducerSequence, Record, TopicPartition
+from logserver.service.memory_budget import Reservation
+from storage import Isolation, ProducerSequence, Record, StorageError, TopicPartition
+
+
+class Acks(enum.Enum):
+    """The time of a request's answer: after validation, after the write, or after the store's flush mode is met."""
+
+    NONE = "0"
+    WRITTEN = "1"
+    ALL = "all"
+
+
+class AppendOutcome(NamedTuple):
+    """Records of one request with the same result. `positions` are their positions in the request, ascending.
+
+    Stored records have the offsets base_offset, base_offset + 1, ... and their locators; failed records have `error`.
+    `timestamp_ms`: the time of the append, if the store sets it on its records (LogAppendTime), else -1.
+    """
+
+    partition: int
+    positions: Sequence[int]
+    base_offset: int
+    error: StorageError | None = None
+    locators: Sequence[int] = ()
+    timestamp_ms: int = -1
+
+
+@dataclass(slots=True)
+class PartitionAppend:
+    """The data that one request appends to one partition: records, or whole batches as bytes.
+
+    `born_host`: the address of the sender, for a store that keeps it. `checked`: the records of whole batches have
+    been checked.
+    """
+
+    partition: TopicPartition
+    records: Sequence[Record] | bytes
+    positions: Sequence[int]
+    compression: str | None = None
+    producer: ProducerSequence | None = None
+    born_host: bytes | None = None
+    checked: bool = False
 
 
 class RequestKey(NamedTuple):
@@ -40,12 +80,12 @@ class ProduceOptions(Struct, frozen=True, kw_only=True):
 
 class Produce(ProduceOptions, frozen=True, kw_only=True):
     """Records for one topic. `partition` applies to all records, `partitions` to each (None: by key, or in turn).
-    `hold` is released when the records are written.
+    `reservation` is released when the records are written.
     """
 
     topic: str
     records: Sequence[Record]
-    hold: Hold
+    reservation: Reservation
     size_bytes: int
     partition: int | None = None
     partitions: Sequence[int | None] | None = None
@@ -56,7 +96,7 @@ class ProduceBatches(Struct, frozen=True, kw_only=True):
 
     topic: str
     data: bytes
-    hold: Hold
+    reservation: Reservation
     partition: int | None = None
     acks: Acks = Acks.ALL
     timeout_ms: int | None = None
@@ -94,7 +134,7 @@ class Fetch(Struct, frozen=True, kw_only=True):
     timeout_ms: int = 0
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     tag: str | None = None
-    hold: Hold | None = None  # of the answer's bytes: raised to the size of the page
+    reservation: Reservation | None = None  # of the answer's bytes: raised to the size of the page
     until: asyncio.Future[None] | None = None
 
 

@@ -20,17 +20,17 @@ from logserver.config import Settings
 from logserver.errors import NotReady
 from logserver.groups.log import Log
 from logserver.groups.overview import Groups
-from logserver.idempotency.keys import Idempotency, open_idempotency
+from logserver.idempotency.keys import KeyedWriter, open_keyed_writer
 from logserver.metrics import Metrics
-from logserver.service.commit import AppendOutcome, Writer
-from logserver.service.fetch import Look, SomePage, read_batch_page, read_page
+from logserver.service.commit import Writer
+from logserver.service.fetch import ReadResult, SomePage, read_batch_page, read_page
 from logserver.service.follow import follow_pages
 from logserver.service.health import Health, is_full
-from logserver.service.memory_budget import Budget, Hold
+from logserver.service.memory_budget import MemoryBudget
 from logserver.service.partitioning import address
 from logserver.service.polling import poll
 from logserver.service.produce import Producing
-from logserver.service.requests import Fetch, Find, Follow, Produce, ProduceBatches
+from logserver.service.requests import AppendOutcome, Fetch, Find, Follow, Produce, ProduceBatches
 from logserver.service.topic_rules import check_new_name
 from logserver.service.upkeep import Upkeep
 from logserver.service.waiters import Waiters
@@ -67,8 +67,8 @@ class LogService:
     def __init__(self, settings: Settings, opener: Opener, *, clock: Clock = wall_clock_ms) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.budget = Budget(settings.max_in_flight_bytes)
-        self.answers = Budget(settings.max_answer_bytes, "answers")
+        self.budget = MemoryBudget(settings.max_in_flight_bytes)
+        self.answers = MemoryBudget(settings.max_answer_bytes, "answers")
         self.stopping = asyncio.Event()  # set once: streams then end cleanly
         self._opener = opener
         self._clock = clock
@@ -84,7 +84,7 @@ class LogService:
         self._topic_changes = asyncio.Lock()
         self._store: LogStore | None = None
         self._writer: Writer | None = None
-        self._keyed: Idempotency | None = None
+        self._keyed: KeyedWriter | None = None
         self._producing: Producing | None = None
         self._upkeep: Upkeep | None = None
         self._groups: Groups | None = None
@@ -114,7 +114,7 @@ class LogService:
         )
         if not store.read_only:
             submit = self._writer.submit
-            self._keyed = await open_idempotency(
+            self._keyed = await open_keyed_writer(
                 store, self.settings, submit=submit, run=self._run, clock=self._clock
             )
             self._producing = Producing(
@@ -132,7 +132,7 @@ class LogService:
             store,
             self.settings,
             take_unflushed=self._writer.take_unflushed,
-            journal=None if self._keyed is None else self._keyed.book.journal,
+            journal=None if self._keyed is None else self._keyed.keys.journal,
             clock=self._clock,
             executor=self._upkeep_thread,
         )
@@ -204,10 +204,6 @@ class LogService:
     def queued(self) -> int:
         """The number of requests that wait for their group to be written."""
         return 0 if self._writer is None else self._writer.queued
-
-    def hold(self, size_bytes: int) -> Hold:
-        """Hold bytes of the budget for a request that will be read. Raises Busy."""
-        return self.budget.hold(size_bytes)
 
     @property
     def store(self) -> LogStore:
@@ -343,14 +339,14 @@ class LogService:
         return await self._run(self._open().find_by_id, record_id)
 
     async def _look(
-        self, read: Callable[[LogStore, Fetch], Look[SomePage]], request: Fetch
-    ) -> Look[SomePage]:
+        self, read: Callable[[LogStore, Fetch], ReadResult[SomePage]], request: Fetch
+    ) -> ReadResult[SomePage]:
         self.partition(*request.partition)
         # Limits the number of pages that are on their way to the loop and not counted in the budget yet.
         async with self._reading:
             look = await self._run(read, self._open(), request)
-            if request.hold is not None:
-                request.hold.reach(look.size_bytes)
+            if request.reservation is not None:
+                request.reservation.grow_to(look.size_bytes)
         return look
 
     # -- writing

@@ -266,14 +266,14 @@ async def test_another_encoding_is_415(api: Api, encoding: str) -> None:
 
 
 async def test_too_much_in_flight_is_429(api: Api) -> None:
-    with api.service.hold(3900):
+    with api.service.budget.reserve(3900):
         answer = await api.post("/topics/t", records("x" * 200))
         assert answer.code == 42901
         assert answer.headers["Retry-After"] == "1"
         assert answer.json["limit_bytes"] == 4000
     assert (await api.post("/topics/t", records("x" * 200))).status == 200
     with pytest.raises(Busy):
-        api.service.hold(4001)
+        api.service.budget.reserve(4001)
 
 
 async def told(reader: asyncio.StreamReader) -> bytes:

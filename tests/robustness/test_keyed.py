@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from logserver.metrics import Metrics
-from logserver.service.commit import Acks, Writer
+from logserver.service.commit import Writer
+from logserver.service.requests import Acks
 from storage import LogStore, Record
 from storage.errors import DiskFull
 from storage.files import FileSystem

@@ -15,11 +15,11 @@ from storage.kafka.tools import open_inspector as open_kafka_inspector
 from storage.model import RecoveryReport
 from storage.request_journal import (
     JOURNAL_FILE,
-    Begun,
-    Ended,
+    Completed,
     Forgotten,
     JournalEntry,
     Marked,
+    Started,
     encode_entry,
     journal_offsets,
 )
@@ -33,9 +33,9 @@ SETTINGS = {"internal.segment.bytes": "200"}
 COUNT = 6
 
 
-def begun(key: str, *parts: tuple[int, int], topic: str = "t") -> Begun:
+def begun(key: str, *parts: tuple[int, int], topic: str = "t") -> Started:
     marks = [Marked(number, 1 << 50, 0, records) for number, records in parts]
-    return Begun(key, b"d", 0, topic, marks)
+    return Started(key, b"d", 0, topic, marks)
 
 
 def lines(entries: Iterable[JournalEntry]) -> bytes:
@@ -46,13 +46,13 @@ def put(fs: FileSystem, name: str, data: bytes) -> None:
     rocketmq.put_file(fs, ROOT / name, data)
 
 
-ONE: list[JournalEntry] = [begun("a", (0, 6)), Ended("a", [(0, 0)])]
-TWO: list[JournalEntry] = [begun("a", (0, 2), (1, 1)), Ended("a", [(0, 4), (1, 0)])]
+ONE: list[JournalEntry] = [begun("a", (0, 6)), Completed("a", [(0, 0)])]
+TWO: list[JournalEntry] = [begun("a", (0, 2), (1, 1)), Completed("a", [(0, 4), (1, 0)])]
 TWICE: list[JournalEntry] = [
     begun("a", (0, 2)),
-    Ended("a", [(0, 1)]),
+    Completed("a", [(0, 1)]),
     begun("a", (0, 2)),
-    Ended("a", [(0, 4)]),
+    Completed("a", [(0, 4)]),
 ]
 AFTER: list[JournalEntry] = [Forgotten("t"), *ONE]
 NAMED = pytest.mark.parametrize(
@@ -73,7 +73,7 @@ NAMED = pytest.mark.parametrize(
         (ONE, False, {}),
         ([*ONE, Forgotten("t")], True, {}),
         ([*ONE, Forgotten("other")], True, {T0: 6}),
-        ([Ended("unknown", [(0, 9)])], True, {}),
+        ([Completed("unknown", [(0, 9)])], True, {}),
         ([begun("b", (0, 9))], True, {}),
         ([], True, {}),
     ],
@@ -98,7 +98,7 @@ def test_both_generations_count(cut: int) -> None:
     assert journal_offsets(fs, ROOT, clean=True).ends == {T0: 6}
 
 
-STORED = lines([begun("a", (0, 1)), Ended("a", [(0, 0)])])
+STORED = lines([begun("a", (0, 1)), Completed("a", [(0, 0)])])
 TAILS = {"torn": STORED[:-1], "garbage": STORED + b"\xff" * 40, "zeros": bytes(100)}
 
 

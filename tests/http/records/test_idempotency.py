@@ -241,7 +241,7 @@ async def test_what_cannot_be_noted_is_not_stored(
 ) -> None:
     await api.create("t")
     assert api.service._keyed is not None
-    journal = api.service._keyed.book.journal
+    journal = api.service._keyed.keys.journal
 
     def full(entries: Sequence[bytes], *, sync: bool) -> None:
         raise DiskFull("no space", path="f", operation="write", errno=28)
@@ -259,7 +259,7 @@ async def test_an_end_that_cannot_be_noted_costs_nothing(
 ) -> None:
     await api.create("t")
     assert api.service._keyed is not None
-    journal = api.service._keyed.book.journal
+    journal = api.service._keyed.keys.journal
     append = journal.append
 
     def full(entries: Sequence[bytes], *, sync: bool) -> None:
@@ -314,7 +314,7 @@ async def test_a_request_that_was_noted_and_not_answered_is_stored_once(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A repeat is stored once if the journal has only the beginning of its first request, with or without records."""
-    monkeypatch.setattr(commit, "end_notes", lambda requests: None)
+    monkeypatch.setattr(commit, "write_completed", lambda attempts: None)
     async with start() as api:
         for n in range(8):
             await keyed(api, f"k{n}", records(n))
@@ -340,7 +340,7 @@ async def test_a_key_is_kept_for_a_day(tmp_path: Path) -> None:
     chosen = settings(tmp_path)
     async with serving(chosen, opener("memory", chosen)) as api:
         assert api.service._keyed is not None
-        api.service._keyed.book._clock = clock
+        api.service._keyed.keys._clock = clock
         await keyed(api, "k", records(1))
         clock.now_ms += DAY_MS - 1
         assert (await keyed(api, "k", records(2))).code == 42209
@@ -353,7 +353,7 @@ async def test_the_oldest_key_makes_room(start: Start) -> None:
         for n in range(5):
             await keyed(api, f"k{n}", records(n))
         assert api.service._keyed is not None
-        assert len(api.service._keyed.book) == 3
+        assert len(api.service._keyed.keys) == 3
         for n in (2, 3, 4):
             await keyed(api, f"k{n}", records(n))
         assert await api.values("t") == [0, 1, 2, 3, 4]

@@ -29,7 +29,7 @@ async def test_what_was_stored_is_told_whoever_takes_no_answers(tmp_path: Path, 
     chosen = settings(tmp_path / "store")
     async with serving(chosen, opener(kind, chosen)) as api:
         await fill(api)
-        with api.service.answers.hold(chosen.max_answer_bytes):
+        with api.service.answers.reserve(chosen.max_answer_bytes):
             refused = await api.get(LARGE)
             assert (refused.status, refused.json["error_code"]) == (429, 42901)
             assert "bytes of answers" in refused.json["message"]

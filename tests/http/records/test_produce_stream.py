@@ -302,7 +302,7 @@ async def test_the_server_takes_no_more_than_it_can_hold(small: Api) -> None:
     """While other requests hold the budget the stream waits; it continues afterwards."""
     async with duplex(small, TEXT, NDJSON) as stream:
         await stream.head()
-        with small.service.hold(3990):
+        with small.service.budget.reserve(3990):
             await stream.send(lines({"value": "a"}))
             await asyncio.sleep(0.05)
             assert small.service.topics() == []
@@ -313,7 +313,7 @@ async def test_the_server_takes_no_more_than_it_can_hold(small: Api) -> None:
 
 
 async def test_a_budget_that_stays_full_is_told_for_each_record(impatient: Api) -> None:
-    with impatient.service.hold(3990):
+    with impatient.service.budget.reserve(3990):
         answer = await post(impatient, TEXT, lines({"value": "a"}, {"value": "b"}))
     assert codes(rows(answer)) == [42901, 42901]
 

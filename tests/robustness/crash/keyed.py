@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from logserver.config import Settings
-from logserver.idempotency.keys import Idempotency, InThread, open_idempotency
+from logserver.idempotency.keys import InThread, KeyedWriter, open_keyed_writer
 from logserver.metrics import Metrics
-from logserver.service.commit import Acks, PartitionAppend, Writer
-from logserver.service.requests import RequestKey
+from logserver.service.commit import Writer
+from logserver.service.requests import Acks, PartitionAppend, RequestKey
 from storage import LogStore, TopicPartition
 from tests.contract.harness import ManualClock
 from tests.robustness.crash.history import Acked, Flushed, History, Note, Sent, origin_of
@@ -39,13 +39,13 @@ async def keys_of(
     *,
     sync: bool,
     run: InThread = asyncio.to_thread,
-) -> Idempotency:
+) -> KeyedWriter:
     """Open the idempotency keys of the store."""
     settings = Settings(flush="sync" if sync else "async", max_idempotency_keys=MAX_KEYS)
-    return await open_idempotency(store, settings, submit=writer.submit, run=run, clock=clock)
+    return await open_keyed_writer(store, settings, submit=writer.submit, run=run, clock=clock)
 
 
-async def send(keyed: Idempotency, sent: Sent, acks: Acks) -> int:
+async def send(keyed: KeyedWriter, sent: Sent, acks: Acks) -> int:
     """Send one request; return the offset of its first record."""
     assert sent.key is not None
     part = PartitionAppend(sent.partition, sent.records, range(len(sent.records)))
@@ -95,7 +95,7 @@ async def repeat_all(
 
 
 @asynccontextmanager
-async def _serving(store: LogStore, clock: ManualClock) -> AsyncIterator[Idempotency]:
+async def _serving(store: LogStore, clock: ManualClock) -> AsyncIterator[KeyedWriter]:
     writer = Writer(store, sync=True, metrics=Metrics(), published=lambda partition: None)
     keyed = await keys_of(store, writer, clock, sync=True, run=at_once)
     try:

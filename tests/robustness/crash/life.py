@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from logserver.service.commit import CommitGroup, CommitQueue, PartitionAppend, Request
+from logserver.service.commit import CommitGroup, CommitQueue, Request
+from logserver.service.requests import PartitionAppend
 from storage import LogStore, Record, StorageError, TopicPartition
 from storage.errors import DiskFull, IoFailure, StoreFenced, UnknownTopic
 from tests.contract.harness import ManualClock
@@ -103,7 +104,7 @@ class Life:
             self.errors.append(error)
         else:
             self.opened = True
-            self._lanes = {
+            self._queues = {
                 durable: CommitQueue(
                     store, durable=durable, name="lane", finished=lambda group: None
                 )
@@ -233,10 +234,10 @@ class Life:
             )
             for s in asked
         ]
-        self._lanes[group[0].durable].commit(CommitGroup(requests))
+        self._queues[group[0].durable].commit(CommitGroup(requests))
         for sent, request in zip(asked, requests, strict=True):
             if request.error is None:
-                self.history.note(Acked(sent.request, request.runs[0].base_offset))
+                self.history.note(Acked(sent.request, request.outcomes[0].base_offset))
         failed = [(s, r.error) for s, r in zip(asked, requests, strict=True) if r.error is not None]
         for sent, error in failed:
             if isinstance(error, DiskFull):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -22,7 +22,8 @@ import pytest
 
 from logserver.idempotency import journal
 from logserver.service import commit
-from logserver.service.commit import CommitGroup, CommitQueue, Request
+from logserver.service.commit import CommitGroup, CommitQueue
+from storage import StorageError
 from storage.files import FileSystem, HandleCache, atomic, atomic_write, write_durably
 from storage.files import failures as failures_module
 from storage.files.fence import Guard
@@ -223,18 +224,20 @@ def keys_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 def keys_behind_their_records(patch: pytest.MonkeyPatch) -> None:
     """Note a key after its records are written: a crash in between leaves the records without their key."""
 
-    def late(original: Callable[..., None], requests: Sequence[Request]) -> None:
-        journal.begin_notes(requests, durable=True)
-        original(requests)
+    def late(original: Callable[..., None], attempts: Iterable[tuple[Any, Any]]) -> None:
+        attempts = list(attempts)
+        with suppress(StorageError):
+            journal.write_started([entries for entries, _ in attempts], durable=True)
+        original(attempts)
 
-    wrapped(patch, journal, "end_notes", late)
-    patch.setattr(commit, "begin_notes", lambda requests, *, durable: None)
+    wrapped(patch, journal, "write_completed", late)
+    patch.setattr(commit, "write_started", lambda attempts, *, durable: None)
 
 
 @fault(*BOTH)
 def keys_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
     """Trust, at a start, the offsets of records that a crash lost."""
-    everywhere(patch, journal._drop_lost, lambda entry, bounds, losses: 0)
+    everywhere(patch, journal._drop_lost, lambda request, bounds, losses: 0)
 
 
 # ---- stop and start ----

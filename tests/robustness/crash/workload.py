@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logserver.idempotency.keys import Idempotency
+from logserver.idempotency.keys import KeyedWriter
 from logserver.metrics import Metrics
-from logserver.service.commit import Acks, PartitionAppend, Writer
+from logserver.service.commit import Writer
+from logserver.service.requests import Acks, PartitionAppend
 from storage import (
     CommittedOffset,
     GroupCommit,
@@ -211,7 +212,7 @@ class Workload:
         self._note(Acked(number, run.base_offset))
         self._answered.add(number)
 
-    async def _send_keyed(self, keyed: Idempotency) -> None:
+    async def _send_keyed(self, keyed: KeyedWriter) -> None:
         """Send requests with a key; repeat some of them at once."""
         for _ in range(KEYED_REQUESTS):
             number = self._requests

@@ -10,17 +10,9 @@ import pytest
 
 from logserver.errors import Busy, NotReady
 from logserver.metrics import Metrics
-from logserver.service.commit import (
-    SHARED_PART_RECORDS,
-    Acks,
-    AppendOutcome,
-    CommitGroup,
-    CommitQueue,
-    PartitionAppend,
-    Request,
-    Writer,
-)
-from logserver.service.memory_budget import Budget
+from logserver.service.commit import SHARED_PART_RECORDS, CommitGroup, CommitQueue, Request, Writer
+from logserver.service.memory_budget import MemoryBudget
+from logserver.service.requests import Acks, AppendOutcome, PartitionAppend
 from storage import AppendResult, ProducerSequence, Record, StorageError, TopicPartition
 from storage.errors import (
     DiskFull,
@@ -44,8 +36,8 @@ def store() -> WatchedStore:
     return watched
 
 
-def run_at(partition: int, offset: int, count: int = 1) -> AppendOutcome:
-    """Return a run of records of one request that were stored from `offset` on."""
+def outcome_at(partition: int, offset: int, count: int = 1) -> AppendOutcome:
+    """Return the outcome of records of one request that were stored from `offset` on."""
     return AppendOutcome(partition, range(count), offset, None, range(offset, offset + count))
 
 
@@ -59,9 +51,9 @@ def part(*values: str, partition: TopicPartition = T0, **options: object) -> Par
 
 
 def committed(store: WatchedStore, *requests: Request, durable: bool = True) -> CommitGroup:
-    lane = CommitQueue(store, durable=durable, name="test", finished=lambda group: None)
+    queue = CommitQueue(store, durable=durable, name="test", finished=lambda group: None)
     group = CommitGroup(requests)
-    lane.commit(group)
+    queue.commit(group)
     return group
 
 
@@ -89,8 +81,8 @@ async def test_each_partition_that_was_touched_is_flushed_once(store: WatchedSto
     first, second = request(part("a"), part("b", partition=T1)), request(part("c"))
     committed(store, first, second)
     assert store.flushes == [{T0, T1}]
-    assert first.runs == [run_at(0, 0), run_at(1, 0)]
-    assert second.runs == [run_at(0, 1)]
+    assert first.outcomes == [outcome_at(0, 0), outcome_at(1, 0)]
+    assert second.outcomes == [outcome_at(0, 1)]
     assert {publish for _, _, publish in store.appends} == {False}
 
 
@@ -104,7 +96,7 @@ async def test_small_parts_of_one_partition_share_an_append(store: WatchedStore)
     requests = [request(part(f"{number}", "x")) for number in range(5)]
     committed(store, *requests)
     assert [count for _, count, _ in store.appends] == [10]
-    assert [one.runs for one in requests] == [[run_at(0, 2 * n, 2)] for n in range(5)]
+    assert [one.outcomes for one in requests] == [[outcome_at(0, 2 * n, 2)] for n in range(5)]
 
 
 async def test_hosts_go_with_their_records_or_not_at_all(
@@ -199,9 +191,9 @@ async def test_a_record_at_fault_is_left_out(store: WatchedStore) -> None:
     one = request(part(*values))
     committed(store, one)
     assert one.error is None
-    good = [run for run in one.runs if run.error is None]
-    assert [list(run.positions) for run in good] == [[1, 2], [4]]
-    assert [list(run.positions) for run in one.runs if run.error] == [[0], [3], [5]]
+    good = [outcome for outcome in one.outcomes if outcome.error is None]
+    assert [list(outcome.positions) for outcome in good] == [[1, 2], [4]]
+    assert [list(outcome.positions) for outcome in one.outcomes if outcome.error] == [[0], [3], [5]]
     assert stored(store) == ["a", "b", "c"]
 
 
@@ -209,8 +201,12 @@ async def test_what_is_too_large_together_is_halved(store: WatchedStore) -> None
     store.fail_append = refusing(limit=3)  # type: ignore[assignment]
     one = request(part(*(str(number) for number in range(10))))
     committed(store, one)
-    assert [position for run in one.runs for position in run.positions] == list(range(10))
-    assert [run.base_offset for run in one.runs] == [run.positions[0] for run in one.runs]
+    assert [position for outcome in one.outcomes for position in outcome.positions] == list(
+        range(10)
+    )
+    assert [outcome.base_offset for outcome in one.outcomes] == [
+        outcome.positions[0] for outcome in one.outcomes
+    ]
     assert stored(store) == [str(number) for number in range(10)]
 
 
@@ -229,8 +225,10 @@ async def test_many_records_at_fault_cost_little(store: WatchedStore, bad: range
     store.fail_append = fail
     one = request(part(*map(str, range(3000))))
     committed(store, one)
-    assert [position for run in one.runs for position in run.positions] == list(range(3000))
-    failed = [run.positions[0] for run in one.runs if run.error is not None]
+    assert [position for outcome in one.outcomes for position in outcome.positions] == list(
+        range(3000)
+    )
+    failed = [outcome.positions[0] for outcome in one.outcomes if outcome.error is not None]
     assert failed == list(bad)
     assert tried < 3000 * 24
     assert stored(store) == [str(number) for number in range(3000) if number not in bad]
@@ -273,35 +271,35 @@ async def test_a_mistake_in_one_group_does_not_stop_the_lane(
     def broken(partition: TopicPartition, records: Sequence[Record]) -> StorageError | None:
         raise ZeroDivisionError
 
-    lane = writer(store)
+    started = writer(store)
     store.fail_append = broken
     with pytest.raises(ZeroDivisionError):
-        await lane.submit([part("a")], Acks.ALL)
+        await started.submit([part("a")], Acks.ALL)
     store.fail_append = lambda partition, records: None
-    assert await lane.submit([part("b")], Acks.ALL) == [run_at(0, 0)]
-    await lane.close()
+    assert await started.submit([part("b")], Acks.ALL) == [outcome_at(0, 0)]
+    await started.close()
     assert "a group commit broke" in caplog.text
 
 
 async def test_a_cancelled_request_disturbs_nobody(store: WatchedStore) -> None:
-    lane = writer(store)
+    started = writer(store)
     store.gate.clear()
-    answers = [lane.submit([part(value)], Acks.ALL) for value in ("a", "b")]
+    answers = [started.submit([part(value)], Acks.ALL) for value in ("a", "b")]
     answers[0].cancel()
     store.gate.set()
     await answers[1]
-    await lane.close()
+    await started.close()
     assert stored(store) == ["a", "b"]
 
 
 async def test_closing_answers_what_is_queued_and_takes_no_more(store: WatchedStore) -> None:
-    lane = writer(store)
+    started = writer(store)
     store.gate.clear()
-    answers = [lane.submit([part(str(number))], acks) for number in range(3) for acks in Acks]
-    closing = asyncio.create_task(lane.close())
+    answers = [started.submit([part(str(number))], acks) for number in range(3) for acks in Acks]
+    closing = asyncio.create_task(started.close())
     await asyncio.sleep(0)
     with pytest.raises(NotReady):
-        lane.submit([part("late")], Acks.ALL)
+        started.submit([part("late")], Acks.ALL)
     store.gate.set()
     await closing
     assert all(answer.done() and answer.exception() is None for answer in answers)
@@ -309,21 +307,21 @@ async def test_closing_answers_what_is_queued_and_takes_no_more(store: WatchedSt
 
 
 async def test_what_was_not_flushed_is_remembered_once(store: WatchedStore) -> None:
-    lane = writer(store)
-    await lane.submit([part("a", partition=T1)], Acks.WRITTEN)
-    await lane.submit([part("b", partition=T0)], Acks.ALL)
-    assert lane.take_unflushed() == {T1}
-    assert lane.take_unflushed() == set()
-    await lane.close()
+    started = writer(store)
+    await started.submit([part("a", partition=T1)], Acks.WRITTEN)
+    await started.submit([part("b", partition=T0)], Acks.ALL)
+    assert started.take_unflushed() == {T1}
+    assert started.take_unflushed() == set()
+    await started.close()
 
 
 def test_the_budget_counts_what_is_held() -> None:
-    budget = Budget(100)
-    with budget.hold(60) as first:
+    budget = MemoryBudget(100)
+    with budget.reserve(60) as first:
         with pytest.raises(Busy) as caught:
-            budget.hold(41)
+            budget.reserve(41)
         assert caught.value.facts() == {"in_flight_bytes": 60, "limit_bytes": 100}
-        with budget.hold(10) as second:
+        with budget.reserve(10) as second:
             second.grow(30)
             assert budget.held_bytes == 100
             with pytest.raises(Busy):
@@ -333,10 +331,10 @@ def test_the_budget_counts_what_is_held() -> None:
 
 
 async def test_a_hold_can_outlive_its_request() -> None:
-    budget = Budget(100)
+    budget = MemoryBudget(100)
     future: asyncio.Future[list[AppendOutcome]] = asyncio.get_running_loop().create_future()
-    with budget.hold(60) as hold:
-        hold.keep_for(future)
+    with budget.reserve(60) as reserved:
+        reserved.release_when(future)
     assert budget.held_bytes == 60
     future.set_result([])
     await asyncio.sleep(0)
