@@ -106,7 +106,7 @@ class Life:
             self.opened = True
             self._queues = {
                 durable: CommitQueue(
-                    store, durable=durable, name="lane", finished=lambda group: None
+                    store, durable=durable, name="queue", finished=lambda group: None
                 )
                 for durable in (True, False)
             }

@@ -186,11 +186,11 @@ def answered_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Answer a group when it is written; the next group's hop flushes it."""
     late: dict[int, CommitGroup] = {}
 
-    def flush(original: Callable[..., None], lane: CommitQueue, group: CommitGroup) -> None:
-        before = late.get(id(lane))
-        late[id(lane)] = group
+    def flush(original: Callable[..., None], queue: CommitQueue, group: CommitGroup) -> None:
+        before = late.get(id(queue))
+        late[id(queue)] = group
         if before is not None:
-            original(lane, before)
+            original(queue, before)
 
     wrapped(patch, CommitQueue, "_flush", flush)
 
@@ -199,14 +199,14 @@ def answered_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 def seen_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Publish a durable group to readers as soon as it is written."""
 
-    def commit(original: Callable[..., None], lane: CommitQueue, group: CommitGroup) -> None:
-        durable, lane._durable = lane._durable, False
+    def commit(original: Callable[..., None], queue: CommitQueue, group: CommitGroup) -> None:
+        durable, queue._durable = queue._durable, False
         try:
-            original(lane, group)
+            original(queue, group)
         finally:
-            lane._durable = durable
+            queue._durable = durable
         if durable and group.touched:
-            lane._flush(group)
+            queue._flush(group)
 
     wrapped(patch, CommitQueue, "commit", commit)
 
