@@ -69,7 +69,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         settings="storage.kafka.state.settings:SETTING_NAMES",
         open_splitter="storage.kafka.columns.splits:open_splitter",
         read_split="storage.kafka.columns.read:read_split",
-        staging="storage.kafka.staging:KafkaStaging",
+        staging="storage.kafka.tools.staging:KafkaStaging",
         unreadable="storage.kafka.state.file_listing:unread_findings",
     ),
     "rocketmq": Backend(

@@ -48,6 +48,7 @@ from storage.kafka.log.retention import given_up, remove_files
 from storage.kafka.log.segment import AppendedBatch, Segment
 from storage.kafka.state.epochs import LeaderEpochs, OwnEpochs
 from storage.kafka.state.settings import TopicSettings
+from storage.kafka.state.topics import FIRST_EPOCH
 from storage.model import (
     AppendResult,
     BatchPage,
@@ -110,6 +111,28 @@ class Partition:
         self._appended = False
         self._closed = False
         self._retired = False  # written under `_append_lock`, read by any thread
+
+    @classmethod
+    def create(
+        cls,
+        shared: PartitionEnvironment,
+        partition: TopicPartition,
+        folder: Path,
+        settings: TopicSettings,
+        *,
+        start_offset: int,
+    ) -> Partition:
+        """Open a partition whose folder was created just now. Its log begins at `start_offset`."""
+        plan = PartitionPlan(
+            partition=partition,
+            directory=folder,
+            settings=settings,
+            epochs=LeaderEpochs([(FIRST_EPOCH, start_offset)]),
+            start_offset=start_offset,
+            next_offset=start_offset,
+        )
+        segment = Segment(shared.files, folder, start_offset, settings, size_bytes=0)
+        return cls(shared, plan, [segment], created_now=True)
 
     # ---- reading ----
 

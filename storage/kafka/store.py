@@ -32,14 +32,15 @@ from storage.interface import (
     Clock,
     StoreOptions,
 )
-from storage.kafka.format import names
-from storage.kafka.group_offsets import GroupOffsets
+from storage.kafka.format import batch, names
 from storage.kafka.log.encoding import are_compressed, check_appendable, check_client_batches
 from storage.kafka.log.reading import Limits
 from storage.kafka.lookup.find import Budget, Search, find_by_id, find_records
 from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.opening import Opening, Recovered, own_epochs, recover_partitions
 from storage.kafka.state import blocked_files
+from storage.kafka.state.group_offsets import GroupOffsets
+from storage.kafka.state.interrupted_topics import folder_of
 from storage.kafka.state.log_dirs import log_directory, log_roots, refuse_several
 from storage.kafka.state.root import (
     LogDirectory,
@@ -50,25 +51,25 @@ from storage.kafka.state.root import (
     take_lock,
 )
 from storage.kafka.state.settings import (
+    INERT_CONFIGS,
     StoreSettings,
     TopicSettings,
     check_topic_config,
     check_topic_reset,
     parse_store_settings,
 )
-from storage.kafka.stats import CAPABILITIES, stats_of
-from storage.kafka.topics import (
-    NewPartitions,
+from storage.kafka.state.topics import (
     check_new_name,
     check_partition_count,
     check_same_shape,
-    create_partitions,
+    create_folders,
     set_aside,
 )
 from storage.model import (
     AppendResult,
     BatchPage,
     Bound,
+    Capabilities,
     FoundPage,
     Isolation,
     OffsetBounds,
@@ -129,7 +130,15 @@ def open_kafka(
 class KafkaStore(DiskStore, KeepsGroupOffsets):
     """An open log directory. Created by `open_kafka`."""
 
-    capabilities = CAPABILITIES
+    capabilities = Capabilities(
+        backend="kafka",
+        indexed_keys=False,
+        batch_bytes=True,
+        truncate=False,
+        time_axis="timestamp",
+        leader_epochs=True,
+        inert_configs=INERT_CONFIGS,
+    )
     offsets_topic = names.GROUP_OFFSETS_TOPIC
 
     def __init__(
@@ -225,9 +234,20 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                     continue
                 topic.topic_id = topic.topic_id or new_uuid()
                 settings = self.settings_of(name)
-                new = NewPartitions(name, offsets, topic.topic_id, settings)
-                made = create_partitions(self._shared, self.path, new)
-                topic.partitions |= {p.partition.partition: p for p in made}
+                topic.partitions |= self._created(name, offsets, topic.topic_id, settings)
+
+    def _created(
+        self, topic: str, starts: Mapping[int, int], topic_id: str, settings: TopicSettings
+    ) -> dict[int, Partition]:
+        """Create partitions of a topic, by number and start offset, and open them; durable on return."""
+        addresses = {TopicPartition(topic, number): start for number, start in starts.items()}
+        create_folders(self.fs, self.path, addresses, topic_id)
+        return {
+            address.partition: Partition.create(
+                self._shared, address, folder_of(self.path, address), settings, start_offset=start
+            )
+            for address, start in addresses.items()
+        }
 
     def settings_of(self, topic: str) -> TopicSettings:
         """Return the settings of a topic's partitions. A topic that does not exist has the settings it would get."""
@@ -307,11 +327,10 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         topic_id = new_uuid()
         self._directory.forget(lambda partition: partition.topic == topic)
         self._directory.write_topic_configs({**self._configs, topic: configs})
-        new = NewPartitions(topic, starts, topic_id, settings)
-        made = create_partitions(self._shared, self.path, new)
+        partitions = self._created(topic, starts, topic_id, settings)
         self._names_left.pop(topic, None)
         self._configs[topic] = configs
-        self._topics[topic] = _Topic({p.partition.partition: p for p in made}, configs, topic_id)
+        self._topics[topic] = _Topic(partitions, configs, topic_id)
         return self._info(topic, self._topics[topic])
 
     def preview_topic(
@@ -372,7 +391,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                     if missing.folder is not None
                 ]
                 partitions = list(known.partitions.values())
-                folders = set_aside(self._shared, self.path, partitions, unserved)
+                folders = set_aside(self._files, self.path, partitions, unserved)
                 del self._topics[topic]
                 self._deleted.add(topic)
                 self._configs.pop(topic, None)
@@ -433,19 +452,16 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         client: bool = False,
         checked: bool = False,
     ) -> AppendResult:
-        """See SupportsBatchBytes.append_batches."""
         return self.partition(partition).append_batches(
             data, keep_offsets=keep_offsets, publish=publish, client=client, checked=checked
         )
 
     def check_client_batches(self, topic: str, data: bytes) -> bytes:
-        """See SupportsBatchBytes.check_client_batches."""
         with self._lock:
             settings = self.settings_of(topic)
         return check_client_batches(data, settings, now_ms=self._shared.clock()).data
 
     def are_compressed(self, data: bytes) -> bool:
-        """See SupportsBatchBytes.are_compressed."""
         return are_compressed(data)
 
     def read(
@@ -467,7 +483,6 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         max_bytes: int = DEFAULT_MAX_BYTES,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> BatchPage:
-        """See SupportsBatchBytes.read_batches."""
         return self.partition(partition).read_batches(
             offset, max_bytes=max_bytes, isolation=isolation
         )
@@ -572,12 +587,19 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def stats(self) -> StoreStats:
         self._check_open()
-        return stats_of(
-            self.partitions(),
-            self._files,
+        partitions = self.partitions()
+        segments = [segment for partition in partitions for segment in partition.segments()]
+        return StoreStats(
             topics=len(self._topics),
-            metadata_dirs=self._directory.metadata_dirs(),
+            partitions=len(partitions),
+            segments=len(segments),
+            size_bytes=sum(segment.size_bytes for segment in segments),
+            open_files=self._files.open_files,
             fenced=self._fence.cause,
+            details={
+                "compiled": not (batch.__file__ or "").endswith(".py"),
+                "metadata_dirs": [folder.name for folder in self._directory.metadata_dirs()],
+            },
         )
 
     def close(self) -> None:

@@ -7,7 +7,8 @@ by recovery alike); must not read `.log` files.
 
 A sparse index is two arrays of numbers that ascend together, so a lookup is one bisect. A full index of 10 MiB
 has 1.3 M entries in 10 MiB of memory. The file is preallocated (as a sparse file, as AbstractIndex
-does) while its segment takes appends. It is cut to its entries when the segment is rolled or closed.
+does) while its segment takes appends. It is cut to its entries when the segment is rolled or closed. So a read leaves
+out the hole after the entries.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from storage.errors import Corrupt, DataError, DiskFull, IoFailure
-from storage.files import FileSystem, HandleCache, atomic_write
+from storage.files import File, FileSystem, HandleCache, atomic_write
 from storage.kafka.format import offset_index, time_index, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.txn_index import AbortedTransaction
-from storage.kafka.index.index_reading import index_bytes
 
 NO_TIMESTAMP = -1
 MAX_RELATIVE_OFFSET = 2**31 - 1
 """An entry names an offset by its distance from the segment's base offset. A batch farther away has no entry. A segment
 with such batches is split at a start (storage.kafka.log.overflow). Until then a read scans it from its last entry."""
+_SLACK_BYTES: Final = 64
+"""More than the size of an entry: the last entry may end in zeros, and these may be in a hole of the file."""
 
 
 class EntryFormat(Protocol):
@@ -337,6 +339,40 @@ def _replace_file(files: HandleCache, path: Path, data: bytes) -> None:
     """Replace a file atomically; durable on return. The next start would trust a half-written file."""
     atomic_write(files.fs, path, data)
     files.forget(path, sync=False)
+
+
+class ReadsFiles(Protocol):
+    """A reader of whole files: a file system, or an `IndexReader`."""
+
+    def read_bytes(self, path: Path) -> bytes:
+        """Return the content of a file; zeros at its end may be left out."""
+
+
+def index_bytes(file: File) -> bytes:
+    """Return the content of an index file up to its last data, with at most `_SLACK_BYTES` zeros after that."""
+    return file.pread(min(file.data_end(0) + _SLACK_BYTES, file.size()), 0)
+
+
+class IndexReader:
+    """A reader of index files that do not change meanwhile: several checks of a start read the same file. It keeps the
+    last file of each kind in memory.
+    """
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._last: dict[str, tuple[Path, bytes]] = {}
+
+    def read_bytes(self, path: Path) -> bytes:
+        known = self._last.get(path.suffix)
+        if known is not None and known[0] == path:
+            return known[1]
+        file = self._fs.open(path)
+        try:
+            data = index_bytes(file)
+        finally:
+            file.close()
+        self._last[path.suffix] = path, data
+        return data
 
 
 def open_offset_index(

@@ -14,7 +14,7 @@ from storage.errors import DataError
 from storage.files import File
 from storage.kafka.format import names, offset_index, time_index
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
-from storage.kafka.index.index_reading import ReadsFiles
+from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.log_file import StoredBatch, walk
 from storage.kafka.log.plan import SegmentPlan
 

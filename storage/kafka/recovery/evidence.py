@@ -33,7 +33,7 @@ from storage.findings import finding
 from storage.kafka.format import names, offset_index, time_index, txn_index
 from storage.kafka.format.batch import HEADER_SIZE
 from storage.kafka.format.names import parse_segment_name, partition_dir_name, segment_name
-from storage.kafka.index.index_reading import ReadsFiles
+from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.log_file import SEGMENT_OFFSETS
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.state.root import OFFSET_CHECKPOINTS, LogDirectory, Offsets

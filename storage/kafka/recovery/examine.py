@@ -34,8 +34,7 @@ from storage.kafka.format import checkpoints, names, txn_index
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.kafka.format.txn_index import AbortedTransaction
-from storage.kafka.index.index_reading import IndexReader, ReadsFiles
-from storage.kafka.index.indexes import RebuiltIndexes, rebuild_indexes
+from storage.kafka.index.indexes import IndexReader, ReadsFiles, RebuiltIndexes, rebuild_indexes
 from storage.kafka.log.log_file import (
     MISPLACED,
     OLD_FORMAT,

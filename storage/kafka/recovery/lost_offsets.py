@@ -24,7 +24,7 @@ from typing import Final
 
 from storage.files import FileSystem
 from storage.findings import finding
-from storage.kafka.index.index_reading import ReadsFiles
+from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.plan import PartitionPlan
 from storage.kafka.recovery.evidence import (
     CHECKPOINTS,

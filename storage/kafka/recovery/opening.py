@@ -22,7 +22,6 @@ from storage.interface import Clock, StoreOptions
 from storage.kafka.format import names
 from storage.kafka.format.offset_records import OffsetValue
 from storage.kafka.log.plan import PartitionPlan
-from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
 from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.evidence import Evidence, MissingPartition, NamedOffset, collect
 from storage.kafka.recovery.examine import RecoveryContext, examine
@@ -35,6 +34,7 @@ from storage.kafka.recovery.segment_gaps import (
     missing_segments,
 )
 from storage.kafka.state.epochs import OwnEpochs
+from storage.kafka.state.group_offsets import OffsetsLog, id_bytes, is_of
 from storage.kafka.state.interrupted_topics import (
     folder_of,
     interrupted_finding,

@@ -15,7 +15,7 @@ from storage.files import HandleCache
 from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
-from storage.kafka.index.index_reading import ReadsFiles
+from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.log_file import INT64_MAX, Gap, StoredBatch, walk
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.active_indexes import last_indexed

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from storage.kafka.format import names
-from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
+from storage.kafka.state.group_offsets import OffsetsLog, id_bytes, is_of
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.view import View
 from storage.model import TopicPartition

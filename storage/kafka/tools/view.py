@@ -25,7 +25,6 @@ from storage.interface import Clock, StoreOptions
 from storage.kafka.format import names
 from storage.kafka.log.plan import PartitionPlan
 from storage.kafka.log.segment import Segment
-from storage.kafka.offsets_log import OffsetsLog
 from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.evidence import CHECKPOINTS, collect
 from storage.kafka.recovery.examine import RecoveryContext, examine
@@ -34,6 +33,7 @@ from storage.kafka.recovery.repair import apply, clear_leftovers
 from storage.kafka.state import blocked_files
 from storage.kafka.state.epochs import OwnEpochs
 from storage.kafka.state.file_listing import unread_findings
+from storage.kafka.state.group_offsets import OffsetsLog
 from storage.kafka.state.interrupted_topics import interrupted_finding, interrupted_folders
 from storage.kafka.state.log_dirs import log_directory, log_roots
 from storage.kafka.state.settings import TopicSettings, parse_store_settings, topic_settings

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from storage.kafka import topics
-from storage.kafka.group_offsets import GroupOffsets
 from storage.kafka.index.indexes import SparseIndex
 from storage.kafka.log import retention
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
@@ -16,6 +14,8 @@ from storage.kafka.log.segment import Segment
 from storage.kafka.partition import Partition
 from storage.kafka.recovery import repair
 from storage.kafka.recovery.examine import _Scan
+from storage.kafka.state import topics
+from storage.kafka.state.group_offsets import GroupOffsets
 from storage.kafka.state.producers import ProducerStates
 from tests.robustness.crash.seeded import fault, left_out, without, wrapped
 
@@ -29,13 +29,13 @@ def old_segment_not_synced_at_a_roll(patch: pytest.MonkeyPatch) -> None:
 @fault("kafka")
 def topic_made_without_a_sync_of_the_root(patch: pytest.MonkeyPatch) -> None:
     """Skip the sync of the root: a new topic's folders may be lost."""
-    without(patch, topics, "create_partitions", "sync_dir", of="store")
+    without(patch, topics, "create_folders", "sync_dir", of="store")
 
 
 @fault("kafka")
 def topic_made_without_a_sync_of_its_folders(patch: pytest.MonkeyPatch) -> None:
     """Skip the sync of a new topic's folders: its log files may be lost."""
-    without(patch, topics, "create_partitions", "sync_dir", of="-delete")
+    without(patch, topics, "create_folders", "sync_dir", of="-delete")
 
 
 @fault("kafka")

@@ -23,7 +23,7 @@ from storage.kafka.format.offset_records import (
     encode_key,
     encode_value,
 )
-from storage.kafka.group_offsets import home_of
+from storage.kafka.state.group_offsets import home_of
 from storage.kafka.store import KafkaStore
 from tests.golden import stores
 from tests.unit.kafka.log.batches import data_batch, header_of, marker

@@ -1,46 +1,203 @@
 """Committed offsets of consumer groups, stored as the broker does: as records of `__consumer_offsets`.
 
-Owns which partition a group's records go to, and the order of a commit's steps; must not know the
-bytes of a record or which record counts. A commit of many groups is one append to each partition that
-is the home of a group, and a sync of these partitions:
+Owns which partition a group's records go to, the order of a commit's steps, and the rule which record counts; must not
+know the bytes of a record. No state is stored apart from the log: offsets are read from the log when they are
+requested. A commit of many groups is one append to each partition that is the home of a group, and a sync of these
+partitions:
 
     check all -> sync the records that the offsets count -> append -> sync
 
-No state is stored apart from the log: offsets are read from the log when they are requested.
+As in the broker's loader (GroupCoordinatorShard, and OffsetMetadataManager for transactions), the last record of a key
+counts, in the order of the log:
+
+    record                               counts
+    of no transaction                    at once; it replaces all earlier records of its key, also
+                                         those in open transactions
+    of a transaction                     when its COMMIT marker comes, unless a later record of its
+                                         key has counted; never with ABORT or without a marker
+    another type, or a key or value      not at all; it stays in the log as it is
+    that cannot be understood
+
+Each read of the log continues where the last read ended. So records that other clients append are seen too.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from storage.coding.javahash import java_hash
-from storage.errors import DiskFull
+from storage.errors import Corrupt, DataError, DiskFull, OffsetOutOfRange
 from storage.interface import Clock
 from storage.kafka.format import names
-from storage.kafka.format.offset_records import OffsetKey, OffsetValue, encode_key, encode_value
-from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
-from storage.kafka.partition import Partition
-from storage.model import CommittedOffset, GroupCommit, Record, TopicPartition
+from storage.kafka.format.batch import (
+    ABORT,
+    COMMIT,
+    BatchHeader,
+    decode_control,
+    decode_records,
+    split_batches,
+)
+from storage.kafka.format.offset_records import (
+    OffsetKey,
+    OffsetValue,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from storage.kafka.format.properties import parse_uuid_text
+from storage.model import (
+    AppendResult,
+    BatchPage,
+    CommittedOffset,
+    GroupCommit,
+    Isolation,
+    OffsetBounds,
+    ProducerSequence,
+    Record,
+    TopicPartition,
+)
 from storage.shared.group_offsets import OffsetTable, at_time, check_commits
 
 INT32_MIN: Final = -(1 << 31)
+READ_BYTES: Final = 1 << 20
+_T = TypeVar("_T")
 _Change = tuple[str, TopicPartition, CommittedOffset | None]
 """A group, a partition, and its new offset; None deletes the group's offset."""
+
+
+class OffsetsPartition(Protocol):
+    """The calls to a partition: one of `__consumer_offsets`, or one whose records an offset counts."""
+
+    @property
+    def flushed_offset(self) -> int: ...
+
+    def bounds(self) -> OffsetBounds: ...
+
+    def read_batches(self, offset: int, *, max_bytes: int, isolation: Isolation) -> BatchPage: ...
+
+    def append(
+        self,
+        records: Sequence[Record],
+        *,
+        compression: str | None,
+        producer: ProducerSequence | None,
+        publish: bool,
+    ) -> AppendResult: ...
+
+    def flush(self) -> None: ...
+
+
+def is_of(value: OffsetValue, topic_id: bytes | None) -> bool:
+    """Return whether an offset belongs to the topic with this id, and not to an earlier topic of the same name (as in
+    OffsetMetadataManager). An id that is not known (None) matches every topic.
+    """
+    return None in (value.topic_id, topic_id) or value.topic_id == topic_id
+
+
+def id_bytes(topic_id: str | None) -> bytes | None:
+    """Return a topic's id as the records store it; None if it is not known."""
+    return None if topic_id is None else parse_uuid_text(topic_id, field="topic id")
+
+
+class _Stored(NamedTuple):
+    """The content of one record for its key; `value` None: a tombstone, so the key has no offset."""
+
+    record_offset: int
+    value: OffsetValue | None
+
+
+class OffsetsLog:
+    """The committed offsets of the groups that belong to one partition. Thread-safe."""
+
+    def __init__(self, partition: OffsetsPartition) -> None:
+        self.partition = partition
+        self._lock = threading.Lock()  # guards the fields below
+        self._read_to = 0
+        self._table = OffsetTable[OffsetValue]()
+        # of open transactions, by producer id
+        self._pending: dict[int, dict[OffsetKey, _Stored]] = {}
+
+    def look(self, question: Callable[[OffsetTable[OffsetValue]], _T]) -> _T:
+        """Return the result of `question` on the table, read up to the log's published end.
+
+        The result must contain only copies of the table's data.
+        """
+        with self._lock:
+            self._catch_up()
+            return question(self._table)
+
+    def _catch_up(self) -> None:
+        """Read up to the published end. Damage is skipped: `verify` and a start report it."""
+        while True:
+            bounds = self.partition.bounds()
+            offset = max(self._read_to, bounds.start)
+            if offset >= bounds.end:
+                return
+            with suppress(OffsetOutOfRange):  # segments were deleted meanwhile: try again
+                self._read_to = self._read(offset, bounds.end)
+
+    def _read(self, offset: int, end: int) -> int:
+        """Read and apply some batches from `offset` on. Return the offset to continue from."""
+        try:
+            page = self.partition.read_batches(
+                offset, max_bytes=READ_BYTES, isolation=Isolation.READ_UNCOMMITTED
+            )
+        except Corrupt as error:
+            following: object = error.facts().get("next_good_offset")
+            return following if isinstance(following, int) and following > offset else end
+        for at, header in split_batches(page.data):
+            with suppress(DataError):
+                self._take(page.data, at, header)
+        return page.next_offset if page.next_offset > offset else end
+
+    def _take(self, data: bytes, at: int, header: BatchHeader) -> None:
+        if header.is_control:
+            marker = decode_control(data, at)
+            if marker is not None and marker.type in (ABORT, COMMIT):
+                self._end_transaction(header.producer_id, commit=marker.type == COMMIT)
+            return
+        for record_offset, _, key, value, _ in decode_records(data, at, header=header):
+            with suppress(DataError):
+                offset_key = None if key is None else decode_key(key)
+                if offset_key is None:
+                    continue
+                stored = _Stored(record_offset, None if value is None else decode_value(value))
+                if header.is_transactional:
+                    self._pending.setdefault(header.producer_id, {})[offset_key] = stored
+                else:
+                    self._apply(offset_key, stored)
+
+    def _end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        ended = self._pending.pop(producer_id, {})
+        for key, stored in ended.items() if commit else ():
+            self._apply(key, stored)
+
+    def _apply(self, key: OffsetKey, stored: _Stored) -> None:
+        """Apply a record to the table. Earlier records of its key that still wait for a marker are dropped."""
+        for pending in self._pending.values():
+            if key in pending and pending[key].record_offset < stored.record_offset:
+                del pending[key]
+        address = TopicPartition(key.topic, key.partition)
+        if stored.value is None:
+            self._table.drop(key.group, address)
+        else:
+            self._table.put(key.group, address, stored.value)
 
 
 class Home(Protocol):
     """The calls to the store that the offsets belong to."""
 
-    def partition(self, address: TopicPartition) -> Partition:
+    def partition(self, address: TopicPartition) -> OffsetsPartition:
         """Return a partition. Raises UnknownTopic, UnknownPartition, MissingPartitions."""
 
     def topic_id(self, topic: str) -> str | None:
         """Return the id of a topic; None if the topic has no id or does not exist."""
 
-    def offsets_partitions(self) -> Sequence[Partition]:
+    def offsets_partitions(self) -> Sequence[OffsetsPartition]:
         """Return the existing partitions of `__consumer_offsets`; none before the first commit."""
 
     def offsets_count(self) -> int:
@@ -111,7 +268,6 @@ class GroupOffsets:
     # ---- writing ----
 
     def commit(self, commits: Sequence[GroupCommit], *, durable: bool) -> None:
-        """See SupportsGroupOffsets.commit_offsets."""
         with self._commit_lock:
             check_commits(commits, check_partition=self._home.partition)
             changes: list[_Change] = [
@@ -123,7 +279,6 @@ class GroupOffsets:
             self._append(changes, durable=durable)
 
     def delete(self, group: str, partitions: Iterable[TopicPartition] | None) -> None:
-        """See SupportsGroupOffsets.delete_offsets."""
         with self._commit_lock:
             held = self._of_group(group)
             wanted = held if partitions is None else [p for p in partitions if p in held]

@@ -1,0 +1,160 @@
+"""The folders of a topic: created and deleted so that a crash leaves no part of a folder and no part of a topic.
+
+Owns the files of a new partition and the two-step deletion; must not know the topic map. A folder is built under the
+name of a deleted folder and then renamed. (A folder built outside the store could be in another file system, and a
+rename between file systems is not possible.)
+
+    create    build all as TOPIC-N.ID-delete, sync the root | rename all to TOPIC-N, sync the root
+    delete    rename all to TOPIC-N.ID-delete, sync the root | remove the topic's settings | remove the folders
+
+So after a crash in either step each folder has one of its two names. It is whole as long as another folder of its
+topic is named TOPIC-N: see interrupted_topics.py.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from storage.errors import (
+    DiskFull,
+    InvalidArgument,
+    InvalidTopic,
+    StorageError,
+    TopicExists,
+)
+from storage.files import FileSystem, HandleCache, write_durably
+from storage.kafka.format import checkpoints, names
+from storage.kafka.format.names import segment_name
+from storage.kafka.state.interrupted_topics import folder_of
+from storage.kafka.state.settings import MAX_PARTITIONS
+from storage.model import TopicInfo, TopicPartition
+
+FIRST_EPOCH = 0
+
+
+def check_partition_count(count: int) -> None:
+    """Raise InvalidArgument unless a topic may have this number of partitions."""
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise InvalidArgument(
+            f"partitions must be 1 to {MAX_PARTITIONS}, not {count}", field="partitions"
+        )
+
+
+def check_new_name(topic: str, others: Iterable[str]) -> None:
+    """Raise InvalidTopic unless Kafka would allow this topic next to the others."""
+    names.validate_new_topic(topic)
+    key = names.collision_key(topic)
+    for other in others:
+        if names.collision_key(other) == key:
+            raise InvalidTopic(
+                f"topic name {topic!r} collides with {other!r}: metrics write '.' as '_'",
+                topic=topic,
+            )
+
+
+def check_same_shape(
+    info: TopicInfo, partitions: int | None, configs: Mapping[str, str] | None
+) -> None:
+    """Raise TopicExists unless an existing topic has this number of partitions and these configs; None: any."""
+    count = len(info.partitions) + len(info.missing)
+    if partitions is not None and partitions != count:
+        raise TopicExists(
+            f"topic {info.name!r} exists with {count} partitions, not {partitions}",
+            topic=info.name,
+        )
+    if configs is not None and dict(configs) != info.configs:
+        raise TopicExists(f"topic {info.name!r} exists with other configs", topic=info.name)
+
+
+def create_folders(
+    fs: FileSystem, root: Path, starts: Mapping[TopicPartition, int], topic_id: str
+) -> None:
+    """Create the folders of empty partitions of a topic, by their start offsets; durable on return.
+
+    On a StorageError the new folders are removed, and the error is raised again.
+    """
+    folders = {root / _deleted_name(partition): folder_of(root, partition) for partition in starts}
+    try:
+        for folder, start_offset in zip(folders, starts.values(), strict=True):
+            _build(fs, folder, start_offset, topic_id)
+        fs.sync_dir(root)
+        for folder, target in folders.items():
+            fs.rename(folder, target)
+        fs.sync_dir(root)
+    except StorageError:
+        _take_back(fs, root, folders)
+        raise
+
+
+def _build(fs: FileSystem, folder: Path, start_offset: int, topic_id: str) -> None:
+    """Write all files of an empty partition, durably, to a folder that is not served."""
+    fs.make_dir(folder)
+    for suffix in (names.LOG, names.INDEX, names.TIME_INDEX):
+        fs.open(folder / segment_name(start_offset, suffix), write=True, create=True).close()
+    epochs = checkpoints.encode_epochs([(FIRST_EPOCH, start_offset)])
+    write_durably(fs, folder / names.LEADER_EPOCHS, epochs)
+    metadata = checkpoints.encode_partition_metadata(topic_id)
+    write_durably(fs, folder / names.PARTITION_METADATA, metadata)
+    fs.sync_dir(folder)
+
+
+def _take_back(fs: FileSystem, root: Path, folders: Mapping[Path, Path]) -> None:
+    """Remove the folders of a topic that could not be created. A crash meanwhile leaves no part of the topic."""
+    for folder, target in folders.items():
+        if fs.exists(target):
+            fs.rename(target, folder)
+    fs.sync_dir(root)
+    for folder in filter(fs.exists, folders):
+        fs.remove_tree(folder)
+
+
+class Retirable(Protocol):
+    """An open partition that must know that its topic is being deleted."""
+
+    partition: TopicPartition
+    directory: Path
+
+    def retire(self, retired: bool = True) -> None: ...
+
+
+def set_aside(
+    files: HandleCache,
+    root: Path,
+    partitions: Sequence[Retirable],
+    unserved: Iterable[TopicPartition] = (),
+) -> Sequence[Path]:
+    """Rename the folders of a topic to `NAME.ID-delete`, and return the new paths; durable on return.
+
+    `unserved`: partitions that have a folder and are not open. On a full disk all folders keep their names, and
+    DiskFull is raised.
+    """
+    fs = files.fs
+    folders = {partition.partition: partition.directory for partition in partitions}
+    folders |= {p: folder_of(root, p) for p in unserved}
+    renamed: dict[Path, Path] = {}
+    try:
+        for partition in partitions:
+            partition.retire()
+        for address, folder in folders.items():
+            target = root / _deleted_name(address)
+            fs.rename(folder, target)
+            renamed[folder] = target
+    except DiskFull:
+        try:
+            for folder, target in renamed.items():
+                fs.rename(target, folder)
+        finally:
+            for partition in partitions:
+                partition.retire(not fs.exists(partition.directory))
+        raise
+    fs.sync_dir(root)
+    for folder in renamed:
+        files.forget_tree(folder, sync=False)
+    return list(renamed.values())
+
+
+def _deleted_name(address: TopicPartition) -> str:
+    return names.deleted_dir_name(*address, unique_id=secrets.token_hex(16))
