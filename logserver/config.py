@@ -197,7 +197,7 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "backend": (_text, "Format of a new store: kafka (the default) or rocketmq."),
     "read_only": (_boolean, "Serve what is there when it is opened; change no byte, take no lock."),
     "write": (_boolean, "Take over a directory that a real server made (else read-only)."),
-    "accept_loss": (_boolean, "Cut at damage even if good records lie behind it."),
+    "accept_loss": (_boolean, "Cut at damage even if good records follow it."),
     "listen": (_address, "HOST:PORT to listen on. Port 0 takes any free one."),
     "insecure": (_boolean, "Allow an address that other machines reach, without access control."),
     "token_file": (_path, "Tokens, and what each allows; then nearly every call needs one."),

@@ -46,10 +46,11 @@ def error_classes() -> set[type[StorageError]]:
     return found
 
 
-def table(page: str) -> dict[str, list[str]]:
-    """Map the first cell of table rows of a page to their other cells, for rows that begin with `code`."""
+def table(page: str, heading: str = "") -> dict[str, list[str]]:
+    """Map the first cell of the table rows after a heading to their other cells, for rows that begin with `code`."""
     rows = {}
-    for line in text_of(Path("docs") / page).splitlines():
+    text = text_of(Path("docs") / page)
+    for line in text[text.index(heading) :].splitlines():
         if line.startswith("| `"):
             name, *cells = (cell.strip() for cell in line.strip().strip("|").split("|"))
             rows[name.strip("`")] = cells
@@ -111,8 +112,9 @@ def test_every_finding_is_documented() -> None:
     assert codes - FILE_NAMES == table("findings.md").keys()
 
 
-def test_the_page_of_findings_is_what_the_catalogue_says() -> None:
-    subprocess.run([sys.executable, "-P", "scripts/findings_page", "--check"], check=True)
+@pytest.mark.parametrize("script", ["cli_page", "findings_page"])
+def test_generated_pages_are_current(script: str) -> None:
+    subprocess.run([sys.executable, "-P", f"scripts/{script}", "--check"], check=True)
 
 
 def test_a_finding_has_the_severity_and_the_meaning_of_its_code() -> None:
@@ -128,11 +130,13 @@ def test_a_finding_has_the_severity_and_the_meaning_of_its_code() -> None:
 def test_every_option_of_a_store_is_documented() -> None:
     known = [*kafka.STORE_SETTINGS, *kafka.TOPIC_CONFIGS]
     known += [*rocketmq.STORE_SETTINGS, *rocketmq.TOPIC_CONFIGS]
-    assert sorted(table("store-options.md")) == sorted(known)
+    assert sorted(table("settings.md", "## Store options")) == sorted(known)
 
 
 def test_the_defaults_of_rocketmqs_options_are_documented() -> None:
-    settings = {name: row[0].strip("`") for name, row in table("store-options.md").items()}
+    settings = {
+        name: row[0].strip("`") for name, row in table("settings.md", "## Store options").items()
+    }
     given = {name: settings[name] for name in rocketmq.STORE_SETTINGS if settings[name]}
     told, default = rocketmq.parse_store_settings(given), rocketmq.parse_store_settings({})
     sizes = {name: getattr(DEFAULTS, name) for name in DEFAULTS.__struct_fields__}

@@ -159,6 +159,21 @@ def test_tour_with_the_real_scripts(tmp_path: Path) -> None:
     take_the_tour(tmp_path, real=True)
 
 
+def test_every_block_of_the_readme_is_run() -> None:
+    """The blocks are commands (test_tour), programs (test_programs) and Spark jobs (tests/pipeline/test_docs.py)."""
+    kinds = re.findall(r"^```(.*)\n(.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    jobs = [first for kind, first in kinds if kind == "sh"]
+    assert {kind for kind, _ in kinds} == {"", "console", "python", "sh"}
+    assert [first for first in jobs if not first.startswith("scripts/pipeline ")] == []
+
+
+def test_the_index_lists_every_page() -> None:
+    docs = ROOT / "docs"
+    linked = {(docs / link).resolve() for link in links(docs / "index.md")}
+    pages = [*docs.glob("*.md"), *docs.glob("*/README.md"), *ROOT.glob("*.md")]
+    assert [page.name for page in pages if page not in linked and page != docs / "index.md"] == []
+
+
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

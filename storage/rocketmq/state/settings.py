@@ -99,7 +99,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """Settings of an open store; see docs/store-options.md. None: not given.
+    """Settings of an open store; see docs/settings.md. None: not given.
 
     `delete_hours`: hours of the local day, empty for any hour.
     """
