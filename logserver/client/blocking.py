@@ -13,8 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from logserver.client.client import LogClient
 from logserver.client.outgoing import RecordParts, Value
-from logserver.client.reading import Start
-from logserver.client.values import FetchedRecord, Placed
+from logserver.client.values import FetchedRecord, Placed, Start
 from logserver.errors import ClientError
 from storage import Record
 

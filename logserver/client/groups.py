@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from logserver.client.consumer import GroupConsumer
-from logserver.client.reading import Start
 from logserver.client.transport import Transport, segment
-from logserver.client.values import PartitionOffsets
+from logserver.client.values import PartitionOffsets, Start
 from storage import TopicPartition
 
 

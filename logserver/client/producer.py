@@ -11,16 +11,14 @@ import asyncio
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Self, Unpack
+from typing import Final, Self, Unpack
 
+from logserver.client.calls import RecordCalls
 from logserver.client.outgoing import RecordParts, Value, as_record, produce_body
 from logserver.client.transport import Query
 from logserver.client.values import Placed, ProducerId
 from logserver.errors import ClientError, ServerRefused, ServerUnreachable
 from storage import Record, next_sequence, partition_for_key
-
-if TYPE_CHECKING:
-    from logserver.client.client import LogClient
 
 REQUEST_RECORDS: Final = 1000
 # A request of this size goes into one batch, or is not stored at all.
@@ -41,14 +39,14 @@ class IdempotentProducer:
 
     def __init__(
         self,
-        client: LogClient,
+        calls: RecordCalls,
         topic: str,
         *,
         give_up_s: float,
         producer_id: ProducerId | None = None,
     ) -> None:
         self._given_id = producer_id
-        self._client = client
+        self._calls = calls
         self._topic = topic
         self._give_up_s = give_up_s
         self._turn = asyncio.Lock()
@@ -60,7 +58,7 @@ class IdempotentProducer:
 
     async def __aenter__(self) -> Self:
         self._partitions = await self._find_partitions()
-        self._id = self._given_id or await self._client.new_producer_id()
+        self._id = self._given_id or await self._calls.new_producer_id()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -166,7 +164,7 @@ class IdempotentProducer:
         deadline_s = time.monotonic() + self._give_up_s
         for pause_s in itertools.chain(_PAUSE_S, itertools.repeat(_PAUSE_S[-1])):
             try:
-                return await self._client.produce_encoded(
+                return await self._calls.produce_encoded(
                     self._topic, body, partition=partition, query=query
                 )
             except (ServerUnreachable, ServerRefused) as error:
@@ -177,12 +175,12 @@ class IdempotentProducer:
 
     async def _find_partitions(self) -> Sequence[int]:
         try:
-            return (await self._client.topic(self._topic)).partitions
+            return (await self._calls.topic(self._topic)).partitions
         except ServerRefused as error:
             if error.error_code != _UNKNOWN_TOPIC:
                 raise
-        await self._client.create_topic(self._topic)
-        return (await self._client.topic(self._topic)).partitions
+        await self._calls.create_topic(self._topic)
+        return (await self._calls.topic(self._topic)).partitions
 
 
 def _is_refused(error: ClientError) -> bool:

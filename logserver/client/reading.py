@@ -10,17 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict, Unpack
 
-from logserver.client.values import FetchedPage, FetchedRecord
+from logserver.client.calls import RecordCalls
+from logserver.client.values import FetchedPage, Start
 from logserver.errors import ServerRefused
 from storage import Isolation
-
-if TYPE_CHECKING:
-    from logserver.client.client import LogClient
-
-Start: TypeAlias = int | str
-"""An offset, "earliest", "latest", "-N" (the last N) or "@ms" (the first at or after a time)."""
 
 OnDamage: TypeAlias = Callable[[ServerRefused], None]
 """Called with the server's answer to a read of damaged data, which is then skipped. The facts name partition and
@@ -30,69 +25,50 @@ offsets.
 POLL_MS: Final = 20_000
 
 
-async def each_record(
-    pages: AsyncGenerator[FetchedPage, None],
-) -> AsyncGenerator[FetchedRecord, None]:
-    """Yield the records of pages, one by one."""
-    async with aclosing(pages):
-        async for page in pages:
-            for record in page.records:
-                yield record
+class ReadOptions(TypedDict, total=False):
+    """The options of `LogClient.records` and `LogClient.pages`."""
+
+    follow: bool
+    tag: str | None
+    isolation: Isolation | None
+    on_damage: OnDamage | None
 
 
 async def read_topic(
-    client: LogClient,
+    calls: RecordCalls,
     topic: str,
     partition: int | None,
     start: Start,
-    *,
-    follow: bool,
-    tag: str | None,
-    isolation: Isolation | None,
-    on_damage: OnDamage | None = None,
+    **options: Unpack[ReadOptions],
 ) -> AsyncGenerator[FetchedPage, None]:
     """Yield the pages of one partition, or of all partitions of a topic. See LogClient.records."""
     if partition is not None:
         partitions: Sequence[int] = [partition]
     else:
-        partitions = (await client.topic(topic)).partitions
-    readings = [
-        read_pages(
-            client,
-            topic,
-            number,
-            start,
-            follow=follow,
-            tag=tag,
-            isolation=isolation,
-            on_damage=on_damage,
-        )
-        for number in partitions
-    ]
-    pages = _merged(readings) if follow and len(readings) > 1 else _one_by_one(readings)
-    async with aclosing(pages):
+        partitions = (await calls.topic(topic)).partitions
+    readings = [read_pages(calls, topic, number, start, **options) for number in partitions]
+    several = options.get("follow", False) and len(readings) > 1
+    async with aclosing(_merged(readings) if several else _one_by_one(readings)) as pages:
         async for page in pages:
             yield page
 
 
 async def read_pages(
-    client: LogClient,
+    calls: RecordCalls,
     topic: str,
     partition: int,
     start: Start,
-    *,
-    follow: bool,
-    tag: str | None = None,
-    isolation: Isolation | None = None,
-    on_damage: OnDamage | None = None,
+    **options: Unpack[ReadOptions],
 ) -> AsyncIterator[FetchedPage]:
     """Yield the pages of one partition, up to its end at the first page, or with `follow` without an end."""
+    follow, on_damage = options.get("follow", False), options.get("on_damage")
+    tag, isolation = options.get("tag"), options.get("isolation")
 
     async def fetch(offset: Start, timeout_ms: int = 0) -> FetchedPage:
         """Return the page at an offset, or at the next good offset after damage."""
         while True:
             try:
-                return await client.fetch(
+                return await calls.fetch(
                     topic, partition, offset, timeout_ms=timeout_ms, tag=tag, isolation=isolation
                 )
             except ServerRefused as error:

@@ -7,12 +7,15 @@ headers are bytes, in whatever format they were sent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from storage import Header
+
+Start: TypeAlias = int | str
+"""An offset, "earliest", "latest", "-N" (the last N) or "@ms" (the first at or after a time)."""
 
 
 class _HeaderRow(Struct, frozen=True, gc=False):
