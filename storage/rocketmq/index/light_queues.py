@@ -26,6 +26,8 @@ PREFIX: Final = "%LMQ%"
 QUEUE_ID: Final = 0
 NAMES: Final = "INNER_MULTI_DISPATCH"
 OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
+MAX_OFFSET: Final = (1 << 63) - 1
+_MAX_DIGITS: Final = len(str(MAX_OFFSET))
 _MARK: Final = OFFSETS.encode()
 
 
@@ -46,8 +48,18 @@ def lmq_offsets(message: Message) -> Mapping[str, int]:
     return {
         topic: int(offset)
         for topic, offset in zip(topics, offsets, strict=True)
-        if is_lmq(topic) and offset.isascii() and offset.isdigit()
+        if is_lmq(topic) and _is_offset(offset)
     }
+
+
+def _is_offset(text: str) -> bool:
+    """Return whether the text is a number of 63 bits. The client wrote it, so it may have any length."""
+    return (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= _MAX_DIGITS
+        and int(text) <= MAX_OFFSET
+    )
 
 
 def is_in_lmq(message: Message, partition: TopicPartition) -> bool:

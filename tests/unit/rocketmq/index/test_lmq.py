@@ -225,6 +225,10 @@ def raw(body: bytes, topics: str, offsets: str) -> RawMessage:
         ("%LMQ%a", "seven", {}),
         ("%LMQ%a,%LMQ%b", "7,", {}),
         ("plain", "7", {}),
+        ("%LMQ%a", str((1 << 63) - 1), {"%LMQ%a": (1 << 63) - 1}),
+        ("%LMQ%a", str(1 << 63), {}),
+        ("%LMQ%a,%LMQ%b", "9" * 5000 + ",3", {"%LMQ%b": 3}),
+        ("%LMQ%a", "0" * 5000, {}),
     ],
 )
 def test_where_a_record_says_it_is(topics: str, offsets: str, found: Mapping[str, int]) -> None:
