@@ -47,20 +47,26 @@ MAX_PORT: Final = 65_535
 MAX_PREPARED_OFFSET: Final = 1 << 50
 
 MAX_FOLDER_BYTES: Final = 255
-"""Most bytes in a name on the file systems of Linux. A character has four bytes at most."""
+"""Most bytes in a name on the file systems of Linux."""
 
 _REPLACEMENT: Final = "\ufffd"
 _NOT_IN_TOPICS: Final = re.compile(r"[\x00-\x1f\x7f\ufffd]")
 
 
 def is_folder_name(topic: str) -> bool:
-    """Return whether a folder can have a topic's name: a record with another name is in no queue."""
+    """Return whether a folder can have a topic's name: a topic with another name has no queue.
+
+    Half of a surrogate pair, which JSON may contain, is in no name. A byte of a name that is not UTF-8 is a surrogate
+    too (PEP 383), and may be in one.
+    """
     if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
         return False
-    return (
-        4 * len(topic) <= MAX_FOLDER_BYTES
-        or len(topic.encode(errors="surrogatepass")) <= MAX_FOLDER_BYTES
-    )
+    if topic.isascii():
+        return len(topic) <= MAX_FOLDER_BYTES
+    try:
+        return len(topic.encode(errors="surrogateescape")) <= MAX_FOLDER_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def suspect_parts(message: Message, physical_offset: int) -> tuple[str, ...]:

@@ -55,10 +55,7 @@ def lmq_offsets(message: Message) -> Mapping[str, int]:
 def _is_offset(text: str) -> bool:
     """Return whether the text is a number of 63 bits. The client wrote it, so it may have any length."""
     return (
-        text.isascii()
-        and text.isdigit()
-        and len(text) <= _MAX_DIGITS
-        and int(text) <= MAX_OFFSET
+        text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) <= MAX_OFFSET
     )
 
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from storage.errors import DiskFull, InvalidTopic, TopicExists
 from storage.model import TopicInfo
 from storage.rocketmq.format import names
+from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.recovery.topic_incarnations import DeletedRecords
 from storage.rocketmq.state.batch_topics import refusal
 from storage.rocketmq.state.root import DeletedTopics, StoreDirectory
 from storage.rocketmq.state.settings import check_queue_count, check_topic_config, check_topic_reset
-from storage.rocketmq.state.topics_file import TopicTable, is_folder_name
+from storage.rocketmq.state.topics_file import TopicTable
 
 
 def check_new_topic(topic: str, queues: int, configs: Mapping[str, str]) -> None:

@@ -24,6 +24,7 @@ from storage.rocketmq.format.config_json import (
 )
 from storage.rocketmq.format.config_shapes import TOPICS
 from storage.rocketmq.format.names import is_closed_topic, is_system_topic
+from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.state.config_file import VERSION, next_version
 from storage.rocketmq.state.settings import (
     BATCH_QUEUES,
@@ -40,7 +41,6 @@ ATTRIBUTES: Final = "attributes"
 DEFAULT_QUEUES: Final = 16  # TopicConfig's own, for a topic without the field
 MAX_STORED_QUEUES: Final = 1 << 20  # a larger number is damage
 ENTRY_DEPTH: Final = 2  # nesting of an entry: in the table, in the file
-MAX_NAME_BYTES: Final = 255  # limit for a file name on Linux
 # Fields of a new topic, in the order of the broker's file; the other fields are set for each topic.
 _DEFAULTS: Final[dict[str, Any]] = {
     "order": False,
@@ -196,13 +196,6 @@ class TopicTable:
 
 def _others(entries: Mapping[_Name, _Entry], gone: Collection[_Name]) -> dict[_Name, _Entry]:
     return {name: entry for name, entry in entries.items() if name not in gone}
-
-
-def is_folder_name(topic: str) -> bool:
-    """Return whether a folder can have this topic's name, as the folder of its queues does."""
-    if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
-        return False
-    return len(topic.encode(errors="replace")) <= MAX_NAME_BYTES
 
 
 def _is_topic(entry: object) -> bool:

@@ -220,7 +220,7 @@ def test_an_entry_that_is_no_topic_is_kept_and_told(entry: object) -> None:
     assert strict(changed)["topicConfigTable"]["bad"] == entry
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a\0b"])
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a\0b", "a\ud800"])
 def test_a_name_that_can_be_no_folder_is_no_topic(name: str) -> None:
     assert table_of(**{name: {}}).unreadable == [name]
 

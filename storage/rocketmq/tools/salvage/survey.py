@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, IoFailure, Truncated
 from storage.model import Finding, Loss
 from storage.rocketmq.format.message import PADDING_SIZE, takes_queue_offset
+from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.index.dispatch import Head, heads_of
 from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue, QueueTable
@@ -34,7 +35,6 @@ from storage.rocketmq.recovery.evidence import (
     newest_record,
 )
 from storage.rocketmq.recovery.topic_incarnations import DeletedRecords, Lives
-from storage.rocketmq.state.topics_file import is_folder_name
 from storage.rocketmq.tools.files_behind import FileBehind, files_behind, files_behind_findings
 from storage.rocketmq.tools.log_walk import LogWalk, Padding, why_bad
 from storage.shared.diagnostics import Meter, Notes, Tallies
