@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from storage.shown import encode_json, readable
+from storage.shown import encode_json, one_line
 
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -36,7 +36,7 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
         fields = "".join(f" {name}={value}" for name, value in fields_of(record).items())
-        return readable(super().formatMessage(record) + fields)
+        return one_line(super().formatMessage(record) + fields)
 
 
 class JsonFormatter(logging.Formatter):

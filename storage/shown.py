@@ -1,8 +1,8 @@
 """Text and JSON for people and programs, with names that may be any bytes.
 
 Python stores a byte of a file name that is not UTF-8 as a lone surrogate, which neither UTF-8 nor JSON can contain.
-Owns the form in which a name is shown: `\\xe9` for such a byte, `\\ud800` for half of a surrogate pair. Values in
-memory keep the name that opens the file.
+Owns the form in which a name is shown: `\\xe9` for such a byte, `\\ud800` for half of a surrogate pair, and in a line
+of text `\\n` or `\\x1b` for a character that cannot be printed. Values in memory keep the name that opens the file.
 """
 
 from __future__ import annotations
@@ -20,6 +20,16 @@ _ENCODER: Final = msgspec.json.Encoder()
 def readable(text: str) -> str:
     """Return the text with an escape in place of each byte that is not UTF-8."""
     return text if text.isascii() else _LONE.sub(_escape, text)
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, with an escape in place of each character that cannot be printed, as in `readable`.
+
+    A name may contain line ends, and sequences that a terminal obeys.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in readable(text))
 
 
 def encode_text(text: str) -> bytes:
@@ -45,13 +55,17 @@ def encode_json_lines(values: Iterable[object]) -> bytes:
         return b"".join(encode_json(value) + b"\n" for value in values)
 
 
-def readable_values(value: Any) -> Any:
-    """Return plain values, as in JSON, with all text readable."""
+def readable_values(value: Any, show: Callable[[str], str] = readable) -> Any:
+    """Return plain values, as in JSON, with all text as `show` returns it."""
     if isinstance(value, str):
-        return readable(value)
+        return show(value)
     if isinstance(value, Mapping):
-        return {readable_values(key): readable_values(item) for key, item in value.items()}
-    return [readable_values(item) for item in value] if isinstance(value, list | tuple) else value
+        return {
+            readable_values(key, show): readable_values(item, show) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [readable_values(item, show) for item in value]
+    return value
 
 
 def _escape(lone: re.Match[str]) -> str:

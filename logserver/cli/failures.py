@@ -18,7 +18,7 @@ from logserver.cli.output import JSON, chosen_output
 from logserver.errors import DAMAGED, ServerRefused, SettingsError
 from storage import StorageError
 from storage.errors import CallerError, DataError, UnsupportedFormat
-from storage.shown import encode_json, readable
+from storage.shown import encode_json, one_line
 
 FINE: Final = 0
 FINDINGS: Final = 1
@@ -70,7 +70,7 @@ def _line(message: str) -> str:
 
 def _say(line: str) -> None:
     with contextlib.suppress(OSError):
-        click.echo(readable(line), err=True)
+        click.echo(one_line(line), err=True)
 
 
 def _drop_output() -> None:

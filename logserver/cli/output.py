@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from storage import StorageError
-from storage.shown import encode_json, encode_json_lines, encode_text, readable
+from storage.shown import encode_json, encode_json_lines, encode_text, one_line
 
 TABLE: Final = "table"
 JSON: Final = "json"
@@ -74,8 +74,8 @@ def write_document(document: object, output: str) -> None:
 
 
 def write_text(lines: Iterable[str]) -> None:
-    """Print lines of text."""
-    _write(encode_text(f"{line}\n") for line in lines)
+    """Print lines of text, each on one line."""
+    _write(encode_text(f"{one_line(line)}\n") for line in lines)
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -186,7 +186,7 @@ def _cell(value: object) -> str:
     if isinstance(value, bytes):
         text = value[:200].decode("utf-8", "backslashreplace")
     elif isinstance(value, str):
-        text = readable(value)
+        text = value
     else:
         text = encode_json(value)[:200].decode("utf-8", "replace")
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return one_line(text)

@@ -20,7 +20,7 @@ from logserver import signals
 from logserver.config import DEFAULT, SETTINGS, Settings, load_settings
 from logserver.logs import log_to_stderr
 from storage import RecoveryReport
-from storage.shown import encode_json, readable
+from storage.shown import encode_json, one_line
 
 _CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
 
@@ -133,7 +133,7 @@ def _tell(started: Started, *, curl: str) -> None:
     lines += _recovery_lines(started.recovery)
     to_try = _to_try(started.url, read_only=plan.read_only)
     lines += ["try:", *(f"  {curl} {words}" for words in to_try)]
-    click.echo(readable("\n".join(lines)), err=True)
+    click.echo("\n".join(map(one_line, lines)), err=True)
 
 
 def _recovery_lines(report: RecoveryReport) -> list[str]:

@@ -1,4 +1,6 @@
-"""Names that are not UTF-8: no command fails at such a name; text and JSON show it with escapes. Both formats."""
+"""Names that are not UTF-8, or that a terminal obeys: no command fails at such a name; text shows it with escapes, and
+JSON too. Both formats.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from logserver.cli.offline.findings import Inspected
-from storage.shown import encode_json, encode_json_lines, readable
+from storage.shown import encode_json, encode_json_lines, one_line, readable
 from tests.cli.runner import run, settings_options
 from tests.golden import rocketmq_stores, stores
 from tests.http.harness import opener, serving, settings
@@ -74,6 +76,26 @@ def test_no_command_ends_at_it(
             assert (shown if output == "table" else json.dumps(shown)[1:-1]) in text
 
 
+OBEYED = {"a\x1b[31mred": "a\\x1b[31mred", "a\nb": "a\\nb", "a\u202eb": "a\\u202eb"}
+
+
+@pytest.mark.parametrize("backend", STORES)
+@pytest.mark.parametrize("name", OBEYED, ids=OBEYED.values())
+def test_a_terminal_gets_no_command_from_a_name(tmp_path: Path, name: str, backend: str) -> None:
+    root = tmp_path / name
+    options = STORES[backend](root, name)
+    other = "kafka" if backend == "rocketmq" else "rocketmq"
+    commands = [*COMMANDS, ("convert", "--to", other)]
+    for command, *words in commands:
+        target = [tmp_path / f"{command}-{name}"] if words else []
+        places = [*words, *target] if command == "salvage" else [*target, *words]
+        ended = run(command, root, *places, "--output", "table", *options)
+        assert ended.code in (0, 1), ended.err
+        text = ended.out.decode() + ended.err
+        assert [line for line in text.split("\n") if not line.isprintable()] == []
+        assert OBEYED[name] in text or command not in ("verify", "inspect", "salvage")
+
+
 @pytest.mark.parametrize("backend", STORES)
 def test_a_rescue_keeps_all_records(tmp_path: Path, strange: tuple[str, str], backend: str) -> None:
     name, _ = strange
@@ -102,10 +124,15 @@ async def test_http_answers(tmp_path: Path, strange: tuple[str, str], backend: s
 def test_a_command_to_copy_names_the_folder_to_bash(
     tmp_path: Path, strange: tuple[str, str]
 ) -> None:
-    folder = tmp_path / strange[0]
+    for name in (strange[0], *OBEYED):
+        _check_command(tmp_path / name)
+
+
+def _check_command(folder: Path) -> None:
     folder.mkdir()
     line = Inspected(folder, {}).command("ls -d PATH")
     line.encode()
+    assert line.isprintable()
     said = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
     assert said == os.fsencode(folder) + b"\n"
 
@@ -128,3 +155,16 @@ def test_text_is_readable(value: str, shown: str) -> None:
     }
     lines = encode_json_lines({"a": text} for text in (value, "b"))
     assert [json.loads(line) for line in lines.splitlines()] == [{"a": shown}, {"a": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("größe 😀", "größe 😀"),
+        ("a\nb\r\tc\0", "a\\nb\\r\\tc\\x00"),
+        ("\x1b]0;title\x07\x85", "\\x1b]0;title\\x07\\x85"),
+        ("caf\udce9\u2028\u202e", "caf\\xe9\\u2028\\u202e"),
+    ],
+)
+def test_a_line_of_text_is_one_line(value: str, shown: str) -> None:
+    assert one_line(value) == shown

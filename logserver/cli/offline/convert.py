@@ -31,7 +31,7 @@ from logserver.cli.output import (
 )
 from logserver.cli.progress import LateProgress
 from storage import ConversionNote, ConversionReport, StoreOptions, convert_store
-from storage.shown import encode_json, readable
+from storage.shown import encode_json, one_line
 
 SHOWN: Final = 5
 
@@ -135,7 +135,7 @@ def command(
 def _announce(notes: Sequence[ConversionNote], *, encode: bool) -> None:
     """Print on standard error, before the work begins, what will be left out."""
     for note in notes:
-        click.echo(readable(_line("will be left out", note)), err=True)
+        click.echo(one_line(_line("will be left out", note)), err=True)
     if notes and not encode:
         click.echo(
             "conversion starts without these records; with --encode they are kept in encoded form where possible",

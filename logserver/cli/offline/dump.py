@@ -30,7 +30,7 @@ from logserver.cli.output import (
     write_rows,
 )
 from storage import Isolation
-from storage.shown import readable
+from storage.shown import one_line
 
 _BY_FILE: Final = frozenset(
     {"batches", "index", "timeindex", "txnindex", "snapshot", "checkpoints"}
@@ -107,7 +107,7 @@ def command(
         findings = inspector.findings()
         line = incomplete_line(findings)
         if line is not None:
-            click.echo(readable(line), err=True)
+            click.echo(one_line(line), err=True)
         end_with(findings, Inspected(path, settings), shows_all=shows_all)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from logserver.cli.failures import FINDINGS
 from storage import Finding
 from storage.findings import catalogue
-from storage.shown import readable
+from storage.shown import one_line
 
 _SINGLY: Final = 3  # up to this number, findings of a kind are shown one by one
 
@@ -52,11 +52,13 @@ class Inspected(NamedTuple):
 
 
 def _quoted(name: str) -> str:
-    """Quote a name for a command line. A name that is not UTF-8 is written in bash's notation with escapes."""
-    shown = readable(name)
+    """Quote a name for a command line. A name that is not UTF-8 or cannot be printed is written in bash's notation with
+    escapes.
+    """
+    shown = one_line(name)
     if shown == name:
         return shlex.quote(name)
-    return "$'" + readable(name.replace("\\", r"\\").replace("'", r"\'")) + "'"
+    return "$'" + one_line(name.replace("\\", r"\\").replace("'", r"\'")) + "'"
 
 
 def is_wrong(finding: Finding) -> bool:
@@ -168,6 +170,6 @@ def incomplete_line(findings: Sequence[Finding]) -> str | None:
 def end_with(findings: Sequence[Finding], inspected: Inspected, *, shows_all: bool = False) -> None:
     """Report findings on standard error; end with exit code 1 if any is a warning or an error."""
     for line in finding_lines(findings, inspected, shows_all=shows_all):
-        click.echo(readable(line), err=True)
+        click.echo(one_line(line), err=True)
     if any(map(is_wrong, findings)):
         click.get_current_context().exit(FINDINGS)

@@ -24,7 +24,7 @@ from logserver.cli.offline.findings import (
 from logserver.cli.options import opened, path_argument, set_option
 from logserver.cli.output import TABLE, output_option, size_text, write_document
 from storage import Finding
-from storage.shown import readable, readable_values
+from storage.shown import one_line, readable_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +57,7 @@ def command(path: Path, *, shows_all: bool, settings: Mapping[str, str], output:
     findings = [Finding(**row) for row in summary["findings"]]
     if output == TABLE:
         lines = finding_lines(findings, inspected, shows_all=shows_all)
-        _show(readable_values(summary), [readable(line) for line in lines])
+        _show(readable_values(summary, one_line), [one_line(line) for line in lines])
     else:
         rows = [finding_row(finding, inspected) for finding in findings]
         write_document({**summary, "findings": rows}, output)

@@ -33,6 +33,7 @@ from logserver.cli.online.options import (
 )
 from logserver.client import LogClient, ServerRefused
 from storage import TopicPartition
+from storage.shown import one_line
 
 TAIL_RECORDS: Final = 10
 POLL_MS: Final = 1000
@@ -221,7 +222,8 @@ class _Skipped:
         offsets = f"before offset {following}"
         if isinstance(first, int) and following is not None:
             offsets = f"offsets {first} to {following - 1}"
-        click.echo(f"skipped: {place} {offsets}: {error.message} [{error.error_code}]", err=True)
+        line = f"skipped: {place} {offsets}: {error.message} [{error.error_code}]"
+        click.echo(one_line(line), err=True)
         self._is_empty = False
 
     def end(self) -> None:

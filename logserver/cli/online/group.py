@@ -10,6 +10,7 @@ import click
 from logserver.cli.online.options import OFFSET_NAMES, online, start_option
 from logserver.cli.output import TABLE, Row, output_option, write_document, write_rows
 from logserver.client import GroupPartition, LogClient
+from storage.shown import one_line
 
 name_argument = click.argument("name", metavar="GROUP")
 
@@ -40,7 +41,7 @@ async def show(client: LogClient, name: str, *, output: str) -> None:
         shown = {"group": group.name, "lag": group.lag, "members": members, "partitions": rows}
         write_document(shown, output)
         return
-    click.echo(f"{group.name}  lag {group.lag}, members {len(members)}")
+    click.echo(one_line(f"{group.name}  lag {group.lag}, members {len(members)}"))
     write_rows([rows], output)
 
 

@@ -12,6 +12,7 @@ import click
 from logserver.cli.online.options import online, parse_pairs
 from logserver.cli.output import TABLE, output_option, write_document, write_rows
 from logserver.client import LogClient
+from storage.shown import one_line
 
 name_argument = click.argument("name", metavar="TOPIC")
 config_option = click.option(
@@ -48,7 +49,7 @@ async def create(
     given = dict(parse_pairs(configs, "config"))
     made = await client.create_topic(name, partitions=partitions, configs=given or None)
     if not made:
-        click.echo(f"topic {name} already exists", err=True)
+        click.echo(one_line(f"topic {name} already exists"), err=True)
 
 
 @command.command()
@@ -73,7 +74,7 @@ async def show(client: LogClient, name: str, *, output: str) -> None:
         write_document(shown, output)
         return
     configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items())
-    click.echo(f"{topic.name}  {configs}".rstrip())
+    click.echo(one_line(f"{topic.name}  {configs}".rstrip()))
     write_rows([rows], output)
 
 
