@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import click
 
 from logserver import signals
+from logserver.cli.offline.findings import Inspected, finding_lines
 from logserver.config import DEFAULT, SETTINGS, Settings, load_settings
 from logserver.logs import log_to_stderr
 from storage import RecoveryReport
@@ -90,7 +91,8 @@ def _serve(config: str | None, **flags: Any) -> None:
 def _run(settings: Settings) -> None:
     run_server: RunServer = click.get_current_context().obj["run_server"]
     log_to_stderr(settings.log_level, settings.log_format)
-    tell = partial(_tell, curl="curl" if settings.token_file is None else _CURL_WITH_TOKEN)
+    curl = "curl" if settings.token_file is None else _CURL_WITH_TOKEN
+    tell = partial(_tell, curl=curl, options=settings.set)
     if settings.ephemeral:
         with tempfile.TemporaryDirectory(prefix="logserver-") as folder:
             run_server(_ephemeral(settings, Path(folder)), tell)
@@ -113,9 +115,9 @@ def _ephemeral(settings: Settings, folder: Path) -> Settings:
     return replace(settings, data=folder / "data", flush=flush)
 
 
-def _tell(started: Started, *, curl: str) -> None:
+def _tell(started: Started, *, curl: str, options: Mapping[str, str]) -> None:
     """Print one JSON line for a program that started this process, and for a person the served store and commands to
-    try with `curl`.
+    try with `curl`. `options`: the store options.
     """
     plan = started.plan
     facts: Mapping[str, object] = {
@@ -130,14 +132,14 @@ def _tell(started: Started, *, curl: str) -> None:
     lines = [f"{plan.backend} store {plan.path}{mode} at {started.url}"]
     if plan.notice is not None:
         lines.append(plan.notice)
-    lines += _recovery_lines(started.recovery)
+    lines += _recovery_lines(started.recovery, Inspected(plan.path, options))
     to_try = _to_try(started.url, read_only=plan.read_only)
     lines += ["try:", *(f"  {curl} {words}" for words in to_try)]
     click.echo("\n".join(map(one_line, lines)), err=True)
 
 
-def _recovery_lines(report: RecoveryReport) -> list[str]:
-    lines = []
+def _recovery_lines(report: RecoveryReport, inspected: Inspected) -> list[str]:
+    lines: list[str] = []
     if not report.clean_shutdown:
         lines.append(
             f"recovered after an unclean stop: {report.segments_scanned} segments scanned, "
@@ -147,12 +149,8 @@ def _recovery_lines(report: RecoveryReport) -> list[str]:
         f"cut: {loss.path} from position {loss.position}, {loss.size_bytes} bytes ({loss.reason})"
         for loss in report.losses
     ]
-    lines += [
-        f"{finding.severity}: {finding.path}: {finding.message or finding.code}"
-        for finding in report.findings
-        if finding.severity == "error"
-    ]
-    return lines
+    errors = [finding for finding in report.findings if finding.severity == "error"]
+    return [*lines, *finding_lines(errors, inspected)]
 
 
 def _to_try(url: str, *, read_only: bool) -> tuple[str, str, str]:

@@ -94,6 +94,32 @@ def test_start_and_stop(serve: Serve, tmp_path: Path, number: int, backend: str)
     assert serve("--data", data).values("t") == [1, 2]
 
 
+@pytest.mark.parametrize("name", [b"or\0ers", b"../../", b"or/ers"])
+def test_a_start_names_the_place_of_each_record_without_a_queue(
+    serve: Serve, tmp_path: Path, name: bytes
+) -> None:
+    data = tmp_path / "new"
+    first = serve(*new("rocketmq", data))
+    assert first.call("POST", "/topics/orders", records(*range(4)))[0] == 200
+    first.stop(signal.SIGKILL)
+    shutil.rmtree(data / "consumequeue", ignore_errors=True)
+    (data / "consumequeue").mkdir(exist_ok=True)
+    path = data / "commitlog" / LOG_NAMES["rocketmq"]
+    with path.open("r+b") as log:
+        written = log.read(WRITTEN_BYTES)
+        first_at = written.index(b"\x06orders")
+        for at in (first_at, written.index(b"\x06orders", first_at + 1)):
+            log.seek(at + 1)
+            log.write(name)
+    errors = serve("--data", data, "--accept-loss").stop()[1]
+    size = int.from_bytes(written[:4], "big")
+    told = [line for line in errors.splitlines() if "[suspect-header]" in line]
+    assert [
+        f"{path} at {position}: " in line for position, line in zip((0, size), told, strict=True)
+    ] == [True, True]
+    assert errors.count("the record is in no queue") == 2
+
+
 def test_the_lines_to_try_work_as_they_stand(serve: Serve, tmp_path: Path, backend: str) -> None:
     for line in lines_to_try(serve("--data", tmp_path / "new", "--backend", backend)):
         tried(line)
