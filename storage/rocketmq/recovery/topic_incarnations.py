@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from storage.errors import Corrupt
 from storage.rocketmq.format.names import is_system_topic
+from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
@@ -47,10 +48,14 @@ class DeletedRecords:
         self.found: dict[str, int] = {}
 
     def holds(self, topic: str, physical_offset: int) -> bool:
-        """Return whether a record of this topic at this offset is deleted. The broker's own topics cannot be."""
+        """Return whether a record of this topic at this offset is deleted. The broker's own topics cannot be, and a
+        topic that can have no folder proves nothing by having none.
+        """
         if physical_offset < self._ends.get(topic, 0):
             return True
-        if self._living is None or topic in self._living or is_system_topic(topic):
+        if self._living is None or topic in self._living:
+            return False
+        if is_system_topic(topic) or not is_folder_name(topic):
             return False
         self.begin(topic, EVERYTHING)
         return True

@@ -21,6 +21,7 @@ from storage.rocketmq.index.dispatch import Dispatch, dispatch_of
 from storage.rocketmq.index.light_queues import of_message
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.filler_records import is_blank
+from storage.rocketmq.recovery.losses import refused_record
 from storage.rocketmq.recovery.topic_incarnations import Lives
 from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
@@ -34,7 +35,7 @@ from storage.rocketmq.tools.verify.queues import (
     at_first,
     guessed,
 )
-from storage.rocketmq.tools.verify.record_check import RecordCheck, note_tail
+from storage.rocketmq.tools.verify.record_check import RecordCheck, is_left_out, note_tail
 from storage.shared.diagnostics import Meter, Notes, Tallies
 
 
@@ -158,6 +159,8 @@ class _Stretch:
         dispatch = dispatch_of(
             message, at, with_tags=picture.index_tags, delays_ms=picture.delays_ms
         )
+        if is_left_out(message):
+            self._notes.add(refused_record(self._opened.run, dispatch))
         if dispatch.is_queued and not deleted:
             deleted = self._is_earlier(dispatch)
             elsewhere = picture.queues_in_database or dispatch.topic in picture.batch_topics

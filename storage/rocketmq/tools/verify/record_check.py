@@ -15,6 +15,7 @@ from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.properties import check_crc_property, has_crc_property
 from storage.rocketmq.format.suspect import (
     END_OF_TIME_MS,
+    is_folder_name,
     is_known_compression,
     is_of_later_version,
     suspect_parts,
@@ -63,11 +64,12 @@ class RecordCheck:
         self._stored_ms = message.store_timestamp_ms
 
     def _check_header(self, placed: Placed) -> None:
-        """Report header parts with impossible values. A wrong physical offset has its own finding code."""
+        """Report header parts with impossible values, except for those that are reported elsewhere: a wrong physical
+        offset, and the topic of a record that is left out.
+        """
         message = placed.message
-        parts = [
-            p for p in suspect_parts(message, placed.physical_offset) if p != "physical_offset"
-        ]
+        elsewhere = {"physical_offset", "topic"} if is_left_out(message) else {"physical_offset"}
+        parts = [p for p in suspect_parts(message, placed.physical_offset) if p not in elsewhere]
         if "sys_flag" in parts and is_of_later_version(message.sys_flag):
             parts.remove("sys_flag")
             self._note_later_flags(placed)
@@ -123,6 +125,13 @@ class RecordCheck:
             **facts,
         )
         self._tallies.add(finding)
+
+
+def is_left_out(message: Message) -> bool:
+    """Return whether its topic's name keeps a record out of every queue. Each such record has a finding of its own, as
+    no reader gets it.
+    """
+    return message.in_queue and not is_folder_name(message.topic)
 
 
 def note_tail(walk: LogWalk, notes: Notes) -> None:

@@ -5,6 +5,8 @@ No checksum covers the topic. Such a record is in no queue, and a report names i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from storage import Finding, StoreOptions, SupportsParts, TopicPartition, open_inspector
@@ -31,20 +33,20 @@ def damaged(name: str, *, built: bool) -> Workshop:
         shop.fs.remove_tree(ROOT / "consumequeue")
         shop.fs.make_dir(ROOT / "consumequeue")
     put_file(shop.fs, ROOT / "abort", b"")
-    base, position = place_of_second(shop)
+    base, position = place_of(shop, 2)
     shop.overwrite(shop.log_path(base), position, name.encode())
     return shop
 
 
-def place_of_second(shop: Workshop) -> tuple[int, int]:
-    """Return the file and the position of the topic in the second record of `orders`."""
+def place_of(shop: Workshop, number: int) -> tuple[int, int]:
+    """Return the file and the position of the topic in the record of `orders` with this number, from 1 on."""
     seen = 0
     for base in shop.log_bases():
         data = shop.fs.read_bytes(shop.log_path(base))
         records, _, _ = scan.walk(data, 0, len(data), base)
         for at, size in records:
             seen += decode_message(data, at - base).topic == "orders"
-            if seen == 2:
+            if seen == number:
                 return base, data.index(b"orders", at - base, at - base + size)
     raise AssertionError
 
@@ -78,6 +80,56 @@ def test_it_is_in_no_queue_and_is_reported(name: str, *, built: bool) -> None:
         put_value(store, b"more", OTHER)
     assert {name for name in outside(shop) - before if "cut" not in name} <= {"orders", "other"}
     assert "suspect-header" in {finding.code for finding in found(shop)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_verify_and_rebuild_name_the_same_places(name: str) -> None:
+    """Also in a file in which a topic with a control character, which has a queue, comes first."""
+    shop = damaged(name, built=False)
+    base, position = place_of(shop, 2)  # of those left
+    shop.overwrite(shop.log_path(base), position, name.encode())
+    base, position = place_of(shop, 1)
+    shop.overwrite(shop.log_path(base), position, b"\x1b")
+    inspector = open_inspector(ROOT, StoreOptions(settings=SMALL), fs=shop.fs, clock=shop.clock)
+    try:
+        rebuilt = without_queue(inspector.rebuild("consumequeue").findings)
+    finally:
+        inspector.close()
+    with shop.open(read_only=True) as store:
+        assert without_queue(store.recovery.findings) == rebuilt
+    assert without_queue(found(shop)) == rebuilt
+    assert len(rebuilt) == 2
+    served = [
+        f for f in found(shop) if f.code == "suspect-header" and "in no queue" not in f.message
+    ]
+    assert [(f.topic, f.severity) for f in served] == [("\x1brders", "error")]
+    assert "more like it" not in served[0].message
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_clean_stop_does_not_make_it_a_deleted_topic(name: str, *, in_parts: bool) -> None:
+    """It has neither an entry nor a folder, but it never had one."""
+    shop = damaged(name, built=False)
+    shop.open(accept_loss=True).close()
+    reported = without_queue(found(shop))
+    assert len(reported) == 1
+    shop.open(accept_loss=True).close()
+    inspector = open_inspector(ROOT, StoreOptions(settings=SMALL), fs=shop.fs, clock=shop.clock)
+    assert isinstance(inspector, SupportsParts)
+    try:
+        if in_parts:
+            report = inspector.rebuild_in_parts("consumequeue", one_by_one)
+        else:
+            report = inspector.rebuild("consumequeue")
+    finally:
+        inspector.close()
+    assert without_queue(report.findings) == reported
+
+
+def without_queue(findings: Iterable[Finding]) -> list[tuple[str, int | None]]:
+    """Return file and position of each record that is reported to be in no queue."""
+    return sorted((f.path, f.position) for f in findings if "in no queue" in f.message)
 
 
 @pytest.mark.parametrize("in_parts", [False, True])
