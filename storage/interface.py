@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from storage.model import (
+    DEFAULT_FOUND_BYTES,
     AppendResult,
     BatchPage,
     Bound,
@@ -52,7 +53,6 @@ Both amounts are bytes, unless the name ends with another unit ("examining parti
 
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BYTES = 1 << 20
-DEFAULT_FOUND_BYTES = 16 << 20
 
 
 OnForeseen: TypeAlias = Callable[[Sequence[ConversionNote]], None]
@@ -186,7 +186,6 @@ class LogStore(ABC):
         Raises UnknownTopic, UnknownPartition, Corrupt.
         """
 
-    @abstractmethod
     def find(
         self,
         topic: str,
@@ -220,6 +219,24 @@ class LogStore(ABC):
         none). Raises Corrupt at a damaged record if the page is empty. Its fact `cursor` continues after the damage
         (None: no record is left).
         """
+        query = FindQuery(
+            key=key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else key,
+            unique_id=unique_id,
+            tag=tag,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            limit=limit,
+            cursor=cursor,
+            backward=backward,
+            scan=scan,
+            max_scanned=max_scanned,
+            max_bytes=max_bytes,
+        )
+        return self.find_page(topic, query)
+
+    @abstractmethod
+    def find_page(self, topic: str, query: FindQuery) -> FoundPage:
+        """Return the page of a query, as `find` does."""
 
     @abstractmethod
     def record_id(self, partition: TopicPartition, locator: int) -> str:

@@ -442,6 +442,8 @@ class ConversionReport:
     findings: Sequence[Finding] = ()
 
 
+DEFAULT_FOUND_BYTES: Final = 16 << 20
+
 _SOUGHT: Final = {
     "key": "key",
     "record_id": "id",
@@ -453,7 +455,15 @@ _SOUGHT: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindQuery:
-    """The arguments of `find`: exactly one of key, record_id, unique_id, tag or grep, and bounds."""
+    """A search. All given conditions must hold: key (a record's key or one of its lookup keys), record_id, unique_id,
+    tag, grep (text in the value or the key; in a message also in the lookup keys), and the time, both ends included.
+
+    A key that is not UTF-8 text has its bytes in the form of "surrogateescape".
+
+    A tool takes one of these conditions and returns at most `limit` records; `raw`: the results of the index itself.
+    A store takes a topic, and returns pages by `cursor`, `backward`, `scan`, `max_scanned` and `max_bytes`: see
+    LogStore.find.
+    """
 
     topic: str | None = None
     key: str | None = None
@@ -465,9 +475,23 @@ class FindQuery:
     to_ms: int | None = None
     limit: int = 32
     raw: bool = False
+    cursor: str | None = None
+    backward: bool = False
+    scan: bool = False
+    max_scanned: int = 1_000_000
+    max_bytes: int = DEFAULT_FOUND_BYTES
+
+    def has_text(self, *places: bytes | None) -> bool:
+        """Return whether one of these parts of a record contains `grep`; also if there is no `grep`."""
+        if self.grep is None:
+            return True
+        text = self.grep.encode()
+        return any(place is not None and text in place for place in places) or not text
 
     def check(self) -> None:
-        """Raise InvalidArgument for two criteria, no criterion at all, a time range in reverse, or a limit below 1."""
+        """Raise InvalidArgument for a query that no tool takes: two criteria, no criterion at all, a time range in
+        reverse, or a limit below 1.
+        """
         given = [word for name, word in _SOUGHT.items() if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])

@@ -29,8 +29,7 @@ from api.http.negotiation import RECORD_FORMATS, Format
 from api.http.parameters import Params
 from api.records.rendering import encode_rows, is_large
 from api.request_context import RequestContext
-from logserver.service.requests import Find
-from storage import TopicPartition
+from storage import FindQuery, TopicPartition
 
 
 class FoundAnswer(Struct):
@@ -47,12 +46,12 @@ class FoundAnswer(Struct):
 async def find(call: RequestContext) -> web.Response:
     """Handle GET /topics/{topic}/messages."""
     params = call.params()
-    request = _parsed(call, params)
+    query = _parsed(params)
     body_format = _format(call, params)
     record_id = call.service.store.record_id
     with call.while_connected():
-        page = await call.service.find(request)
-    found = [(TopicPartition(request.topic, number), record) for number, record in page.records]
+        page = await call.service.find(call.topic, query)
+    found = [(TopicPartition(call.topic, number), record) for number, record in page.records]
     render = partial(encode_rows, found, body_format, record_id)
     is_long = is_large([record for _, record in found])
     rows = await asyncio.to_thread(render) if is_long else render()
@@ -78,7 +77,7 @@ async def get_message(call: RequestContext) -> web.Response:
     return call.encoded(body.removeprefix(b"[").removesuffix(b"]"))
 
 
-def _parsed(call: RequestContext, params: Params) -> Find:
+def _parsed(params: Params) -> FindQuery:
     given = [one.name for one in (KEY, UNIQUE_ID) if params.get(one) is not None]
     if len(given) > 1:
         raise ApiError(
@@ -88,8 +87,7 @@ def _parsed(call: RequestContext, params: Params) -> Find:
     end_ms = params.get(END)
     if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
         raise ApiError(MALFORMED, f"parameter begin is {begin_ms}, which is after end, {end_ms}")
-    return Find(
-        topic=call.topic,
+    return FindQuery(
         key=params.get(KEY),
         unique_id=params.get(UNIQUE_ID),
         tag=params.get(TAG),

@@ -154,18 +154,3 @@ class Follow(Struct, frozen=True, kw_only=True):
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     tag: str | None = None
     until: asyncio.Future[None] | None = None
-
-
-class Find(Struct, frozen=True, kw_only=True):
-    """A search for records of one topic by key, id, tag or time: see `LogStore.find`."""
-
-    topic: str
-    key: str | None = None
-    unique_id: str | None = None
-    tag: str | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
-    limit: int = 32
-    cursor: str | None = None
-    backward: bool = False
-    scan: bool = False

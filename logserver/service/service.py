@@ -11,10 +11,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Final, ParamSpec, TypeAlias, TypeVar
-
-from msgspec import structs
 
 from logserver.config import Settings
 from logserver.errors import NotReady
@@ -30,13 +29,14 @@ from logserver.service.memory_budget import MemoryBudget
 from logserver.service.partitioning import address
 from logserver.service.polling import poll
 from logserver.service.produce import Producing
-from logserver.service.requests import AppendOutcome, Fetch, Find, Follow, Produce, ProduceBatches
+from logserver.service.requests import AppendOutcome, Fetch, Follow, Produce, ProduceBatches
 from logserver.service.topic_rules import check_new_name
 from logserver.service.upkeep import Upkeep
 from logserver.service.waiters import Waiters
 from storage import (
     BatchPage,
     Clock,
+    FindQuery,
     FoundPage,
     LogStore,
     OffsetBounds,
@@ -321,17 +321,14 @@ class LogService:
         """
         return follow_pages(self.fetch, request, beat_ms=self.settings.heartbeat_ms)
 
-    async def find(self, request: Find) -> FoundPage:
+    async def find(self, topic: str, query: FindQuery) -> FoundPage:
         """Return one page of a topic's records by key, id, tag or time.
 
         A page scans at most as many records as the setting max_scanned_records. Raises what `LogStore.find` raises.
         May be cancelled.
         """
-        look = partial(
-            self._open().find,
-            max_scanned=self.settings.max_scanned_records,
-            **structs.asdict(request),
-        )
+        limited = replace(query, max_scanned=self.settings.max_scanned_records)
+        look = partial(self._open().find_page, topic, limited)
         return await asyncio.get_running_loop().run_in_executor(self._search_threads, look)
 
     async def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:

@@ -26,7 +26,6 @@ from storage.errors import (
 )
 from storage.files import FileLock, FileSystem
 from storage.interface import (
-    DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
     Clock,
@@ -35,7 +34,7 @@ from storage.interface import (
 from storage.kafka.format import batch, names
 from storage.kafka.log.encoding import are_compressed, check_appendable, check_client_batches
 from storage.kafka.log.reading import Limits
-from storage.kafka.lookup.find import Budget, Search, find_by_id, find_records
+from storage.kafka.lookup.find import find_by_id, find_records
 from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.opening import Opening, Recovered, own_epochs, recover_partitions
 from storage.kafka.state import blocked_files
@@ -70,6 +69,7 @@ from storage.model import (
     BatchPage,
     Bound,
     Capabilities,
+    FindQuery,
     FoundPage,
     Isolation,
     OffsetBounds,
@@ -495,33 +495,14 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
     ) -> TimedOffset | None:
         return self.partition(partition).offset_for_time(timestamp_ms, bound)
 
-    def find(
-        self,
-        topic: str,
-        *,
-        key: str | bytes | None = None,
-        unique_id: str | None = None,
-        tag: str | None = None,
-        from_ms: int | None = None,
-        to_ms: int | None = None,
-        limit: int = 32,
-        cursor: str | None = None,
-        backward: bool = False,
-        scan: bool = False,
-        max_scanned: int = 1_000_000,
-        max_bytes: int = DEFAULT_FOUND_BYTES,
-    ) -> FoundPage:
+    def find_page(self, topic: str, query: FindQuery) -> FoundPage:
         self._check_open()
         known = self._topics.get(topic)
         if known is None:
             raise UnknownTopic(topic)
-        if unique_id is not None:
+        if query.unique_id is not None:
             raise NotOffered("unique_id: the Kafka backend keeps none", feature="unique_id")
-        wanted = key.encode() if isinstance(key, str) else key
-        search = Search(wanted, tag, from_ms=from_ms, to_ms=to_ms)
-        budget = Budget(limit=limit, max_scanned=max_scanned, max_bytes=max_bytes)
-        partitions = self._partitions_of(known)
-        return find_records(partitions, search, budget, cursor=cursor, backward=backward)
+        return find_records(self._partitions_of(known), query)
 
     @staticmethod
     def _partitions_of(topic: _Topic) -> Sequence[Partition]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from storage import errors
 from storage.files.fs import FileSystem
 from storage.interface import (
-    DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
     Clock,
@@ -27,8 +26,6 @@ from storage.interface import (
     StoreOptions,
 )
 from storage.memory.rules import (
-    INT64_MAX,
-    INT64_MIN,
     check_new_name,
     check_records,
     check_times,
@@ -40,6 +37,7 @@ from storage.model import (
     Bound,
     Capabilities,
     CommittedOffset,
+    FindQuery,
     FoundPage,
     GroupCommit,
     Isolation,
@@ -54,14 +52,20 @@ from storage.model import (
     TimedOffset,
     TopicInfo,
     TopicPartition,
-    weight_bytes,
 )
 from storage.shared.group_offsets import OffsetTable, at_time, check_commits
+from storage.shared.query import (
+    Inspected,
+    RecordSearch,
+    check_limits,
+    page_of,
+    parse_partition_cursor,
+    partition_cursor,
+)
 from storage.shared.sequencing import Producers
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 _RECORD_ID = re.compile(r"(.+):(\d{1,10}):(\d{1,19})", re.DOTALL)
-_CURSOR = re.compile(r"(-?)(\d{1,10}):(\d{1,19})")
 
 
 @dataclass(slots=True)
@@ -244,62 +248,32 @@ class MemoryStore(LogStore):
                 hits = (r for r in reversed(visible) if r.timestamp_ms <= timestamp_ms)
             return next((TimedOffset(r.offset, r.timestamp_ms) for r in hits), None)
 
-    def find(
-        self,
-        topic: str,
-        *,
-        key: str | bytes | None = None,
-        unique_id: str | None = None,
-        tag: str | None = None,
-        from_ms: int | None = None,
-        to_ms: int | None = None,
-        limit: int = 32,
-        cursor: str | None = None,
-        backward: bool = False,
-        scan: bool = False,
-        max_scanned: int = 1_000_000,
-        max_bytes: int = DEFAULT_FOUND_BYTES,
-    ) -> FoundPage:
-        """Find records in the order of partition, then offset. The cursor is the next "partition:offset" to inspect,
-        preceded by "-" for a backward search. `scan` has no effect, because there is no index.
-        """
+    def find_page(self, topic: str, query: FindQuery) -> FoundPage:
+        """Find records in the order of partition, then offset. `scan` has no effect, because there is no index."""
         with self._opened():
             info = self._topic(topic)
-            if unique_id is not None:
+            if query.unique_id is not None:
                 raise errors.NotOffered("no record has a unique id here", feature="unique_id")
-            for name, value in (("limit", limit), ("max_scanned", max_scanned)):
-                if value < 1:
-                    raise errors.InvalidArgument(f"{name} must be 1 or more", field=name)
-            wanted = key.encode() if isinstance(key, str) else key
-            earliest_ms = INT64_MIN if from_ms is None else from_ms
-            latest_ms = INT64_MAX if to_ms is None else to_ms
-            found: list[tuple[int, StoredRecord]] = []
-            scanned = found_bytes = 0
-            for number, record in self._from_cursor(info, cursor, backward=backward):
-                timely = earliest_ms <= record.timestamp_ms <= latest_ms
-                hit = timely and tag in (None, record.tag) and _has_key(record, wanted)
-                found_bytes += weight_bytes(record) if hit else 0
-                full = len(found) == limit or (found and found_bytes > max_bytes)
-                if full or scanned == max_scanned:
-                    rest = f"{'-' if backward else ''}{number}:{record.offset}"
-                    return FoundPage(found, scanned, False, False, rest, "timestamp")
-                scanned += 1
-                if hit:
-                    found.append((number, record))
-            return FoundPage(found, scanned, False, True, None, "timestamp")
+            check_limits(query)
+            return page_of(
+                self._inspected(info, query),
+                query,
+                lambda place: partition_cursor(*place, backward=query.backward),
+                time_axis="timestamp",
+            )
 
-    def _from_cursor(
-        self, info: TopicInfo, cursor: str | None, *, backward: bool
-    ) -> Iterator[tuple[int, StoredRecord]]:
-        """Yield the visible records of a topic with their partition, from the cursor on."""
-        numbers = reversed(info.partitions) if backward else info.partitions
-        start = None if cursor is None else _decode_cursor(cursor, info, backward=backward)
-        for number in numbers:
+    def _inspected(
+        self, info: TopicInfo, query: FindQuery
+    ) -> Iterator[tuple[tuple[int, int], Inspected]]:
+        """Yield the visible records of a topic from the cursor on, each at its (partition, offset)."""
+        search, backward = RecordSearch(query), query.backward
+        start = parse_partition_cursor(query, info.partitions)
+        for number in reversed(info.partitions) if backward else info.partitions:
             visible = list(self._logs[TopicPartition(info.name, number)].visible)
             for record in reversed(visible) if backward else visible:
                 place = (number, record.offset)
                 if start is None or (place <= start if backward else place >= start):
-                    yield number, record
+                    yield place, Inspected(number, record if search.matches(record) else None)
 
     def record_id(self, partition: TopicPartition, locator: int) -> str:
         return f"{partition.topic}:{partition.partition}:{locator}"
@@ -445,18 +419,3 @@ def _stored(record: Record, offset: int, now_ms: int, append_time_ms: int | None
         lookup_keys=tuple(record.lookup_keys),
         locator=offset,
     )
-
-
-def _has_key(record: StoredRecord, key: bytes | None) -> bool:
-    return key is None or record.key == key or any(k.encode() == key for k in record.lookup_keys)
-
-
-def _decode_cursor(cursor: str, info: TopicInfo, *, backward: bool) -> tuple[int, int]:
-    parts = _CURSOR.fullmatch(cursor)
-    known = parts is not None and int(parts[2]) in info.partitions
-    if parts is None or not known or (parts[1] == "-") is not backward:
-        raise errors.InvalidArgument(
-            f"cursor {cursor[:80]!r} is none that this store gave for this direction",
-            field="cursor",
-        )
-    return int(parts[2]), int(parts[3])

@@ -24,7 +24,6 @@ from storage.errors import (
 )
 from storage.files import FileLock, FileSystem
 from storage.interface import (
-    DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
     Clock,
@@ -33,6 +32,7 @@ from storage.interface import (
 from storage.model import (
     AppendResult,
     Bound,
+    FindQuery,
     FoundPage,
     Isolation,
     OffsetBounds,
@@ -54,7 +54,7 @@ from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.log.encoding import Encoder
 from storage.rocketmq.lookup.by_time import find_time
-from storage.rocketmq.lookup.find import Search, find_by_id, find_records
+from storage.rocketmq.lookup.find import find_by_id, find_records
 from storage.rocketmq.reading import Limits, QueueReader, locator_text
 from storage.rocketmq.recovery import blocked_folders
 from storage.rocketmq.recovery.index_check import IndexCheck
@@ -433,39 +433,11 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
         return self._deletions.beside(look)
 
-    def find(
-        self,
-        topic: str,
-        *,
-        key: str | bytes | None = None,
-        unique_id: str | None = None,
-        tag: str | None = None,
-        from_ms: int | None = None,
-        to_ms: int | None = None,
-        limit: int = 32,
-        cursor: str | None = None,
-        backward: bool = False,
-        scan: bool = False,
-        max_scanned: int = 1_000_000,
-        max_bytes: int = DEFAULT_FOUND_BYTES,
-    ) -> FoundPage:
-        search = Search(
-            key=key.encode() if isinstance(key, str) else key,
-            unique_id=unique_id,
-            tag=tag,
-            from_ms=from_ms,
-            to_ms=to_ms,
-            limit=limit,
-            backward=backward,
-            scan=scan,
-            max_scanned=max_scanned,
-            max_bytes=max_bytes,
-        )
-
+    def find_page(self, topic: str, query: FindQuery) -> FoundPage:
         def look() -> FoundPage:
             self._check_open()
             self._topic(topic)
-            return find_records(self, topic, search, cursor)
+            return find_records(self, topic, query)
 
         return self._deletions.beside(look)
 

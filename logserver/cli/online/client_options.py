@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
@@ -60,7 +61,7 @@ def _rows(client: LogClient, query: FindQuery, report: Report) -> Iterator[Seque
         pages = _pages(client, query, report)
         try:
             while left > 0 and (page := runner.run(_next(pages))) is not None:
-                found = [record for record in page if _contains(record, query.grep)][:left]
+                found = [record for record in page if _has_text(record, query)][:left]
                 left -= len(found)
                 yield [row(record) for record in found]
         finally:
@@ -79,20 +80,48 @@ async def _pages(
     if query.record_id is not None:
         yield await _by_id(client, query.record_id)
         return
-    limit = PAGE_RECORDS if query.grep is not None else min(query.limit, PAGE_RECORDS)
-    for topic in [query.topic] if query.topic is not None else await client.topics():
-        ask = partial(
-            client.find_pages,
-            topic,
-            key=query.key,
-            unique_id=query.unique_id,
-            tag=query.tag,
-            from_ms=query.from_ms,
-            to_ms=query.to_ms,
-            limit=limit,
-        )
-        async for page in _over_damage(ask, report):
+    topics = [query.topic] if query.topic is not None else await client.topics()
+    ask = partial(
+        client.find_pages,
+        key=query.key,
+        unique_id=query.unique_id,
+        tag=query.tag,
+        from_ms=query.from_ms,
+        to_ms=query.to_ms,
+        limit=PAGE_RECORDS if query.grep is not None else min(query.limit, PAGE_RECORDS),
+    )
+    is_lookup = query.grep is None and (query.key or query.unique_id or query.tag)
+    if is_lookup and (await client.store())["backend"] == "rocketmq":
+        yield await _newest(partial(ask, backward=True), topics, query.limit, report)
+        return
+    for topic in topics:
+        async for page in _over_damage(partial(ask, topic), report):
             yield page.records
+
+
+async def _newest(
+    ask: Callable[..., AsyncGenerator[MessagesFound, None]],
+    topics: Sequence[str],
+    limit: int,
+    report: Report,
+) -> Sequence[FetchedRecord]:
+    """Return the newest messages in the order of the log, as a search in a store's files does."""
+    found: list[FetchedRecord] = []
+    for topic in topics:
+        of_topic: list[FetchedRecord] = []
+        async with aclosing(_over_damage(partial(ask, topic), report)) as pages:
+            async for page in pages:
+                of_topic += page.records
+                if len(of_topic) >= limit:
+                    break
+        found += of_topic[:limit]
+    found.sort(key=_physical_offset)
+    return found[-limit:]
+
+
+def _physical_offset(message: FetchedRecord) -> int:
+    """Return the end of the message id: 16 hexadecimal digits."""
+    return int((message.message_id or "")[-16:], 16)
 
 
 async def _over_damage(
@@ -124,10 +153,9 @@ async def _by_id(client: LogClient, record_id: str) -> Sequence[FetchedRecord]:
         return []
 
 
-def _contains(record: FetchedRecord, text: str | None) -> bool:
-    if text is None:
-        return True
-    return text.encode() in (record.value or b"") or text.encode() in (record.key or b"")
+def _has_text(record: FetchedRecord, query: FindQuery) -> bool:
+    keys = (record.properties or {}).get("KEYS", "")  # of a message
+    return query.has_text(record.value, record.key, keys.encode())
 
 
 def offsets(url: str, wanted: Partitions, *, access: Access, output: str) -> None:

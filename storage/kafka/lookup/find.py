@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from storage.errors import (
     Corrupt,
-    InvalidArgument,
     IoFailure,
     OffsetOutOfRange,
     RecordNotFound,
@@ -25,39 +24,31 @@ from storage.kafka.log.log_file import INT64_MAX
 from storage.kafka.log.reading import Limits
 from storage.kafka.log.segment import Segment
 from storage.kafka.partition import Partition
-from storage.model import FoundPage, Isolation, Page, StoredRecord, TopicPartition, weight_bytes
+from storage.model import (
+    FindQuery,
+    FoundPage,
+    Isolation,
+    Page,
+    StoredRecord,
+    TopicPartition,
+    weight_bytes,
+)
+from storage.shared.query import (
+    Inspected,
+    RecordSearch,
+    check_limits,
+    page_of,
+    parse_partition_cursor,
+    partition_cursor,
+)
 
 _RECORD_ID: Final = re.compile(r"([^:]+):([0-9]{1,10}):([0-9]{1,18})")
-_CURSOR: Final = re.compile(r"(-?)([0-9]{1,10}):([0-9]{1,19})")
 PAGE: Final = Limits(max_records=10_000, max_bytes=1 << 20)
 
 # A backward search reads this many offsets at once. It reads fewer if their records have more than BACKWARD_BYTES, and
 # more if compaction left few records.
 BACKWARD_OFFSETS: Final = 1024
 BACKWARD_BYTES: Final = 4 << 20
-
-
-class Search(NamedTuple):
-    """The conditions of a search; None: any value. `key` is a record's key or one of its lookup keys. Times are
-    inclusive.
-    """
-
-    key: bytes | None
-    tag: str | None
-    from_ms: int | None
-    to_ms: int | None
-
-    def matches(self, record: StoredRecord) -> bool:
-        """Return whether this record fulfils all conditions."""
-        return (
-            (self.key is None or self._has_key(record))
-            and (self.tag is None or record.tag == self.tag)
-            and (self.from_ms is None or record.timestamp_ms >= self.from_ms)
-            and (self.to_ms is None or record.timestamp_ms <= self.to_ms)
-        )
-
-    def _has_key(self, record: StoredRecord) -> bool:
-        return record.key == self.key or any(k.encode() == self.key for k in record.lookup_keys)
 
 
 class _Step(NamedTuple):
@@ -71,55 +62,46 @@ class _Step(NamedTuple):
     behind: int | None = None
 
 
-class Budget(NamedTuple):
-    """The limits of a page: records found, records scanned, bytes of the records found."""
-
-    limit: int
-    max_scanned: int
-    max_bytes: int
-
-
-def find_records(
-    partitions: Sequence[Partition],
-    search: Search,
-    budget: Budget,
-    *,
-    cursor: str | None,
-    backward: bool,
-) -> FoundPage:
+def find_records(partitions: Sequence[Partition], query: FindQuery) -> FoundPage:
     """Return one page of matching records, from the cursor on. Partitions and offsets ascend, or descend if `backward`.
 
-    Raises InvalidArgument for a bad cursor, and for limits below 1, with which a search would make no progress.
-    Raises Corrupt at damage, with the `cursor` after it (None: no record is left). A page with a match ends before the
-    damage instead.
+    Raises InvalidArgument for a bad cursor, and for limits below 1; Corrupt at damage: see `page_of`.
     """
-    for field in ("limit", "max_scanned"):
-        if getattr(budget, field) < 1:
-            raise InvalidArgument(f"{field} must be at least 1", field=field)
-    found: list[tuple[int, StoredRecord]] = []
-    scanned = found_bytes = 0
-    for index, (at, record, damage, behind) in _steps(
-        partitions, search, cursor, backward=backward
-    ):
-        hit = record is not None and search.matches(record)
-        if record is not None and hit:
-            found_bytes += weight_bytes(record)
-        full = len(found) >= budget.limit or (
-            found and (found_bytes > budget.max_bytes or damage is not None)
-        )
-        if full or scanned >= budget.max_scanned:
-            return _page(found, scanned, _cursor(index, at, backward=backward))
-        if damage is not None:
-            onward = _onward(index, behind, len(partitions), backward=backward)
-            raise Corrupt(damage.message, **{**damage.facts(), "cursor": onward}) from damage
-        scanned += 1
-        if record is not None and hit:
-            found.append((partitions[index].partition.partition, record))
-    return _page(found, scanned, None)
+    check_limits(query)
+    return page_of(
+        _inspected(partitions, query),
+        query,
+        lambda place: partition_cursor(*place, backward=query.backward),
+        time_axis="timestamp",
+    )
 
 
-def _cursor(index: int, offset: int, *, backward: bool) -> str:
-    return f"{'-' if backward else ''}{index}:{offset}"
+def _inspected(
+    partitions: Sequence[Partition], query: FindQuery
+) -> Iterator[tuple[tuple[int, int], Inspected]]:
+    """Yield every record that may match, in the search's order, at its (index of the partition, offset), up to the
+    first damage of each partition.
+    """
+    search, backward = RecordSearch(query), query.backward
+    walk = _walk_back if backward else _walk
+    indexes = range(len(partitions))[:: -1 if backward else 1]
+    offset = None
+    start = parse_partition_cursor(query, indexes)
+    if start is not None:
+        first, offset = start
+        indexes = indexes[indexes.index(first) :]
+    for index in indexes:
+        number = partitions[index].partition.partition
+        first_offset = _first_offset(partitions[index], query.from_ms)
+        if first_offset is not None:
+            for at, record, damage, behind in walk(partitions[index], first_offset, offset):
+                if damage is not None:
+                    onward = _onward(index, behind, len(partitions), backward=backward)
+                    yield (index, at), Inspected(number, damage=damage, onward=onward)
+                else:
+                    hit = record is not None and search.matches(record)
+                    yield (index, at), Inspected(number, record if hit else None)
+        offset = None
 
 
 def _onward(index: int, behind: int | None, partitions: int, *, backward: bool) -> str | None:
@@ -127,31 +109,11 @@ def _onward(index: int, behind: int | None, partitions: int, *, backward: bool) 
     partition.
     """
     if behind is not None:
-        return _cursor(index, behind, backward=backward)
+        return partition_cursor(index, behind, backward=backward)
     index += -1 if backward else 1
     if not 0 <= index < partitions:
         return None
-    return _cursor(index, INT64_MAX if backward else 0, backward=backward)
-
-
-def _steps(
-    partitions: Sequence[Partition], search: Search, cursor: str | None, *, backward: bool
-) -> Iterator[tuple[int, _Step]]:
-    """Yield every record that may match, in the search's order, with the index of its partition, up to the first
-    damage of each partition.
-    """
-    walk = _walk_back if backward else _walk
-    indexes = range(len(partitions))[:: -1 if backward else 1]
-    offset = None
-    if cursor is not None:
-        first, offset = _parse(cursor, len(partitions), backward=backward)
-        indexes = indexes[indexes.index(first) :]
-    for index in indexes:
-        first_offset = _first_offset(partitions[index], search)
-        if first_offset is not None:
-            for step in walk(partitions[index], first_offset, offset):
-                yield index, step
-        offset = None
+    return partition_cursor(index, INT64_MAX if backward else 0, backward=backward)
 
 
 def _walk(partition: Partition, first: int, offset: int | None) -> Iterator[_Step]:
@@ -253,7 +215,7 @@ def _last_records(partition: Partition, low: int, stop: int) -> _Part:
     return _Part(records, size_bytes, begin, damaged_from, damage)
 
 
-def _first_offset(partition: Partition, search: Search) -> int | None:
+def _first_offset(partition: Partition, from_ms: int | None) -> int | None:
     """Return the offset at which the scan of a partition begins: all earlier records have a timestamp below `from_ms`.
 
     None if the largest timestamp of every segment is below `from_ms`. A lookup by time does not suffice: the broker's
@@ -261,10 +223,10 @@ def _first_offset(partition: Partition, search: Search) -> int | None:
     """
     while True:
         start = partition.bounds().start
-        if search.from_ms is None:
+        if from_ms is None:
             return start
         try:
-            return _offset_before(partition.segments(), search.from_ms, start)
+            return _offset_before(partition.segments(), from_ms, start)
         except IoFailure:
             if partition.bounds().start == start:  # else retention deleted segments: try again
                 raise
@@ -275,28 +237,6 @@ def _offset_before(segments: Sequence[Segment], from_ms: int, start: int) -> int
         if segment.largest_timestamp_ms() >= from_ms:
             return max(segment.offset_before_time(from_ms - 1), start)
     return None
-
-
-def _page(found: Sequence[tuple[int, StoredRecord]], scanned: int, cursor: str | None) -> FoundPage:
-    return FoundPage(
-        records=found,
-        scanned=scanned,
-        indexed=False,
-        complete=cursor is None,
-        cursor=cursor,
-        time_axis="timestamp",
-    )
-
-
-def _parse(cursor: str, partitions: int, *, backward: bool) -> tuple[int, int]:
-    parts = _CURSOR.fullmatch(cursor)
-    if parts is None or (parts[1] == "-") is not backward:
-        raise InvalidArgument(
-            f"cursor {cursor[:80]!r} is none that was given for this direction", field="cursor"
-        )
-    if int(parts[2]) >= partitions:
-        raise InvalidArgument(f"cursor {cursor!r} names no partition here", field="cursor")
-    return int(parts[2]), int(parts[3])
 
 
 def find_by_id(

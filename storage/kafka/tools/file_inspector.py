@@ -177,7 +177,7 @@ class FileInspector(FileInspectorBase):
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
         """See SupportsInspect. The topic and partition of an id are ignored."""
         self._require_log("find")
-        wanted = search.parse(query)
+        wanted = search.LogSearch(query)
         found = search.in_log(self._reader, self._log, wanted)
         return (row for _, row in zip(range(query.limit), found, strict=False))
 

@@ -7,73 +7,49 @@ not stop early: times may fall, and a segment emptied by compaction may look new
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from storage.errors import Corrupt, InvalidArgument, NotOffered, UnknownPartition, UnknownTopic
 from storage.kafka.format.batch import HEADER_SIZE
 from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.log.reading import stored_records
 from storage.kafka.log.segment import Segment
-from storage.kafka.lookup.find import Search
 from storage.kafka.tools.logs import Log, LogReader, undecodable
 from storage.kafka.tools.rows import Row, stored_row
 from storage.kafka.tools.view import View
 from storage.model import FindQuery, StoredRecord, TopicPartition
+from storage.shared.query import RecordSearch, needle_of
 
 
-class ParsedQuery(NamedTuple):
-    """A query, ready for matching. The bytes of every uncompressed match contain `needle`."""
+class LogSearch(RecordSearch):
+    """A query on logs; `offset` is the offset of a record id."""
 
-    search: Search
-    grep: bytes | None
-    offset: int | None
-    needle: bytes
+    def __init__(self, query: FindQuery) -> None:
+        """Raises InvalidArgument, and NotOffered for a feature that Kafka does not have."""
+        query.check()
+        if query.unique_id is not None or query.raw:
+            feature = "raw" if query.raw else "unique_id"
+            raise NotOffered(f"{feature}: a Kafka log has no such thing", feature=feature)
+        super().__init__(query)
+        self.offset = None if query.record_id is None else parse_id(query.record_id)[1]
+        self._bytes = self.needle if query.grep is None else needle_of(query.grep)
 
     def may_hold(self, batch: StoredBatch) -> bool:
-        """Whether the batch has to be decoded."""
-        header = batch.header
+        """Return whether the batch has to be decoded."""
+        header, from_ms = batch.header, self.query.from_ms
         if header.is_control:
             return False
         if self.offset is not None and not header.base_offset <= self.offset <= header.log_end:
             return False  # up to log_end, inclusive: offset deltas may begin at 1
-        if self.search.from_ms is not None and header.max_timestamp < self.search.from_ms:
+        if from_ms is not None and header.max_timestamp < from_ms:
             return False
         if header.codec:
             return True
         end = batch.at + header.size_bytes
-        return batch.data.find(self.needle, batch.at + HEADER_SIZE, end) >= 0
+        return batch.data.find(self._bytes, batch.at + HEADER_SIZE, end) >= 0
 
     def matches(self, record: StoredRecord) -> bool:
-        """Whether this record matches the query."""
-        if self.offset is not None and record.offset != self.offset:
-            return False
-        if self.grep is not None and not _contains(record, self.grep):
-            return False
-        return self.search.matches(record)
-
-
-def _contains(record: StoredRecord, text: bytes) -> bool:
-    return text in (record.value or b"") or text in (record.key or b"")
-
-
-def parse(query: FindQuery) -> ParsedQuery:
-    """Convert a query. Raises InvalidArgument, and NotOffered for a feature that Kafka does not have."""
-    query.check()
-    if query.unique_id is not None or query.raw:
-        feature = "raw" if query.raw else "unique_id"
-        raise NotOffered(f"{feature}: a Kafka log has no such thing", feature=feature)
-    text = query.key or query.tag or query.grep or ""
-    search = Search(
-        key=None if query.key is None else query.key.encode(),
-        tag=query.tag,
-        from_ms=query.from_ms,
-        to_ms=query.to_ms,
-    )
-    # A tag that is not UTF-8 is read with replacement characters, which its bytes do not contain.
-    needle = b"" if "\ufffd" in text else text.encode()
-    grep = None if query.grep is None else query.grep.encode()
-    offset = None if query.record_id is None else parse_id(query.record_id)[1]
-    return ParsedQuery(search, grep, offset, needle)
+        """Return whether this record matches the query."""
+        return self.offset in (None, record.offset) and super().matches(record)
 
 
 def parse_id(record_id: str) -> tuple[TopicPartition, int]:
@@ -91,7 +67,7 @@ def _is_number(text: str) -> bool:
 
 def in_view(view: View, query: FindQuery) -> Iterator[Row]:
     """Yield the matching records of a directory, by partition and offset."""
-    wanted = parse(query)
+    wanted = LogSearch(query)
     left = query.limit
     addresses = _partitions(view, query)
     if query.record_id is None:
@@ -131,7 +107,7 @@ def _is_too_old(segment: Segment, from_ms: int | None) -> bool:
     return from_ms is not None and from_ms > 0 and segment.largest_timestamp_ms() < from_ms
 
 
-def in_log(reader: LogReader, log: Log, wanted: ParsedQuery, *, start: int = 0) -> Iterator[Row]:
+def in_log(reader: LogReader, log: Log, wanted: LogSearch, *, start: int = 0) -> Iterator[Row]:
     """Yield the matching records of one log at or above `start`."""
     for batch in reader.batches(log):
         if batch.header.last_offset < start or not wanted.may_hold(batch):

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from heapq import merge
 from typing import Final, NamedTuple, Protocol
 
-from storage.errors import Corrupt, InvalidArgument, RecordNotFound
-from storage.model import FoundPage, StoredRecord, TopicPartition, weight_bytes
+from storage.errors import Corrupt, DataError, InvalidArgument, RecordNotFound
+from storage.model import FindQuery, FoundPage, StoredRecord, TopicPartition
+from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.index_file import TAG_TYPE, index_string
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.message_id import decode_offset_id
@@ -36,6 +38,7 @@ from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.reading import (
+    MAX_BODY_BYTES,
     UNITS_AT_ONCE,
     WRONG_PLACE,
     check_address,
@@ -45,6 +48,13 @@ from storage.rocketmq.reading import (
     to_stored,
     unit_error,
     units_as_they_stand,
+)
+from storage.shared.query import (
+    Inspected,
+    Search,
+    check_limits,
+    page_of,
+    parse_cursor,
 )
 
 _CURSOR: Final = re.compile(r"(-?)log:([0-9]{1,19})")
@@ -83,31 +93,16 @@ class Searched(Protocol):
         """Check more of the index, so that it is known where in [low, high) it can be trusted."""
 
 
-class Search(NamedTuple):
-    """A search: its conditions (None: any), its direction, and the limits of a page.
-
-    `key` is a record's key or one of its lookup keys; times are store times, inclusive. `scan`: do not
-    use the index. A page holds at most `limit` records and `max_bytes` by their weight (the first record
-    always fits), and examines at most `max_scanned` records.
-    """
-
-    key: bytes | None
-    unique_id: str | None
-    tag: str | None
-    from_ms: int | None
-    to_ms: int | None
-    limit: int
-    backward: bool
-    scan: bool
-    max_scanned: int
-    max_bytes: int
+class MessageSearch(Search):
+    """A query that is compared with messages; its times are store times."""
 
     @property
     def times(self) -> TimeRange:
         """The range of store times."""
+        from_ms, to_ms = self.query.from_ms, self.query.to_ms
         return TimeRange(
-            ALWAYS.begin_ms if self.from_ms is None else self.from_ms,
-            ALWAYS.end_ms if self.to_ms is None else self.to_ms,
+            ALWAYS.begin_ms if from_ms is None else from_ms,
+            ALWAYS.end_ms if to_ms is None else to_ms,
         )
 
     @property
@@ -117,8 +112,8 @@ class Search(NamedTuple):
         A key that is not UTF-8 text is in no record. The index can answer this too: the empty text is
         looked up instead, which has no index entry.
         """
-        if self.unique_id is not None:
-            text = self.unique_id
+        if self.query.unique_id is not None:
+            text = self.query.unique_id
         elif self.key is not None:
             text = _text(self.key) or ""
         else:
@@ -128,18 +123,17 @@ class Search(NamedTuple):
 
     def matches(self, message: Message) -> bool:
         """Return whether a message meets all conditions."""
-        time_ms = message.store_timestamp_ms
-        if self.from_ms is not None and time_ms < self.from_ms:
+        query = self.query
+        if not self.is_in_time(message.store_timestamp_ms):
             return False
-        if self.to_ms is not None and time_ms > self.to_ms:
-            return False
-        if self.key is None and self.unique_id is None and self.tag is None:
+        if {query.key, query.unique_id, query.tag, query.grep} == {None}:
             return True
         properties = decode_properties(message.properties)
         return (
             (self.key is None or self._is_key_of(properties))
-            and self.unique_id in (None, properties.get(UNIQ_KEY))
-            and self.tag in (None, properties.get(TAGS))
+            and query.unique_id in (None, properties.get(UNIQ_KEY))
+            and query.tag in (None, properties.get(TAGS))
+            and (query.grep is None or self._has_text(message, properties))
         )
 
     def _is_key_of(self, properties: Mapping[str, str]) -> bool:
@@ -147,6 +141,15 @@ class Search(NamedTuple):
         if not text:
             return False
         return text == properties.get(SHARDING_KEY) or text in properties.get(KEYS, "").split(" ")
+
+    def _has_text(self, message: Message, properties: Mapping[str, str]) -> bool:
+        """Return whether the (decompressed) body, the key or the lookup keys contain a text."""
+        try:
+            body = decompress(message.body, message.sys_flag, MAX_BODY_BYTES)
+        except DataError:
+            body = message.body
+        keys = (properties.get(name, "").encode() for name in (SHARDING_KEY, KEYS))
+        return self.query.has_text(body, *keys)
 
 
 class _Part(NamedTuple):
@@ -168,17 +171,14 @@ class _Found(NamedTuple):
     damage: Corrupt | None = None
 
 
-def find_records(store: Searched, topic: str, search: Search, cursor: str | None) -> FoundPage:
+def find_records(store: Searched, topic: str, query: FindQuery) -> FoundPage:
     """Return one page of matches in the order of the log (or exactly the reverse), from the cursor on.
 
-    Raises InvalidArgument for a bad cursor and for limits below 1, with which no page would end;
-    Corrupt at a damaged record, with the `cursor` after it (None: no record is left). A page that
-    already has a match ends before the damage.
+    Raises InvalidArgument for a bad cursor and for limits below 1; Corrupt at a damaged record: see `page_of`.
     """
-    for field in ("limit", "max_scanned"):
-        if getattr(search, field) < 1:
-            raise InvalidArgument(f"{field} must be at least 1", field=field)
-    part = _part(store, topic, search, cursor)
+    check_limits(query)
+    search = MessageSearch(query)
+    part = _part(store, topic, query)
     if can_ask_index(store, search, topic):
         store.check_index(part.low, part.high)
     while True:
@@ -188,30 +188,25 @@ def find_records(store: Searched, topic: str, search: Search, cursor: str | None
             continue  # the doubted file is no longer used: at most one retry per index file
 
 
-def _page(store: Searched, topic: str, search: Search, part: _Part) -> FoundPage:
+def _page(store: Searched, topic: str, search: MessageSearch, part: _Part) -> FoundPage:
     """Return one page of the rest of the search. Raises DoubtedIndex if an index file proves to be bad."""
     pieces = index_pieces(store, search, [topic], part.low, part.high)
-    indexed = can_ask_index(store, search, topic) and all(piece.by_index for piece in pieces)
-    found: list[tuple[int, StoredRecord]] = []
-    scanned = found_bytes = 0
-    following = None
-    for step in _in_pieces(store, topic, search, part, pieces):
-        at, partition, record, damage = step
-        if record is not None:
-            found_bytes += weight_bytes(record)
-        full = len(found) >= search.limit or (
-            found and (found_bytes > search.max_bytes or damage is not None)
-        )
-        if full or scanned >= search.max_scanned:
-            following = _cursor(at, backward=search.backward)
-            break
+    backward = search.query.backward
+    return page_of(
+        _inspected(_in_pieces(store, topic, search, part, pieces), backward=backward),
+        search.query,
+        partial(_cursor, backward=backward),
+        time_axis=TIME_AXIS,
+        indexed=can_ask_index(store, search, topic) and all(piece.by_index for piece in pieces),
+    )
+
+
+def _inspected(found: Iterator[_Found], *, backward: bool) -> Iterator[tuple[int, Inspected]]:
+    for at, partition, record, damage in found:
+        onward = None
         if damage is not None:
-            behind = _cursor(at + (-1 if search.backward else 1), backward=search.backward)
-            raise Corrupt(damage.message, **{**damage.facts(), "cursor": behind}) from damage
-        scanned += 1
-        if record is not None:
-            found.append((partition, record))
-    return FoundPage(found, scanned, indexed, following is None, following, TIME_AXIS)
+            onward = _cursor(at + (-1 if backward else 1), backward=backward)
+        yield at, Inspected(partition, record, damage, onward)
 
 
 def _cursor(at: int, *, backward: bool) -> str | None:
@@ -219,15 +214,15 @@ def _cursor(at: int, *, backward: bool) -> str | None:
     return f"{'-' if backward else ''}log:{at}" if at >= 0 else None
 
 
-def can_ask_index(store: Searched, search: Search, *topics: str) -> bool:
+def can_ask_index(store: Searched, search: MessageSearch, *topics: str) -> bool:
     """Return whether the index can answer this search; it has the records of an LMQ under other topics."""
-    if search.scan or store.coverage is None or search.indexed_text is None:
+    if search.query.scan or store.coverage is None or search.indexed_text is None:
         return False
     return not any(map(is_lmq, topics))
 
 
 def index_pieces(
-    store: Searched, search: Search, topics: Sequence[str], low: int, high: int
+    store: Searched, search: MessageSearch, topics: Sequence[str], low: int, high: int
 ) -> Sequence[CoveredRange]:
     """Return the pieces of [low, high), in the search's order, each with whether the index covers it completely.
 
@@ -239,23 +234,19 @@ def index_pieces(
         low,
         high,
         built_end=store.catch_up_index(),
-        for_keys=search.unique_id is None,
+        for_keys=search.query.unique_id is None,
     )
-    return pieces[::-1] if search.backward else pieces
+    return pieces[::-1] if search.query.backward else pieces
 
 
-def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _Part:
+def _part(store: Searched, topic: str, query: FindQuery) -> _Part:
     """Return the part of the log that is left to search."""
     low, high = max(store.log.start, store.deleted_below(topic)), store.log.end
-    if cursor is None:
+    parts = parse_cursor(query, _CURSOR)
+    if parts is None:
         return _Part(low, high, high)
-    parts = _CURSOR.fullmatch(cursor)
-    if parts is None or (parts[1] == "-") is not search.backward:
-        raise InvalidArgument(
-            f"cursor {cursor[:80]!r} is none that was given for this direction", field="cursor"
-        )
     place = int(parts[2])
-    if search.backward:
+    if query.backward:
         return _Part(low, min(high, place + 1), high)
     return _Part(max(low, place), high, high)
 
@@ -264,7 +255,7 @@ def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _P
 
 
 def _in_pieces(
-    store: Searched, topic: str, search: Search, part: _Part, pieces: Sequence[CoveredRange]
+    store: Searched, topic: str, search: MessageSearch, part: _Part, pieces: Sequence[CoveredRange]
 ) -> Iterator[_Found]:
     """Yield the results piece by piece: by the index where it covers the log, by a scan elsewhere."""
     for low, high, by_index in pieces:
@@ -272,7 +263,7 @@ def _in_pieces(
         yield from walk(store, topic, search, part._replace(low=low, high=high))
 
 
-def _by_index(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
+def _by_index(store: Searched, topic: str, search: MessageSearch, part: _Part) -> Iterator[_Found]:
     """Yield the results for the candidates of the index."""
     text, index = search.indexed_text, store.index
     assert index is not None
@@ -282,12 +273,12 @@ def _by_index(store: Searched, topic: str, search: Search, part: _Part) -> Itera
         low=part.low,
         high=part.high,
         times=search.times,
-        backward=search.backward,
+        backward=search.query.backward,
     ):
         yield _looked_at(store, topic, search, at)
 
 
-def _looked_at(store: Searched, topic: str, search: Search, at: int) -> _Found:
+def _looked_at(store: Searched, topic: str, search: MessageSearch, at: int) -> _Found:
     """Return the record at a candidate of the index, if it matches and is visible to readers.
 
     RocketMQ does not cut its index together with the log, so an index entry may point into data that was
@@ -392,19 +383,19 @@ def _stored(
 # ---- by a scan ----
 
 
-def _scanned(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
+def _scanned(store: Searched, topic: str, search: MessageSearch, part: _Part) -> Iterator[_Found]:
     """Yield a result for every record of the topic, in the search's order. If the queue entry shows another
     tag, the record is not read.
     """
-    window = _Window(store.log, backward=search.backward)
+    window = _Window(store.log, backward=search.query.backward)
     queues = store.queues.of_topic(topic)
     for queue in queues:
         store.catch_up(queue, queue.bounds().end)
     code = None
-    if search.tag is not None and topic != SCHEDULE_TOPIC:
-        code = tags_code(search.tag)
-    steps = [_steps(store.log, queue, part, backward=search.backward) for queue in queues]
-    for at, partition, offset, unit, damage in merge(*steps, reverse=search.backward):
+    if search.query.tag is not None and topic != SCHEDULE_TOPIC:
+        code = tags_code(search.query.tag)
+    steps = [_steps(store.log, queue, part, backward=search.query.backward) for queue in queues]
+    for at, partition, offset, unit, damage in merge(*steps, reverse=search.query.backward):
         if damage is not None:
             yield _Found(at, partition, damage=damage)
             continue

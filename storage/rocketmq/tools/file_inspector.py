@@ -253,7 +253,7 @@ class FileInspector:
         self._require_log("find")
         if query.raw:
             raise InvalidArgument("raw needs a store: a log alone has no index", field="raw")
-        wanted = search.parse(query)
+        wanted = search.LogSearch(query)
         in_log = search.in_log(self._walk(), wanted)
         found: Iterator[Message] = (message for _, message in in_log)
         if query.record_id is not None:

@@ -11,11 +11,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import NamedTuple
 
-from storage.errors import Corrupt, DataError, InvalidArgument
+from storage.errors import Corrupt, InvalidArgument
 from storage.model import FindQuery
-from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.index_file import TAG_TYPE, index_string
 from storage.rocketmq.format.message import (
     TRANSACTION_MASK,
@@ -23,76 +21,36 @@ from storage.rocketmq.format.message import (
     Message,
 )
 from storage.rocketmq.format.message_id import decode_offset_id
-from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_properties
 from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex
 from storage.rocketmq.log.scan import Stretch
-from storage.rocketmq.lookup.find import Search, index_pieces, message_at, offset_of
-from storage.rocketmq.reading import MAX_BODY_BYTES
+from storage.rocketmq.lookup.find import MessageSearch, index_pieces, message_at, offset_of
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.rows import Row, gone_row, message_row, queued_row
 from storage.rocketmq.tools.view import View
 
-_REPLACEMENT = "\ufffd"
 
+class LogSearch(MessageSearch):
+    """A query on the log."""
 
-class ParsedQuery(NamedTuple):
-    """A parsed query. The bytes of every match contain `needle`."""
-
-    search: Search
-    topic: str | None
-    grep: bytes | None
-    needle: bytes
+    def __init__(self, query: FindQuery) -> None:
+        """Raises InvalidArgument for a query that no tool takes."""
+        query.check()
+        super().__init__(query)
 
     def matches(self, message: Message) -> bool:
-        """Return whether this record matches."""
-        if self.topic not in (None, message.topic):
+        """Return whether a record matches; one that was rolled back does not."""
+        if self.query.topic not in (None, message.topic):
             return False
         if message.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return False
-        if self.grep is not None and not _contains(message, self.grep):
-            return False
-        return self.search.matches(message)
-
-
-def _contains(message: Message, text: bytes) -> bool:
-    """Return whether the (decompressed) body, the key or the lookup keys contain a text."""
-    try:
-        body = decompress(message.body, message.sys_flag, MAX_BODY_BYTES)
-    except DataError:
-        body = message.body
-    if text in body:
-        return True
-    properties = decode_properties(message.properties)
-    return any(text in properties.get(name, "").encode() for name in (SHARDING_KEY, KEYS))
-
-
-def parse(query: FindQuery) -> ParsedQuery:
-    """Parse a query. Raises InvalidArgument."""
-    query.check()
-    search = Search(
-        key=None if query.key is None else query.key.encode(),
-        unique_id=query.unique_id,
-        tag=query.tag,
-        from_ms=query.from_ms,
-        to_ms=query.to_ms,
-        limit=query.limit,
-        backward=False,
-        scan=False,
-        max_scanned=query.limit,
-        max_bytes=query.limit,
-    )
-    text = query.key or query.unique_id or query.tag or ""
-    # Invalid UTF-8 is decoded with replacement characters, which are not in the stored bytes.
-    needle = b"" if _REPLACEMENT in text else text.encode()
-    grep = None if query.grep is None else query.grep.encode()
-    return ParsedQuery(search, query.topic, grep, needle)
+        return super().matches(message)
 
 
 def in_view(view: View, query: FindQuery) -> Iterator[Row]:
     """Return the matching records, in log order. If there are more than the limit, a search by key, unique id or tag
     returns the newest, as the real store does; any other search the oldest.
     """
-    wanted = parse(query)
+    wanted = LogSearch(query)
     if query.raw:
         return _raw(view, query)
     if query.record_id is not None:
@@ -132,7 +90,7 @@ def _row(view: View, at: int, message: Message) -> Row:
 
 
 def _in_pieces(
-    view: View, wanted: ParsedQuery, topics: Sequence[str]
+    view: View, wanted: LogSearch, topics: Sequence[str]
 ) -> Iterator[tuple[int, Message]]:
     """Yield matches piece by piece: by the index where it is known to cover the log, otherwise by walking the log.
 
@@ -141,7 +99,7 @@ def _in_pieces(
     store = view.store
     begin, last = store.log.start, -1
     while begin < store.log.end:
-        pieces = index_pieces(store, wanted.search, topics, begin, store.log.end)
+        pieces = index_pieces(store, wanted, topics, begin, store.log.end)
         try:
             for low, high, by_index in pieces:
                 walk = _by_index if by_index else _by_walk
@@ -155,24 +113,22 @@ def _in_pieces(
 
 
 def _by_walk(
-    view: View, wanted: ParsedQuery, _: Sequence[str], low: int, high: int
+    view: View, wanted: LogSearch, _: Sequence[str], low: int, high: int
 ) -> Iterator[tuple[int, Message]]:
     """Return matches in [low, high) of the log, by reading all of that range."""
     return in_log(view.walk("searching", start=low), wanted, end=high)
 
 
 def _by_index(
-    view: View, wanted: ParsedQuery, topics: Sequence[str], low: int, high: int
+    view: View, wanted: LogSearch, topics: Sequence[str], low: int, high: int
 ) -> Iterator[tuple[int, Message]]:
     """Return matches in [low, high) of the log, by the index."""
-    index, text = view.store.index, wanted.search.indexed_text
+    index, text = view.store.index, wanted.indexed_text
     assert index is not None
     assert text is not None
     places = merge(
         *(
-            index.candidates(
-                index_string(topic, text), low=low, high=high, times=wanted.search.times
-            )
+            index.candidates(index_string(topic, text), low=low, high=high, times=wanted.times)
             for topic in topics
         )
     )
@@ -180,7 +136,7 @@ def _by_index(
 
 
 def _looked_at(
-    view: View, wanted: ParsedQuery, places: Iterator[int]
+    view: View, wanted: LogSearch, places: Iterator[int]
 ) -> Iterator[tuple[int, Message]]:
     last = -1
     for at in places:
@@ -233,7 +189,7 @@ def _raw_row(view: View, at: int) -> Row:
     return gone_row(at) if message is None else _row(view, at, message)
 
 
-def _by_id(view: View, wanted: ParsedQuery, record_id: str) -> Iterator[Row]:
+def _by_id(view: View, wanted: LogSearch, record_id: str) -> Iterator[Row]:
     """Yield the record with this offset id; its store host must be the host in the id. Raises InvalidArgument if the id
     is malformed.
     """
@@ -242,8 +198,8 @@ def _by_id(view: View, wanted: ParsedQuery, record_id: str) -> Iterator[Row]:
     if (
         message is not None
         and message.store_host == host
-        and wanted.topic in (None, message.topic)
-        and wanted.search.matches(message)
+        and wanted.query.topic in (None, message.topic)
+        and wanted.matches(message)
         and _is_seen(view, message, at)
     ):
         yield _row(view, at, message)
@@ -259,7 +215,7 @@ def with_id(messages: Iterator[Message], record_id: str) -> Iterator[Message]:
 
 
 def in_log(
-    walk: LogWalk, wanted: ParsedQuery, *, end: int | None = None
+    walk: LogWalk, wanted: LogSearch, *, end: int | None = None
 ) -> Iterator[tuple[int, Message]]:
     """Yield matches by walking the log, up to `end`."""
     for stretch in walk.stretches():
@@ -272,7 +228,7 @@ def in_log(
 
 
 def _in_stretch(
-    walk: LogWalk, stretch: Stretch, wanted: ParsedQuery, end: int | None
+    walk: LogWalk, stretch: Stretch, wanted: LogSearch, end: int | None
 ) -> Iterator[tuple[int, Message]]:
     needle, data, start = wanted.needle, stretch.data, stretch.start
     records = [

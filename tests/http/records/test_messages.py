@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from storage import FoundPage
+from storage import FindQuery, FoundPage
 from tests.http.harness import JSON, Api, b64, opener, serving, settings
 from tests.watched_store import WatchedStore
 
@@ -302,11 +302,11 @@ class SlowSearch(WatchedStore):
 
     searching = threading.Event()
 
-    def find(self, topic: str, **query: Any) -> FoundPage:
+    def find_page(self, topic: str, query: FindQuery) -> FoundPage:
         self.searching.set()
         assert self.gate.wait(30)
         assert threading.current_thread() is not threading.main_thread()
-        return super().find(topic, **query)
+        return super().find_page(topic, query)
 
 
 async def test_a_long_query_holds_up_nothing(tmp_path: Path) -> None:
