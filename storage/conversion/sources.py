@@ -45,8 +45,8 @@ class Source(Protocol):
         """Return the bounds as LogStore.bounds does."""
 
     def note_missing(self, topics: Collection[str]) -> None:
-        """Add findings for missing partitions of these topics whose records are named by other files; with no topics
-        given, for all topics that are not internal.
+        """Add findings for records that no partition holds: missing partitions of these topics whose records are named
+        by other files (with no topics given, of all topics that are not internal), and records without a partition.
         """
 
     def findings(self) -> Sequence[Finding]:
@@ -186,7 +186,10 @@ class RocketMQSource:
             yield queued(message, offset)
 
     def note_missing(self, topics: Collection[str]) -> None:
-        """See Source: opening the store has already reported queues that end before a used offset."""
+        """See Source. Opening the store has already reported queues that end before a used offset; add the records
+        that are in no queue.
+        """
+        self._view.note_unqueued()
 
     def note(self, findings: Sequence[Finding]) -> None:
         """Add findings of other readers of the store."""

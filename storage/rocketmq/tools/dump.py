@@ -109,13 +109,17 @@ def in_runs(rows: Iterable[tuple[Row, int]]) -> Runs:
 
 
 def record_runs(view: View, addresses: Sequence[TopicPartition]) -> Runs:
-    """Return the records that readers of these queues see, queue by queue."""
+    """Yield the records that readers of these queues see, queue by queue. After all queues of a store, the view has
+    findings for the records in no queue.
+    """
     queues = map(view.store.queue, addresses)
-    return in_runs(
+    yield from in_runs(
         (queued_row(message, unit, offset, delays_ms=view.delays_ms), message.size)
         for queue in queues
         for offset, unit, message in view.messages(queue)
     )
+    if view.is_whole and len(addresses) == len(view.addresses):
+        view.note_unqueued()
 
 
 def log_runs(walk: LogWalk, addresses: Sequence[TopicPartition] | None = None) -> Runs:

@@ -17,14 +17,17 @@ from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions
 from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format import names
-from storage.rocketmq.format.message import Message
+from storage.rocketmq.format.message import Message, takes_queue_offset
 from storage.rocketmq.format.queue_entry import QueueEntry
+from storage.rocketmq.format.suspect import is_folder_name
+from storage.rocketmq.index.dispatch import dispatches_of, heads_of
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.reading import check_address, unreadable
+from storage.rocketmq.recovery.losses import refused_record
 from storage.rocketmq.state.file_listing import unread_findings
 from storage.rocketmq.state.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
-from storage.rocketmq.tools.log_walk import LogWalk
+from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.queue_gaps import GapWatch
 from storage.shared.diagnostics import Meter, Notes
 from storage.shared.loss_report import known_losses
@@ -130,6 +133,26 @@ class View:
         return LogWalk(
             log.run, self.store.queues, self.notes, start=start, end=log.end, meter=meter
         )
+
+    def note_unqueued(self) -> None:
+        """Note each record whose topic cannot be a folder name. Such a record is in no queue: readers of queues do not
+        see it, and a start reports only the records after its checkpoint. Reads the whole log.
+        """
+        log = self.store.log
+        meter = Meter(self.options.progress, "finding records in no queue", log.end - log.start)
+        walk = LogWalk(log.run, self.store.queues, Notes(), end=log.end, meter=meter)
+        for item in walk.stretches():
+            if isinstance(item, Padding):
+                continue
+            heads = heads_of(item.data, item.records, item.start)
+            bad = {topic for topic in {head[0] for head in heads} if not is_folder_name(topic)}
+            if bad:
+                places = [
+                    place for place, head in zip(item.records, heads, strict=True) if head[0] in bad
+                ]
+                for dispatch in dispatches_of(item.data, places, item.start, with_tags=False):
+                    if takes_queue_offset(dispatch.sys_flag):
+                        self.notes.add(refused_record(log.run, dispatch))
 
     @cached_property
     def known_losses(self) -> Mapping[TopicPartition, Sequence[Loss]]:

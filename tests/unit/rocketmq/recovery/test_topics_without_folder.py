@@ -9,7 +9,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from storage import Finding, StoreOptions, SupportsParts, TopicPartition, open_inspector
+from storage import (
+    Finding,
+    StoreOptions,
+    SupportsParts,
+    TopicPartition,
+    convert_store,
+    open_inspector,
+)
 from storage.parallel import one_by_one
 from storage.rocketmq.format import scan
 from storage.rocketmq.format.message import decode_message
@@ -124,6 +131,27 @@ def test_a_clean_stop_does_not_make_it_a_deleted_topic(name: str, *, in_parts: b
             report = inspector.rebuild("consumequeue")
     finally:
         inspector.close()
+    assert without_queue(report.findings) == reported
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dump_and_convert_name_it_after_a_clean_stop(name: str) -> None:
+    """Both read queues. The queues of a cleanly stopped store do not show that a record is in none."""
+    shop = damaged(name, built=False)
+    shop.open(accept_loss=True).close()
+    reported = without_queue(found(shop))
+    assert len(reported) == 1
+    options = StoreOptions(settings=SMALL)
+    inspector = open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)
+    try:
+        for _ in inspector.dump("records"):
+            pass
+        assert without_queue(inspector.findings()) == reported
+    finally:
+        inspector.close()
+    report = convert_store(
+        ROOT, "converted", to="kafka", options=options, fs=shop.fs, clock=shop.clock
+    )
     assert without_queue(report.findings) == reported
 
 
