@@ -13,12 +13,12 @@ import click
 import msgspec
 
 from logserver.cli.failures import FINDINGS
-from logserver.cli.load import ALL, Load, check_places, load_options, take, target_names
+from logserver.cli.load import ALL, Load, check_places, load_options, require, take, target_names
 from logserver.cli.output import write_file, write_text
 from storage.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from logserver.bench.report.document import Document
+    from logserver.bench.report.contents import Document
     from logserver.bench.result import Result
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -69,6 +69,8 @@ def command(
 
     if results and (names or kept):
         raise click.UsageError("--from measures nothing: give no WORKLOAD and no --result with it")
+    if report is not None:
+        require("matplotlib", "compare --report")
     ratios = [ratio for path in measured for ratio in verdicts.read_measured(path)]
     read = (*results, *measured)
     check_places(read, report=report, json=json, markdown=markdown, result=kept)
@@ -97,17 +99,17 @@ class Forms(NamedTuple):
 
     def write(self, document: Document) -> None:
         """Write all requested forms, and the report's warnings to standard error."""
-        from logserver.bench.report import html, markdown
+        from logserver.bench.report import render
 
         if self.report is not None:
-            write_file(self.report, html.page(document).encode())
+            write_file(self.report, render.html(document).encode())
         if self.json is not None:
             data = msgspec.json.format(msgspec.json.encode(document.numbers), indent=2)
             write_file(self.json, data + b"\n")
         if self.markdown is not None:
-            write_file(self.markdown, markdown.text(document).encode())
+            write_file(self.markdown, render.markdown(document).encode())
         if not any(self):
-            write_text(markdown.text(document).splitlines())
+            write_text(render.markdown(document).splitlines())
         for warning in document.warnings:
             click.echo(f"warning: {warning}", err=True)
 

@@ -5,6 +5,7 @@ Owns the code that `logserver bench` and `logserver compare` share; must not mea
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -95,7 +96,7 @@ def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> No
     `tell` always gets the result, even a partial result; after that, the error that ended the run is raised. The
     command ends with exit code 1 if counts do not agree.
     """
-    _require()
+    require("hdrh.histogram", "bench")
     from logserver.bench import run, workload
 
     chosen = [name for given in names for name in (workload.shipped() if given == ALL else [given])]
@@ -162,13 +163,13 @@ def _once(field: str, names: Sequence[str]) -> None:
             raise InvalidArgument(f"{field}: {name!r} is given twice", field=field)
 
 
-def _require() -> None:
+def require(library: str, feature: str) -> None:
     """Raise NotOffered if a library of the extra is not installed."""
     try:
-        import hdrh.histogram  # noqa: F401  # checks that it is installed
+        importlib.import_module(library)
     except ImportError as error:
-        message = f"bench needs {error.name}: pip install 'logserver[report]'"
-        raise NotOffered(message, feature="bench") from None
+        message = f"{feature} needs {error.name}: pip install 'logserver[report]'"
+        raise NotOffered(message, feature=feature) from None
 
 
 @contextmanager

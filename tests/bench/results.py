@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from logserver.bench.report import render
+from logserver.bench.report.contents import Document
 from logserver.bench.result import (
     Environment,
     Generator,
@@ -210,3 +212,10 @@ def small(values: dict[str, Sequence[float]], workload: str = "w") -> Result:
         for name, rates in values.items()
     ]
     return result
+
+
+def chapter(document: Document, title: str) -> str:
+    """Return the Markdown text of a chapter; `title` is the beginning of its title."""
+    _, found, text = render.markdown(document).partition(f"\n## {title}")
+    assert found, title
+    return text.partition("\n## ")[0]

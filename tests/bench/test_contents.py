@@ -9,9 +9,8 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from logserver.bench.report import conclusions, html, markdown
-from logserver.bench.report.contents import report
-from logserver.bench.report.document import Document, Numbers
+from logserver.bench.report import conclusions, render
+from logserver.bench.report.contents import Document, Numbers, report
 from logserver.bench.report.figures import Figure
 from logserver.bench.report.format import told
 from logserver.bench.result import (
@@ -26,6 +25,8 @@ from logserver.bench.result import (
 )
 from storage.errors import InvalidArgument
 from tests.bench import results
+
+GENERATOR = "The load generator itself"
 
 
 class Cells(HTMLParser):
@@ -56,6 +57,11 @@ class Cells(HTMLParser):
 @pytest.fixture(scope="module")
 def document() -> Document:
     return report([results.full()])
+
+
+@pytest.fixture(scope="module")
+def page(document: Document) -> str:
+    return render.html(document)
 
 
 def figure(document: Document, workload: str, target: str, metric: str) -> Figure:
@@ -92,10 +98,10 @@ def test_a_value_that_was_not_measured_is_left_out_and_not_0(document: Document)
     assert metrics == {"restart_s", "recovery_s"}
 
 
-def test_every_figure_stands_in_all_forms(document: Document) -> None:
+def test_every_figure_stands_in_all_forms(document: Document, page: str) -> None:
     """This covers the median and the ratio of each figure that has a table; JSON has every figure."""
-    cells = set(Cells(html.page(document)).cells)
-    text = markdown.text(document)
+    cells = set(Cells(page).cells)
+    text = render.markdown(document)
     data = json.loads(msgspec.json.encode(document.numbers))
     assert len(data["figures"]) == len(document.numbers.figures) > 300
     for metric in ("server_cpu_s_per_million_records", "recovery_s", "disk_bytes_per_record"):
@@ -108,10 +114,10 @@ def test_every_figure_stands_in_all_forms(document: Document) -> None:
     assert again == document.numbers
 
 
-def test_tables_of_both_forms_are_the_same(document: Document) -> None:
+def test_tables_of_both_forms_are_the_same(document: Document, page: str) -> None:
     """The comparison is cell by cell, in order."""
-    shown = [cell.strip() for cell in Cells(html.page(document)).cells]
-    lines = [line for line in markdown.text(document).splitlines() if line.startswith("|")]
+    shown = [cell.strip() for cell in Cells(page).cells]
+    lines = [line for line in render.markdown(document).splitlines() if line.startswith("|")]
     rows = [line.strip("|").replace("\\|", "\0").split("|") for line in lines if "---" not in line]
     cells = [c.strip().replace("\0", "|").replace("&lt;", "<") for row in rows for c in row]
     assert shown == cells
@@ -130,8 +136,7 @@ def test_a_number_is_told_without_powers_of_ten(value: float, unit: str, said: s
 
 
 def test_series_are_told_along_their_axis(document: Document) -> None:
-    (section,) = (s for s in document.sections if s.name == "by-topics")
-    table = section.tables[0]
+    table = document.chapters["by-topics"].tables[0]
     assert list(table.columns[1:-1]) == ["1 topic", *(f"{n:,} topics" for n in results.TOPICS[1:])]
     kafka = next(row for row in table.rows if row[0] == "kafka")
     assert kafka[-2] == ""  # 10,000 were left out
@@ -139,16 +144,15 @@ def test_series_are_told_along_their_axis(document: Document) -> None:
 
 
 @pytest.mark.parametrize("form", ["page", "markdown", "json"])
-def test_a_partial_result_is_marked(form: str) -> None:
-    document = report([results.partial()])
+def test_a_partial_result_is_marked(form: str, document: Document, page: str) -> None:
+    partial = report([results.partial()])
     if form == "json":
-        assert not document.numbers.complete
-        assert document.numbers.incomplete_reason == "interrupted"
+        assert not partial.numbers.complete
+        assert partial.numbers.incomplete_reason == "interrupted"
         return
-    text = html.page(document) if form == "page" else markdown.text(document)
+    text = render.html(partial) if form == "page" else render.markdown(partial)
     assert "Partial result: interrupted." in text
-    whole = report([results.full()])
-    assert "Partial" not in (html.page(whole) if form == "page" else markdown.text(whole))
+    assert "Partial" not in (page if form == "page" else render.markdown(document))
 
 
 def test_what_was_cut_short_is_told() -> None:
@@ -163,8 +167,8 @@ def test_what_was_cut_short_is_told() -> None:
     (part,) = report([result, whole]).numbers.left_out
     assert (part.target, part.what) == ("b", "left out: onlyOurs")
     result.runs = result.runs[:1]
-    (section,) = (s for s in report([result]).sections if s.name == "left-out")
-    assert section.paragraphs == ["Nothing of what was begun; the run was cut short."]
+    text = results.chapter(report([result]), "What was left out")
+    assert text.strip() == "Nothing of what was begun; the run was cut short."
 
 
 def test_a_quick_run_says_nothing_about_speed() -> None:
@@ -192,13 +196,12 @@ def test_a_generator_that_held_its_rate_was_not_the_limit() -> None:
         assert any("busy for 99%" in what for what in found) is told_of
 
 
-def test_nothing_of_a_result_becomes_markup(document: Document) -> None:
-    page = html.page(document)
+def test_nothing_of_a_result_becomes_markup(document: Document, page: str) -> None:
     assert "<script" not in page
     assert results.HOSTILE in "".join(Cells(page).text)
     assert (
         "| logserver-kafka | &lt;script>alert('1')&lt;/script> & \\| \"quoted\" | hot-topic-at-rate |"
-        in markdown.text(document)
+        in render.markdown(document)
     )
 
 
@@ -308,19 +311,19 @@ def test_results_of_different_moments_are_told_each_with_its_generator() -> None
     first, second = results.small({"a": [1]}), results.small({"b": [2]}, "other")
     assert second.generator is not None
     document = report([first, second])
-    (section,) = (s for s in document.sections if s.name == "generator")
-    assert [table.title for table in section.tables] == [f"Ceiling and error, {first.began}"] * 2
+    text = results.chapter(document, GENERATOR)
+    assert re.findall("### (.*)", text) == [f"Ceiling and error, {first.began}"] * 2
     slower = Spread(minimum=60_000, median=70_000, maximum=80_000)
     second.generator = msgspec.structs.replace(second.generator, ceiling_requests_per_s=slower)
     second.began = "2026-01-03T00:00:00Z"
     document = report([first, second])
     (warning,) = document.warnings
     assert "did 70k to 150k requests/s" in warning
-    (section,) = (s for s in document.sections if s.name == "generator")
-    assert [table.rows[0][1] for table in section.tables] == ["150k", "70k"]
-    assert [fact for fact in document.facts if fact.startswith("Taken 2026-01-03")]
-    (alone,) = (s for s in report([first]).sections if s.name == "generator")
-    assert alone.tables[0].title == "Ceiling and error"
+    text = results.chapter(document, GENERATOR)
+    assert re.findall(r"\| As fast as possible, requests/s \| (\w+) ", text) == ["150k", "70k"]
+    assert "\n- Measured 2026-01-03" in render.markdown(document)
+    alone = results.chapter(report([first]), GENERATOR)
+    assert re.findall("### (.*)", alone) == ["Ceiling and error"]
 
 
 def test_each_row_of_latencies_tells_the_spread_of_its_highest_percentile() -> None:
@@ -331,7 +334,7 @@ def test_each_row_of_latencies_tells_the_spread_of_its_highest_percentile() -> N
             Repeat(publish_latency=Latency(count=count, p50_us=us, p90_us=2 * us, p99_us=3 * us))
             for us in (10.0, 20.0)
         ]
-    (table,) = next(s for s in report([result]).sections if s.name == "latency").tables
+    (table,) = report([result]).chapters["latency"].tables
     at = list(table.columns).index("Spread of")
     assert [row[at:] for row in table.rows] == [
         ["p99", "30 us - 60 us", ""],

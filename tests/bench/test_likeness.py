@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from logserver.bench.report import html
+from logserver.bench.report import render
 from logserver.bench.report.comparability import (
     falling_cpu,
     full_core_share,
     is_alike,
     rising_rates,
 )
-from logserver.bench.report.contents import ALONE, HOLLOW, STAR, report
+from logserver.bench.report.contents import STAR, report
 from logserver.bench.report.figures import Figure
+from logserver.bench.report.format import ALONE
 from logserver.bench.result import (
     ONE_RECORD,
     Kind,
@@ -30,6 +31,7 @@ from logserver.bench.result import (
 )
 from tests.bench import results
 
+HOLLOW = "a mark that is hollow and dashed, stands alone"
 RATE = "published_records_per_s"
 CPU = "server_cpu_s_per_million_records"
 DISK = "disk_bytes_per_record"
@@ -202,8 +204,8 @@ def test_a_target_is_set_against_itself_where_it_did_the_same(
     after = run_of("rocketmq", *second)
     after.repeats = [Repeat(published_records_per_s=rate) for rate in (38.0, 19.0, 57.0)]
     (found,) = series("rocketmq", before, after)
-    section = next(s for s in report([two(before, after)]).sections if s.name == "by-topics")
-    cells = section.tables[0].rows[0][1:3]
+    table = report([two(before, after)]).chapters["by-topics"].tables[0]
+    cells = table.rows[0][1:3]
     assert [STAR in cell for cell in cells] == [ONE in first, ONE in second]
     if alike:
         assert found.change is not None
@@ -222,25 +224,27 @@ def two(*runs: Run) -> Result:
 def test_other_work_has_no_ratio_and_no_conclusion() -> None:
     rates: dict[str, Any] = {RATE: 100.0, "published_records": 200}
     document = report([two(run_of("kafka", BATCHES, **rates), run_of("rocketmq", ONE, **rates))])
-    (table,) = next(s for s in document.sections if s.name == "throughput").tables
+    chapter = document.chapters["throughput"]
+    (table,), (plot,) = chapter.tables, chapter.plots
     assert [row[-1] for row in table.rows] == ["", ALONE]
-    chapter = next(s for s in document.sections if s.name == "throughput")
-    assert [mark.alone for mark in chapter.plots[0].groups[0].marks] == [False, True]
-    assert chapter.plots[0].about.endswith("rocketmq 100 records/s (not comparable).")
-    assert chapter.paragraphs[-1] == HOLLOW
-    assert html.page(document).count('class="s1 alone"') == 2  # its shape and its bar
+    assert [mark.alone for mark in plot.groups["hot-topic"]] == [False, True]
+    assert plot.about.endswith("rocketmq 100 records/s (not comparable).")
+    assert HOLLOW in results.chapter(document, "Throughput")
+    assert render.html(document).count('class="alone"') == 2  # its shape and its bar
     assert not any("one hot topic" in said for said in document.numbers.conclusions)
     alike = report([two(run_of("kafka", BATCHES, **rates), run_of("rocketmq", **rates))])
-    assert ' alone"' not in html.page(alike).partition("</style>")[2]
+    assert 'alone"' not in render.html(alike).partition("</style>")[2]
+    assert HOLLOW not in results.chapter(alike, "Throughput")
     assert any("one hot topic" in said for said in alike.numbers.conclusions)
 
 
 def test_what_was_done_instead_is_told_once_for_all_workloads() -> None:
     first, second = run_of("rocketmq", ONE), run_of("rocketmq", ONE)
     second.workload = WorkloadFacts(name="fan-out", fields={})
-    section = next(s for s in report([two(first, second)]).sections if s.name == "left-out")
-    assert section.tables[0].rows == [
-        ["rocketmq", f"logserver.recordsPerRequest: {ONE_RECORD}", "hot-topic, fan-out"]
+    text = results.chapter(report([two(first, second)]), "What was left out")
+    rows = [line for line in text.splitlines() if line.startswith("| rocketmq")]
+    assert rows == [
+        f"| rocketmq | logserver.recordsPerRequest: {ONE_RECORD} | hot-topic, fan-out |"
     ]
 
 
@@ -272,5 +276,5 @@ def test_the_largest_of_all_repeats_is_told_as_the_largest() -> None:
         Repeat(publish_latency=Latency(count=10, p50_us=1.0, max_us=most))
         for most in (5.0, 7.0, 9.0)
     ]
-    (table,) = next(s for s in report([two(run)]).sections if s.name == "latency").tables
+    (table,) = report([two(run)]).chapters["latency"].tables
     assert table.rows[0][list(table.columns).index("max")] == "9 us"

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-from logserver.bench.report import html
+from logserver.bench.report import render
 from logserver.bench.report.contents import report
 from tests.bench import results
 
@@ -49,7 +49,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(html.page(report([results.full()])), encoding="utf-8")
+    path.write_text(render.html(report([results.full()])), encoding="utf-8")
     return path
 
 
@@ -121,7 +121,7 @@ def test_every_plot_is_to_be_seen(open_page: Open, width: int) -> None:
     page = open_page(width)
     plots = page.locator("figure svg")
     document = report([results.full()])
-    assert plots.count() == sum(len(section.plots) for section in document.sections) > 10
+    assert plots.count() == sum(len(chapter.plots) for chapter in document.chapters.values()) > 10
     for plot in plots.all():
         box = plot.bounding_box()
         assert box is not None
@@ -132,7 +132,8 @@ def test_every_plot_is_to_be_seen(open_page: Open, width: int) -> None:
         inside = plot.evaluate(
             """svg => {
                 const own = svg.getBoundingClientRect();
-                const parts = [...svg.querySelectorAll('text, rect, circle, polygon, polyline, line')];
+                const parts = [...svg.querySelectorAll('text, path, use')]
+                    .filter(part => !part.closest('defs'));
                 return parts.every(part => {
                     const box = part.getBoundingClientRect();
                     return box.left >= own.left - 1 && box.right <= own.right + 1
@@ -194,7 +195,7 @@ def test_it_can_be_read_by_ear_and_by_key(open_page: Open) -> None:
 
 def test_a_partial_report_says_so_at_its_head(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "partial.html"
-    path.write_text(html.page(report([results.partial()])), encoding="utf-8")
+    path.write_text(render.html(report([results.partial()])), encoding="utf-8")
     page = browser.new_page(viewport={"width": PHONE, "height": 800})
     page.set_default_timeout(PATIENCE_MS)
     page.goto(path.as_uri())

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 
 import pytest
 
-from logserver.bench.report.document import Plot, PlotGroup, PlotMark
-from logserver.bench.report.plots import Shapes, svg
+from logserver.bench.report.plots import Mark, Plot, limits, svg, ticks
 
 LEAST = [10.0**power * first for power in range(-3, 7) for first in (1.0, 1.7, 2.05, 3.1, 5.2, 9.6)]
 
@@ -17,9 +15,16 @@ LEAST = [10.0**power * first for power in range(-3, 7) for first in (1.0, 1.7, 2
 def test_an_axis_has_two_to_five_marks(times: float) -> None:
     for least in LEAST:
         values = (least, least * math.sqrt(times), least * times)
-        marks = [PlotMark("a", values, x=1.0), PlotMark("a", values, x=10.0)]
-        plot = Plot(
-            kind="lines", title="t", about="d", unit="", groups=[PlotGroup("", marks)], x_name="x"
-        )
-        lines = len(re.findall(r'class="grid"', svg(plot, Shapes(["a"]), "p")))
-        assert 2 <= lines <= 5, values
+        low, high = limits(values)
+        assert 2 <= len(ticks(low, high)) <= 5, values
+
+
+@pytest.mark.parametrize("times", [1.0, 50.0])
+def test_each_mark_of_an_axis_is_drawn(times: float) -> None:
+    """A mark is a line in the colour of lines, and a label."""
+    values = (1.0, math.sqrt(times), times)
+    marks = [Mark("a", values, x=1.0), Mark("a", values, x=10.0)]
+    drawn = svg(Plot(kind="lines", title="t", unit="s", groups={"a": marks}, axis="x"), ["a"], "p")
+    wanted = len(ticks(*limits(values)))
+    assert drawn.count("stroke: var(--line)") == wanted
+    assert drawn.count(" s </text>") == wanted

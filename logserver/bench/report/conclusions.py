@@ -1,8 +1,8 @@
-"""The chapter in plain words: the two designs, how to choose, and what this run adds.
+"""The conclusions of a report: statements on the two designs that the figures of a run support.
 
-Owns its text; must not claim more than was shown. Statements on the designs have tests
-(tests/comparison/test_differences.py). Statements on speed are computed from the figures, and left out where these do
-not support them, as in runs with errors.
+Owns the statements. Must not claim more than was measured: a statement is left out where the figures do not support it,
+as in runs with errors. What the designs promise before any figure is text of the template, and each of its statements
+has a test (tests/comparison/test_differences.py).
 """
 
 from __future__ import annotations
@@ -10,56 +10,33 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from logserver.bench.report.document import Section, Table
 from logserver.bench.report.figures import Figure, ratio_of, repeats_with
-from logserver.bench.report.format import times, told
+from logserver.bench.report.format import ratio_told, told
 from logserver.bench.report.verdicts import design_of
 from logserver.bench.result import METRICS, Result, Run, Spread, errors_of, spreads
 
-DESIGNS: Final = (
-    ("Where a record goes", "the log of its partition", "one commit log for all, and a unit of 20 bytes in its queue"),
-    ("Durable on disk", "one sync for each partition written", "one sync for all partitions together"),
-    ("Found by time", "the record's own time, any order", "the time of the append"),
-    ("Found by key", "a scan of the topic", "an index of keys"),
-    ("After a crash", "a torn append goes whole; other partitions keep all",
-     "whole messages before the tear stay; what came later goes in every queue"),
-    ("Deleting old records", "by topic", "the oldest files of all topics together"),
-    ("What a record may hold", "null values, any key, repeated headers",
-     "text keys and headers, each once; no null value"),
+REAL_ONES: Final = "Of the real servers"
+LEAST_REPEATS: Final = 2  # fewer have no spread
+UNLIKE: Final = "not quite the same work: see what was left out"
+NOTHING_OF_REAL: Final = (
+    "Of the real servers nothing follows for the designs: see what was left out."
+)
+# Workload, metric, and the statement up to its figures.
+STATEMENTS: Final = (
+    ("hot-topic", "published_records_per_s", "one hot topic takes"),
+    ("tail-and-catch-up", "catch_up_records_per_s", "a backlog, while new records arrive, is read at"),
+    ("topics-1000", "published_records_per_s", "a thousand topics take"),
+    ("topics-1000", "publish_latency.p99_us", "of a thousand topics 99 of 100 requests are answered within"),
+    ("topics-10000", "published_records_per_s", "ten thousand topics take"),
+    ("topics-10000", "publish_latency.p99_us", "of ten thousand topics 99 of 100 requests are answered within"),
+    ("sync-flush-64", "published_records_per_s", "64 producers of one topic that wait for the disk publish"),
+    ("sync-flush-64-topics", "published_records_per_s",
+     "64 producers that wait for the disk, each on its own topic, publish"),
+    ("key-and-time-lookups", "key_lookup_latency.p50_us", "the median lookup by key in a large store takes"),
+    ("disk-per-record", "disk_bytes_per_record", "a record takes on disk"),
+    ("disk-per-keyed-record", "disk_bytes_per_record", "a record with a key that is indexed takes on disk"),
+    ("recovery-after-kill", "recovery_s", "a start after kill -9 takes"),
 )  # fmt: skip
-KAFKA_IF: Final = (
-    "By design, before any figure: take Kafka's where records come in large batches to few partitions, where readers "
-    "go through whole partitions, where a topic has a retention of its own, or where values may be null "
-    "(compacted topics)."
-)
-ROCKETMQ_IF: Final = (
-    "Take RocketMQ's where records are spread thin over many topics, where each must be on disk before it is "
-    "answered, or where people look for single messages by a key. How much of that shows on this machine say the "
-    "figures below, which may also speak against it."
-)
-METHOD: Final = (
-    "A ratio is taken repeat by repeat, for the targets take turns; it is told as the middle one with the smallest and "
-    "the largest. Two ranges that overlap are no difference. Absolute figures hold for this machine alone."
-)
-
-
-def section(result: Result, figures: Sequence[Figure]) -> Section:
-    """Build the whole chapter."""
-    return Section(
-        name="choosing",
-        title="What follows for someone who must choose",
-        paragraphs=[KAFKA_IF, ROCKETMQ_IF],
-        points=conclusions(result, figures),
-        tables=[
-            Table(
-                title="The two designs",
-                columns=["", "Kafka", "RocketMQ"],
-                rows=DESIGNS,
-                labels=3,
-                about="Each row is shown by a test of its own, not by a figure.",
-            )
-        ],
-    )
 
 
 def conclusions(result: Result, figures: Sequence[Figure]) -> list[str]:
@@ -76,7 +53,7 @@ def conclusions(result: Result, figures: Sequence[Figure]) -> list[str]:
     for who, kafka, rocketmq in _pairs(result):
         statements = [
             statement
-            for workload, metric, what in SAID
+            for workload, metric, what in STATEMENTS
             if (one := runs.get((workload, kafka)))
             and (other := runs.get((workload, rocketmq)))
             and not (errors_of(one) or errors_of(other))
@@ -100,53 +77,6 @@ def _pairs(result: Result) -> Iterator[tuple[str, str, str]]:
         }
         if len(names) == 2:
             yield who, names["kafka"], names["rocketmq"]
-
-
-REAL_ONES: Final = "Of the real servers"
-LEAST_REPEATS: Final = 2  # fewer have no spread
-UNLIKE: Final = "not quite the same work: see what was left out"
-SAID: Final = (
-    ("hot-topic", "published_records_per_s", "one hot topic takes"),
-    ("tail-and-catch-up", "catch_up_records_per_s", "a backlog, while records come, is read at"),
-    ("topics-1000", "published_records_per_s", "a thousand topics take"),
-    (
-        "topics-1000",
-        "publish_latency.p99_us",
-        "of a thousand topics 99 of 100 requests are answered within",
-    ),
-    ("topics-10000", "published_records_per_s", "ten thousand topics take"),
-    (
-        "topics-10000",
-        "publish_latency.p99_us",
-        "of ten thousand topics 99 of 100 requests are answered within",
-    ),
-    (
-        "sync-flush-64",
-        "published_records_per_s",
-        "64 producers of one topic that wait for the disk get through",
-    ),
-    (
-        "sync-flush-64-topics",
-        "published_records_per_s",
-        "64 producers, each of a topic of its own, that wait for the disk get through",
-    ),
-    (
-        "key-and-time-lookups",
-        "key_lookup_latency.p50_us",
-        "the middle lookup by key in a large store takes",
-    ),
-    ("disk-per-record", "disk_bytes_per_record", "a record takes on disk"),
-    (
-        "disk-per-keyed-record",
-        "disk_bytes_per_record",
-        "a record with a key that is indexed takes on disk",
-    ),
-    ("recovery-after-kill", "recovery_s", "a start after kill -9 takes"),
-)
-NOTHING_OF_REAL: Final = (
-    "Of the real servers nothing follows for the designs: "
-    "what was left out says what stands in the way."
-)
 
 
 def _beside(kafka: Run, rocketmq: Run, metric: str, what: str) -> Iterator[str]:
@@ -174,19 +104,13 @@ def _apart(one: Spread, other: Spread) -> bool:
 
 def _more(ratio: Spread) -> str:
     """Return which of the two is more and by how much, repeat by repeat. `ratio` is RocketMQ's by Kafka's."""
-    if ratio.median >= 1:
-        return f"{_times_told(ratio)} as much in RocketMQ's"
-    turned = Spread(
-        minimum=1 / ratio.maximum,
-        median=1 / ratio.median,
-        maximum=1 / (ratio.minimum or ratio.median),
-    )
-    return f"{_times_told(turned)} as much in Kafka's"
-
-
-def _times_told(ratio: Spread) -> str:
-    told_range = f" ({times(ratio.minimum)} - {times(ratio.maximum)})"
-    return f"{times(ratio.median)} times{'' if ratio.minimum == ratio.maximum else told_range}"
+    design = "RocketMQ's"
+    if ratio.median < 1:
+        least = ratio.minimum or ratio.median
+        ratio = Spread(minimum=1 / ratio.maximum, median=1 / ratio.median, maximum=1 / least)
+        design = "Kafka's"
+    median, _, spread = ratio_told(ratio).partition(" ")
+    return f"{median} times{spread and f' {spread}'} as much in {design}"
 
 
 def _over_topics(figures: Sequence[Figure], unlike: Collection[tuple[str, str]]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from logserver.bench.result import Spread
 
+ALONE = "not comparable"  # shown in place of a ratio
 CHANGING = frozenset({"us", "s", "bytes"})  # units that are written with each value
 SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 MILLISECOND_US = 1_000.0
@@ -30,6 +31,13 @@ def told_bare(value: float, unit: str) -> str:
     value.
     """
     return told(value, unit) if unit in CHANGING else short(value)
+
+
+def scale_told(value: float, axis: str) -> str:
+    """Format the place of a run on the axis of its series."""
+    if axis == "store_bytes":
+        return told(value, "bytes")
+    return f"{value:,.0f} {axis.removesuffix('s') if value == 1 else axis}"
 
 
 def range_told(spread: Spread, unit: str) -> str:

@@ -1,7 +1,7 @@
 """Verdicts: each goal next to the measured ratio, reached or not, and why not.
 
 Owns finding a goal's ratio in a result of `compare` and in the JSON of the benchmarks in scripts/; must not define
-goals: they are in logserver/bench/goals.py.
+goals: they are in logserver/bench/goals.toml.
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from logserver.bench.goals import COMMANDS, COMPARE, GOALS, HTTP, OPERATIONS, Goal
+from logserver.bench.goals import COMMANDS, COMPARE, GOALS, HTTP, Goal
 from logserver.bench.result import Repeat, Result, Run, Spread, errors_of, spreads
 from storage.errors import InvalidArgument
 
 NO_STORE: Final = "no-store"
 CONNECTIONS: Final = 16  # the HTTP goals are set for this number
+OPERATIONS: Final = (
+    "append",
+    "fetch",
+    "key_lookup",
+    "time_lookup",
+)  # those with a latency in a series
 LARGE: Final = {"store_bytes": 1e9, "partitions": 10_000}  # least size of a large store
 
 
@@ -37,6 +43,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     reached: bool | None
     why: str
     command: str
+
+    @property
+    def words(self) -> str:
+        """The verdict in words, with the kind of build and whether the limit is within the spread."""
+        if self.ratio is None:
+            return "not measured here"
+        kind = "compiled" if self.compiled else "plain Python"
+        if self.reached is None:
+            return f"no goal for {kind}"
+        limit = self.goal if self.compiled else self.floor
+        inside = limit is not None and self.ratio.minimum < limit < self.ratio.maximum
+        close = ", within the spread" if inside else ""
+        return f"{'reached' if self.reached else 'NOT reached'} ({kind}{close})"
 
 
 class Measured(NamedTuple):
@@ -65,6 +84,15 @@ def verdicts(result: Result, others: Sequence[Measured]) -> list[Verdict]:
         hits = [m for m in measured if (m.source, m.row) == (goal.source, goal.row)]
         found += [_verdict(goal, hit) for hit in hits] or [_verdict(goal, None)]
     return found
+
+
+def counted(found: Sequence[Verdict], *, compiled: bool) -> str:
+    """Return how many limits of this kind of build were reached, how many were not, and how many were not measured."""
+    limits = {(g.path, g.yardstick) for g in found if (g.goal if compiled else g.floor) is not None}
+    mine = [g for g in found if g.compiled is compiled and g.reached is not None]
+    missing = len(limits - {(g.path, g.yardstick) for g in mine})
+    reached = sum(g.reached is True for g in mine)
+    return f"{reached} reached, {len(mine) - reached} not, {missing} not measured here"
 
 
 def _verdict(goal: Goal, hit: Measured | None) -> Verdict:
