@@ -1,6 +1,7 @@
 """The Spark session of a command: a local session, or the session prepared by spark-submit.
 
-Owns its setup. Must not be used by programs that have a session of their own: they only call `register`.
+Owns its setup, and the storage errors in the text of Spark's exceptions. Must not be used by programs that have a
+session of their own: they only call `register`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from logserver.pipeline import of_processes, register
+from logserver.pipeline import register
+from logserver.pipeline.processes import of_processes
+from storage import StorageError
 from storage.errors import NotOffered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _JAVA_SAYS: Final = re.compile(r"^: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+_RAISED: Final = re.compile(
+    r"^(?:storage|logserver)(?:\.\w+)+\.(\w+): (.+(?:\n(?! SQLSTATE|\s*at |\n).*)*)", re.MULTILINE
+)
 NEEDED: Final = ("pyspark", "pyarrow", "numpy")
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -121,3 +127,23 @@ def has_java() -> bool:
     if home and (Path(home) / "bin" / "java").exists():
         return True
     return shutil.which("java") is not None
+
+
+def storage_error(error: BaseException) -> StorageError | None:
+    """Return the storage error, with its class and message, that a task or a planner raised.
+
+    Returns None if the exception of PySpark has another cause.
+    """
+    for name, message in reversed(_RAISED.findall(str(error))):
+        for kind in _classes(StorageError):
+            if kind.__name__ == name:
+                found = kind.__new__(kind)
+                StorageError.__init__(found, message.strip())
+                return found
+    return None
+
+
+def _classes(kind: type[StorageError]) -> Iterator[type[StorageError]]:
+    yield kind
+    for inner in kind.__subclasses__():
+        yield from _classes(inner)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from logserver.pipeline.options import ReadOptions, parse_read_options
-from logserver.pipeline.schema import check_schema, default_schema
+from logserver.pipeline.read.options import ReadOptions, parse_read_options
+from logserver.pipeline.read.schema import check_schema, default_schema
 from storage import detect
 from storage.errors import StorageError, UnsupportedFormat
 
 if TYPE_CHECKING:
-    from logserver.pipeline.sink.writers import BatchWriter, StreamWriter
+    from logserver.pipeline.write.writers import BatchWriter, StreamWriter
 
 
 class LogServerSource(DataSource):
@@ -39,7 +39,7 @@ class LogServerSource(DataSource):
         Spark rejects a reader with `pushFilters` unless filter pushdown is enabled; option pushFilters=false is for
         that.
         """
-        from logserver.pipeline.batch import BatchReader, FilteredBatchReader
+        from logserver.pipeline.read.batch import BatchReader, FilteredBatchReader
 
         options = parse_read_options(self.options, streaming=False)
         _check(schema, options)
@@ -52,7 +52,7 @@ class LogServerSource(DataSource):
         If an option or the schema is wrong, return a `RefusedStream`, which raises the error later: Spark would hide an
         error raised here in one of its own.
         """
-        from logserver.pipeline.stream import RefusedStream, StreamReader
+        from logserver.pipeline.read.stream import RefusedStream, StreamReader
 
         try:
             options = parse_read_options(self.options, streaming=True)
@@ -63,13 +63,13 @@ class LogServerSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch into a store or a running server."""
-        from logserver.pipeline.sink.writers import batch_writer
+        from logserver.pipeline.write.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of micro-batches into a store or a running server."""
-        from logserver.pipeline.sink.writers import stream_writer
+        from logserver.pipeline.write.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite=overwrite)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from logserver.pipeline.sink.store import Task
+from logserver.pipeline.write.store import Task
 from storage import open_store
 from tests.interop import peers, written
 from tests.interop.rocketmq import rocketmq_peers, rocketmq_written

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logserver.pipeline.admission import from_json, share_out, to_json, waiting
+from logserver.pipeline.read.ranges import from_json, share_out, to_json, waiting
 from storage import TopicPartition
 
 A0, A1, B10 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 10)

@@ -45,7 +45,7 @@ def rows_of(chunk: Chunk, ddl: str, **how: Any) -> list[dict[str, Any]]:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    from logserver.pipeline.arrow import record_batch
+    from logserver.pipeline.read.arrow import record_batch
 
     names: list[tuple[str, Any]] = [_typed(column) for column in ddl.split(", ")]
     schema = StructType()
@@ -60,7 +60,7 @@ def rows_of(chunk: Chunk, ddl: str, **how: Any) -> list[dict[str, Any]]:
 def _typed(name: str) -> tuple[str, Any]:
     from pyspark.sql import types
 
-    from logserver.pipeline.schema import COLUMNS
+    from logserver.pipeline.read.schema import COLUMNS
 
     text = types.StringType()
     pair = types.StructType().add("key", text).add("value", types.BinaryType())

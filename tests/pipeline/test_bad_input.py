@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from logserver.cli.failures import FINDINGS
-from logserver.pipeline.options import parse_read_options
+from logserver.pipeline.read.options import parse_read_options
 from storage.errors import Corrupt, IoFailure
 from tests.cli.runner import run
 from tests.golden import stores
@@ -124,7 +124,7 @@ def test_a_file_that_goes_away_while_reading(
 ) -> None:
     from pyspark.sql.types import StructType
 
-    from logserver.pipeline.batch import BatchReader
+    from logserver.pipeline.read.batch import BatchReader
 
     schema = StructType().add("offset", "long")
     reader = BatchReader(parse_read_options({"path": str(copied.parent)}), schema)

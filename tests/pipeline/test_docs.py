@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from logserver.__main__ import group
 from logserver.cli.spark import JOBS
-from logserver.pipeline.options import NAMES as READ_NAMES
-from logserver.pipeline.sink.options import NAMES as WRITE_NAMES
+from logserver.pipeline.read.options import NAMES as READ_NAMES
+from logserver.pipeline.write.options import NAMES as WRITE_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from logserver.pipeline.failures import storage_error
+from logserver.pipeline.session import storage_error
 from storage.errors import Corrupt, InvalidArgument, OffsetOutOfRange
 
 PLANNED = """[PYTHON_DATA_SOURCE_ERROR] Failed to initialize reader: Traceback (most recent call last):
-  File "/x/logserver/pipeline/schema.py", line 92, in _checked
+  File "/x/logserver/pipeline/read/schema.py", line 92, in _checked
     raise InvalidArgument(f"schema: column {name!r} is unknown: {hint}", field=name)
 storage.errors.InvalidArgument: schema: column 'ofset' is unknown: did you mean offset?
  SQLSTATE: 38000"""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from logserver.pipeline import TASKS
-from logserver.pipeline.options import (
+from logserver.pipeline.processes import TASKS
+from logserver.pipeline.read.options import (
     EARLIEST,
     ENDS,
     LATEST,

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from logserver.pipeline import PROCESSES, TASKS, of_processes, register
+from logserver.pipeline import register
+from logserver.pipeline.processes import PROCESSES, TASKS, of_processes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from logserver.pipeline.pruning import pruning_of
+from logserver.pipeline.read.pruning import pruning_of
 from storage import OffsetBounds, OffsetRange, Record, TopicPartition, open_splitter, open_store
 from tests.pipeline.fakes import FakeSplitter
 

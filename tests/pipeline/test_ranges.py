@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from logserver.pipeline import TASKS
-from logserver.pipeline.options import parse_read_options
-from logserver.pipeline.ranges import Chosen, open_chosen
+from logserver.pipeline.processes import TASKS
+from logserver.pipeline.read.options import parse_read_options
+from logserver.pipeline.read.ranges import Chosen, open_chosen
 from storage import (
     Isolation,
     OffsetBounds,

@@ -44,9 +44,9 @@ def test_a_call_that_an_interrupt_cuts_off_is_not_told_with_its_stack(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     handler = log_handler()
-    for name in ("root", "logserver.pipeline.batch"):
+    for name in ("root", "logserver.pipeline.read.batch"):
         handler.handle(logging.makeLogRecord({"name": name, "msg": f"said by {name}"}))
-    assert capsys.readouterr().err == "said by logserver.pipeline.batch\n"
+    assert capsys.readouterr().err == "said by logserver.pipeline.read.batch\n"
 
 
 JAVA = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from logserver.pipeline.options import parse_read_options
-from logserver.pipeline.ranges import Chosen
+from logserver.pipeline.read.options import parse_read_options
+from logserver.pipeline.read.ranges import Chosen
 from storage import OffsetBounds, Record, TopicPartition, open_store
 from storage.errors import Corrupt, InvalidArgument, OffsetOutOfRange, UnknownTopic
 from tests.golden import stores
 from tests.pipeline.fakes import FakeSplitter
 
 if TYPE_CHECKING:
-    from logserver.pipeline.stream import StreamReader
+    from logserver.pipeline.read.stream import StreamReader
 
 pytestmark = pytest.mark.spark  # needs PySpark's classes
 
@@ -31,7 +31,7 @@ def reader_of(
     """Return a reader of invented partitions."""
     from pyspark.sql.types import StructType
 
-    from logserver.pipeline.stream import StreamReader
+    from logserver.pipeline.read.stream import StreamReader
 
     given = {name: str(value) for name, value in options.items()}
     parsed = parse_read_options({"path": "/x", **given}, streaming=True)
@@ -126,7 +126,7 @@ def test_a_missing_partition_is_an_error_when_the_query_starts(
     from pyspark.sql.streaming.datasource import ReadAllAvailable
     from pyspark.sql.types import StructType
 
-    from logserver.pipeline.stream import StreamReader
+    from logserver.pipeline.read.stream import StreamReader
 
     with open_store("kafka", tmp_path / "store") as made:
         made.create_topic("t", 2)

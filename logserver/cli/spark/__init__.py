@@ -66,8 +66,7 @@ def spark_session() -> Iterator[SparkSession]:
 
     A storage error of a task is raised as itself, so that the command ends with its message and code.
     """
-    from logserver.pipeline.failures import storage_error
-    from logserver.pipeline.session import create_session, running_session
+    from logserver.pipeline.session import create_session, running_session, storage_error
 
     ctx = click.get_current_context()
     logging.basicConfig(handlers=[log_handler()])

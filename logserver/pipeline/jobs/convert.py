@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from logserver.pipeline.jobs import job
-from logserver.pipeline.jobs.sharing import OnExecutors
+from logserver.pipeline.jobs import OnExecutors, job
 from storage import ConversionNote, ConversionReport, StoreOptions, convert_store
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from logserver.pipeline.jobs import job
 from logserver.pipeline.jobs.appended import appending
-from logserver.pipeline.options import SETTING_PREFIX
-from logserver.pipeline.ranges import check_missing
+from logserver.pipeline.read.options import SETTING_PREFIX
+from logserver.pipeline.read.ranges import check_missing
 from storage import Isolation, OffsetBounds, Splitter, StoreOptions, TopicPartition, open_splitter
 from storage.errors import InvalidArgument
 

@@ -12,8 +12,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from logserver.pipeline.jobs import job
-from logserver.pipeline.jobs.sharing import OnExecutors
+from logserver.pipeline.jobs import OnExecutors, job
 from storage import RebuildReport, StoreOptions, SupportsParts, open_inspector
 from storage.errors import NotOffered
 

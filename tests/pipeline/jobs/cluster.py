@@ -16,7 +16,7 @@ from typing import Final
 
 import pyspark
 
-from logserver.pipeline import PROCESSES
+from logserver.pipeline.processes import PROCESSES
 from tests.pipeline.classes import java_options
 
 HOME: Final = Path(pyspark.__file__).parent

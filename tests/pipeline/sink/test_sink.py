@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from logserver.pipeline.sink import leftovers, rows
-from logserver.pipeline.sink.columns import check_columns
-from logserver.pipeline.sink.options import parse_write_options
-from logserver.pipeline.sink.store import Staged, StoreSink, Task, plan_write
+from logserver.pipeline.write import leftovers, rows
+from logserver.pipeline.write.columns import check_columns
+from logserver.pipeline.write.options import parse_write_options
+from logserver.pipeline.write.store import Staged, StoreSink, Task, plan_write
 from storage import Record, StoredRecord, TopicPartition, open_store, partition_for_key
 from storage.errors import (
     InvalidArgument,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from logserver.client import ServerRefused
-from logserver.pipeline.sink import rows
-from logserver.pipeline.sink.options import parse_write_options
-from logserver.pipeline.sink.server import ServerSink, plan_sending
-from logserver.pipeline.sink.store import Task
+from logserver.pipeline.write import rows
+from logserver.pipeline.write.options import parse_write_options
+from logserver.pipeline.write.server import ServerSink, plan_sending
+from logserver.pipeline.write.store import Task
 from logserver.testing import ServerForTests
 from storage import partition_for_key
 from storage.errors import InvalidArgument

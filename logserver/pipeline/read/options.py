@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from logserver.pipeline import TASKS
+from logserver.pipeline.processes import TASKS
 from storage import Isolation, TopicPartition, setting_names
 from storage.columns import SPLIT_BYTES
 from storage.errors import InvalidArgument

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from logserver.pipeline.options import wrong
-from logserver.pipeline.sink.columns import check_columns
-from logserver.pipeline.sink.options import WriteOptions
-from logserver.pipeline.sink.rows import Placing, Rows
-from logserver.pipeline.sink.store import Staged, Task
+from logserver.pipeline.read.options import wrong
+from logserver.pipeline.write.columns import check_columns
+from logserver.pipeline.write.options import WriteOptions
+from logserver.pipeline.write.rows import Placing, Rows
+from logserver.pipeline.write.store import Staged, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logserver.pipeline.sink.properties import Parts, with_properties
+from logserver.pipeline.write.properties import Parts, with_properties
 from storage import Header, Record, TopicPartition, partitions_for_keys
 from storage.errors import InvalidArgument, UnknownPartition
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from logserver.pipeline.options import ReadOptions
-from logserver.pipeline.pruning import Pruning, pruning_of
-from logserver.pipeline.ranges import open_chosen
+from logserver.pipeline.read.options import ReadOptions
+from logserver.pipeline.read.pruning import Pruning, pruning_of
+from logserver.pipeline.read.ranges import open_chosen
 from storage import Finding, Split
 from storage.errors import Corrupt, IoFailure
 
@@ -49,7 +49,7 @@ def read_partition(
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from logserver.pipeline.arrow import record_batches
+    from logserver.pipeline.read.arrow import record_batches
 
     _spare_collector()
     # Spark passes a partition of its own if none was planned.

@@ -23,7 +23,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from logserver.pipeline.schema import COLUMNS as READ
+from logserver.pipeline.read.schema import COLUMNS as READ
 from storage.errors import InvalidArgument
 
 _TEXT: Final = ("binary", "string")

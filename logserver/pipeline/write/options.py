@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from logserver.pipeline.options import Given, wrong
+from logserver.pipeline.read.options import Given, wrong
 from storage.errors import InvalidArgument
 
 BACKENDS: Final = {"kafka": "kafka", "rocketmq": "rocketmq"}

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from logserver.pipeline.schema import COLUMNS, TIME, stored_columns
+from logserver.pipeline.read.schema import COLUMNS, TIME, stored_columns
 from storage import Chunk, Named, Slices, Split, read_split
 from storage.columns import OFFSET, Damage
 from storage.errors import UnrepresentableRecord

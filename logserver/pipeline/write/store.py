@@ -9,18 +9,19 @@ atomicity of a commit over a crash is the job of `storage.append_staged`.
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from logserver.pipeline.options import store_settings, wrong
-from logserver.pipeline.sink.columns import check_columns
-from logserver.pipeline.sink.errors import naming_rows
-from logserver.pipeline.sink.leftovers import new_write_id, remove_leftovers
-from logserver.pipeline.sink.options import WriteOptions, check_compression
-from logserver.pipeline.sink.rows import Placing
+from logserver.pipeline.read.options import store_settings, wrong
+from logserver.pipeline.write.columns import check_columns
+from logserver.pipeline.write.leftovers import new_write_id, remove_leftovers
+from logserver.pipeline.write.options import WriteOptions, check_compression
+from logserver.pipeline.write.rows import Placing
 from storage import (
     LogStore,
     Run,
@@ -28,6 +29,7 @@ from storage import (
     StagedWrite,
     StagedWriter,
     StoreOptions,
+    TopicPartition,
     TopicShape,
     Unit,
     append_staged,
@@ -40,12 +42,19 @@ from storage import (
     staged_form,
     staging_folder,
 )
-from storage.errors import InvalidArgument, StoreReadOnly
+from storage.errors import (
+    InvalidArgument,
+    RecordTooLarge,
+    StoreReadOnly,
+    UnrepresentableRecord,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 RUN_BYTES: Final = 512 << 10
+_INDEX: Final = re.compile(r"^record \d+:? ?")
+_FIELD: Final = re.compile(r"^(\w+): ")
 _ROOM: Final = 4  # at most 3/4 of a topic's limit are filled: headers and length fields come on top
 
 
@@ -271,3 +280,18 @@ def _check_count(options: WriteOptions, shapes: Mapping[str, TopicShape]) -> Non
             "numPartitions",
             f"topic {options.topic!r} is there, with {len(there.partitions)} partitions",
         )
+
+
+@contextmanager
+def naming_rows(partition: TopicPartition | None) -> Iterator[None]:
+    """Add the row's partition and column to the error for a rejected record; an error that names a column stays."""
+    where = "a row" if partition is None else f"a row for {partition}"
+    try:
+        yield
+    except (UnrepresentableRecord, RecordTooLarge) as error:
+        if error.message.startswith("column "):
+            raise
+        facts = error.facts()
+        rule = _FIELD.sub("", _INDEX.sub("", error.message))
+        column = facts.get("field", "value")
+        raise type(error)(f"column {column!r} of {where}: {rule}", **facts) from None

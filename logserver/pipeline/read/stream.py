@@ -20,10 +20,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from logserver.pipeline.admission import from_json, share_out, to_json, waiting
-from logserver.pipeline.batch import SplitPartition, read_partition
-from logserver.pipeline.options import ReadOptions
-from logserver.pipeline.ranges import Chosen, Offsets, open_chosen
+from logserver.pipeline.read.batch import SplitPartition, read_partition
+from logserver.pipeline.read.options import ReadOptions
+from logserver.pipeline.read.ranges import (
+    Chosen,
+    Offsets,
+    from_json,
+    open_chosen,
+    share_out,
+    to_json,
+    waiting,
+)
 from storage import OffsetRange, StorageError, TopicPartition
 
 if TYPE_CHECKING:

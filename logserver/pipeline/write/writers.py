@@ -16,9 +16,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from logserver.pipeline.sink.options import parse_write_options
-from logserver.pipeline.sink.server import plan_sending
-from logserver.pipeline.sink.store import Staged, Task, plan_write
+from logserver.pipeline.write.options import parse_write_options
+from logserver.pipeline.write.server import plan_sending
+from logserver.pipeline.write.store import Staged, Task, plan_write
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,16 +1,18 @@
 """The partitions and offsets of a read: combines options with a store's bounds into offset ranges and splits.
 
-Owns the choice of partitions, the meaning of earliest, latest and a time, and the reaction to offsets that no longer
+Owns the choice of partitions, the rate limits of a stream (the arithmetic is the same as in Spark's Kafka source), the
+meaning of earliest, latest and a time, and the reaction to offsets that no longer
 exist. Must not read records or know Spark.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from logserver.pipeline.options import (
+from logserver.pipeline.read.options import (
     EARLIEST,
     LATEST,
     STREAM_SPLIT_BYTES,
@@ -40,6 +42,7 @@ from storage.errors import (
 )
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
+JsonOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
 
 SHOWN: Final = 5  # maximum number of names that a message lists
 
@@ -275,3 +278,46 @@ def check_missing(
                 partition=found.partition,
             )
         _log.warning("left out: %s", what)
+
+
+# ---- rate limits of a stream ---------------------------------------------------------------------
+
+
+def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Convert offsets to {"topic": {"0": 12}}, sorted, as Spark's Kafka source writes them into its checkpoints."""
+    found: dict[str, dict[str, int]] = {}
+    for address in sorted(offsets):
+        found.setdefault(address.topic, {})[str(address.partition)] = offsets[address]
+    return found
+
+
+def from_json(offsets: JsonOffsets) -> dict[TopicPartition, int]:
+    """Convert JSON offsets back; the inverse of `to_json`."""
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def share_out(limit: int, starts: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+    """Return end offsets such that about `limit` offsets are between `starts` and the result.
+
+    Each partition gets a share in proportion to its available offsets. A partition with any offset gets at least one,
+    so that a small partition does not starve.
+    """
+    sizes = {at: max(0, end - starts[at]) for at, end in ends.items()}
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(ends)
+    shared = {}
+    for address, end in ends.items():
+        share = limit * sizes[address] / total
+        taken = math.ceil(share) if share < 1 else math.floor(share)
+        shared[address] = min(end, starts[address] + taken) if sizes[address] else end
+    return shared
+
+
+def waiting(starts: Offsets, ends: Offsets) -> int:
+    """Return the number of offsets between `starts` and `ends`."""
+    return sum(max(0, end - starts[address]) for address, end in ends.items())
