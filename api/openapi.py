@@ -41,7 +41,7 @@ class Error(Struct):
 
 
 class Problem(Struct):
-    """RFC 9457, for those who accept application/problem+json, with the same facts."""
+    """RFC 9457, for clients that accept application/problem+json, with the same facts."""
 
     type: str
     title: str

@@ -42,8 +42,8 @@ CREATE: Final = Doc(
     tag=PART,
     summary="Create a consumer instance",
     about="A member of the group; it reads once it has a subscription or assigned partitions. Without a name it gets "
-    "one. Numbers and booleans may be text. Settings of Kafka's consumer that change what is read are obeyed or "
-    "refused with 42204. Others that are not known are ignored and named in `X-Warnings`. Idle instances are closed "
+    "a generated one. Numbers and booleans may be text. Settings of Kafka's consumer that change what is read are applied "
+    "or rejected with 42204. Unknown settings are ignored and named in `X-Warnings`. Idle instances are closed "
     "after the setting `consumer_idle_ms`.",
     bodies=plain(NewConsumer),
     body_required=False,
@@ -70,8 +70,8 @@ DELETE: Final = Doc(
     id="deleteConsumer",
     tag=PART,
     summary="Delete a consumer instance",
-    about="Its partitions go to other members at once. With auto-commit, what was delivered is committed first.",
-    answers=(Answer(204, "It is gone."),),
+    about="Its partitions go to other members at once. With auto-commit, delivered records are committed first.",
+    answers=(Answer(204, "The instance is deleted."),),
     errors=(40403,),
     examples=(Example(status=204),),
 )
@@ -80,7 +80,7 @@ SUBSCRIBE: Final = Doc(
     tag=PART,
     summary="Subscribe to topics",
     about="By name, or by a regular expression that must match a topic's whole name. The instances of a group share "
-    "the partitions. Topics that are created later come in by themselves. No topics at all: as without a subscription.",
+    "the partitions. Topics that are created later are added. An empty list of topics ends the subscription.",
     bodies=plain(SubscriptionBody),
     answers=(_DONE,),
     errors=(40403, 40903),
@@ -97,7 +97,7 @@ GET_SUBSCRIPTION: Final = Doc(
 UNSUBSCRIBE: Final = Doc(
     id="unsubscribe",
     tag=PART,
-    summary="Give up subscription and assigned partitions",
+    summary="End the subscription and the assignment of partitions",
     answers=(_DONE,),
     errors=(40403,),
     examples=(Example(status=204),),
@@ -106,7 +106,7 @@ ASSIGN: Final = Doc(
     id="assign",
     tag=PART,
     summary="Read exactly these partitions",
-    about="Whoever else in the group reads them. Not beside a subscription.",
+    about="Other members of the group may read the same partitions. An instance with a subscription cannot do this.",
     bodies=plain(PartitionsBody),
     answers=(_DONE,),
     errors=(40401, 40402, 40403, 40903, 50302),
@@ -124,12 +124,12 @@ POLL: Final = Doc(
     id="poll",
     tag=PART,
     summary="The next records",
-    about="Of all its partitions in turn. Positions move when the answer has been written to the connection: a poll "
-    "whose client went away is answered with the same records again. Polls of one instance take turns; a newer one "
-    "ends the wait of the one before it.",
+    about="Records of all its partitions in turn. Positions move when the answer has been written to the connection: a "
+    "client that disconnected before gets the same records again. Polls of one instance run one after the other; a new "
+    "poll ends the wait of the poll before.",
     query=(CONSUMER_TIMEOUT, CONSUMER_MAX_BYTES),
     answers=(
-        Answer(200, "The records; none when nothing came in time.", plain(Sequence[RecordRow])),
+        Answer(200, "The records; an empty list after the timeout.", plain(Sequence[RecordRow])),
     ),
     errors=(40403, 40601, 40903, 41601, 50010, 50302),
     examples=(
@@ -157,8 +157,8 @@ COMMIT: Final = Doc(
     id="commit",
     tag=PART,
     summary="Commit offsets",
-    about="`offset` is that of the last record that was consumed: 3 commits 4, the next one. Without a body: all that "
-    "was delivered to this instance. Answered when the store's flush mode is met.",
+    about="`offset` is the offset of the last consumed record: 3 commits 4, the next offset. Without a body: every "
+    "record that was delivered to this instance. Answered when the store's flush mode is met.",
     query=(ASYNC,),
     bodies=plain(CommitBody),
     body_required=False,
@@ -171,15 +171,15 @@ COMMIT: Final = Doc(
             },
             answer=[],
         ),
-        _example("all that was delivered", answer=[]),
+        _example("every delivered record", answer=[]),
     ),
 )
 GET_COMMITTED: Final = Doc(
     id="getCommitted",
     tag=PART,
-    summary="What the group has committed",
-    about="Of the partitions in the body, or of those that the query names, or of those that the instance reads. The "
-    "offsets are the next ones; partitions without a commit are left out.",
+    summary="The committed offsets of the group",
+    about="For the partitions in the body, or in the query, or that the instance reads. The offsets are the next to "
+    "read; partitions without a commit are left out.",
     query=(OF_TOPIC, OF_PARTITION),
     bodies=plain(PartitionsBody),
     body_required=False,
@@ -193,8 +193,8 @@ GET_COMMITTED: Final = Doc(
 SEEK: Final = Doc(
     id="seek",
     tag=PART,
-    summary="Go on at other offsets",
-    about="`offsets` name the next record, `timestamps` the first one at or after a time.",
+    summary="Continue at other offsets",
+    about="`offsets` name the next record, `timestamps` the first record at or after a time.",
     bodies=plain(PositionsBody),
     answers=(_DONE,),
     errors=(40403, 40903, 41601),
@@ -208,8 +208,8 @@ def _seek_to(call_id: str, place: str) -> Doc:
     return Doc(
         id=call_id,
         tag=PART,
-        summary=f"Go on at the {place} of partitions",
-        about="No partitions: all that it reads.",
+        summary=f"Continue at the {place} of partitions",
+        about="An empty list means every partition that the instance reads.",
         bodies=plain(PartitionsBody),
         body_required=False,
         answers=(_DONE,),

@@ -36,11 +36,12 @@ FETCH: Final = Doc(
     id="fetch",
     tag="Fetch",
     summary="Records of a partition",
-    about="From any place, waiting for them if asked. Go on from `X-Next-Offset`, not from the last record: it gets "
-    "past what is not shown. An empty list means that nothing came in time. Bytes that the format cannot show give "
+    about="From any position, with an optional wait. Continue at `X-Next-Offset`, not after the last record: it also "
+    "skips hidden records. An empty list means that no record came in time. Bytes that the format cannot show give "
     "`null`, with the bytes in `value_b64` and the reason in `error`. Whole record batches come as they are stored, on "
-    "Kafka's stores only; the first may begin before the offset asked for. As `application/x-ndjson` or "
-    "`text/event-stream` the answer is a stream that goes on with what comes; its last line says why it ended early.",
+    "Kafka's stores only; the first may begin before the requested offset. As `application/x-ndjson` or "
+    "`text/event-stream` the answer is a stream that continues with new records; its last line gives the reason of an "
+    "early end.",
     query=(
         OFFSET,
         MAX_RECORDS,
@@ -64,13 +65,13 @@ FETCH: Final = Doc(
                 EVENT_STREAM: Lines(RecordRow),
             },
             headers={
-                "X-Next-Offset": "Where to read on.",
+                "X-Next-Offset": "The offset to continue at.",
                 "X-Beginning-Offset": "The partition's first offset.",
-                "X-End-Offset": "The next offset to be given.",
-                "ETag": "Of a page that later records do not change.",
+                "X-End-Offset": "The offset of the next record to be stored.",
+                "ETag": "The tag of a page that later records do not change.",
             },
         ),
-        Answer(304, "The page that was kept still holds."),
+        Answer(304, "The page with this tag is still valid."),
     ),
     errors=(40401, 40402, 41601, 42207, 50302, 50010),
     examples=(
@@ -81,12 +82,12 @@ FETCH: Final = Doc(
             headers={"Accept": JSON_V2_JSON},
             answer=[{**_ROW, "offset": 1, "key": "k2", "value": {"total": 7}}],
         ),
-        Example("wait for what comes", query={"offset": "latest", "timeout": "10"}, answer=[]),
+        Example("wait for new records", query={"offset": "latest", "timeout": "10"}, answer=[]),
         Example(
-            "all that is there, as lines", query={"follow": "false"}, headers={"Accept": NDJSON}
+            "every stored record, as lines", query={"follow": "false"}, headers={"Accept": NDJSON}
         ),
         Example(
-            "events behind the one seen last",
+            "events after the last one received",
             query={"max_records": "1"},
             headers={"Accept": EVENT_STREAM, "Last-Event-ID": "0:0"},
         ),

@@ -17,7 +17,7 @@ LIST_GROUPS: Final = Doc(
     id="listGroups",
     tag=PART,
     summary="All groups",
-    about="Those with members or committed offsets.",
+    about="Groups with members or committed offsets.",
     answers=(Answer(200, "The names, in order.", plain(list[str])),),
     examples=(Example(answer=["accounting", "billing"]),),
 )
@@ -54,12 +54,12 @@ GET_GROUP: Final = Doc(
 RESET_GROUP: Final = Doc(
     id="resetGroup",
     tag=PART,
-    summary="Let a group go on elsewhere",
+    summary="Reset the offsets of a group",
     about="`to` is `earliest`, `latest`, a time or an exact next offset, for the partitions of `topic` (all, or "
-    "`partitions`), without `topic` for every partition that the group has committed. Refused while the group has "
-    "members. A group that is not there is made.",
+    "`partitions`), without `topic` for every partition that the group has committed. Rejected while the group has "
+    "members. A missing group is created.",
     bodies=plain(ResetGroup),
-    answers=(Answer(200, "The next offsets as they are afterwards.", plain(OffsetsAnswer)),),
+    answers=(Answer(200, "The next offsets after the reset.", plain(OffsetsAnswer)),),
     errors=(40401, 40402, 40405, 40903, 41601, 42203, 42901, 50302, 50701),
     examples=(
         Example(
@@ -87,10 +87,10 @@ RESET_GROUP: Final = Doc(
 DELETE_GROUP: Final = Doc(
     id="deleteGroup",
     tag=PART,
-    summary="Forget a group's offsets",
-    about="Refused while it has members.",
+    summary="Delete a group's offsets",
+    about="Rejected while it has members.",
     scope=Scope.ADMIN,
-    answers=(Answer(204, "The group is gone."),),
+    answers=(Answer(204, "The group is deleted."),),
     errors=(40405, 40903, 50701),
     examples=(Example(path={"group": "accounting"}, status=204),),
 )

@@ -35,12 +35,12 @@ _ROW: Final = {
 FIND: Final = Doc(
     id="findMessages",
     tag=PART,
-    summary="Records of a topic by what they carry",
-    about="All that is given must hold; nothing given is every record. A query looks at a bounded number of records, "
-    "`scanned` says how many. While `complete` is false, `next` is the path of the same query from there on: follow "
-    "it, also when `records` is empty.",
+    summary="Records of a topic by key, id, tag or time",
+    about="A record must match every given parameter; without any, every record matches. A query reads a bounded "
+    "number of records: `scanned`. While `complete` is false, `next` is the path of the next page of the same query: follow "
+    "it, even if `records` is empty.",
     query=(KEY, UNIQUE_ID, TAG, BEGIN, END, LIMIT, CURSOR, DIRECTION, SCAN, FORMAT),
-    answers=(Answer(200, "One page of what was found.", plain(FoundAnswer)),),
+    answers=(Answer(200, "One page of matching records.", plain(FoundAnswer)),),
     errors=(40401, 42201, 50010),
     examples=(
         Example(

@@ -14,18 +14,18 @@ LIVEZ: Final = Doc(
     id="live",
     needs_store=False,
     tag=PART,
-    summary="Whether the process answers",
+    summary="Report that the process runs",
     scope=None,
-    answers=(Answer(200, "It does.", plain(Alive)),),
+    answers=(Answer(200, "It runs.", plain(Alive)),),
     examples=(Example(answer={"state": "alive"}),),
 )
 READYZ: Final = Doc(
     id="ready",
     tag=PART,
-    summary="Whether requests should come here",
-    about="503 while the store is opened, with the progress of a recovery; with a full disk; after a failed write.",
+    summary="Report whether the server accepts requests",
+    about="503 while the store is being opened, with the progress of a recovery; on a full disk; after a failed write.",
     scope=None,
-    answers=(Answer(200, "They should.", plain(Ready)),),
+    answers=(Answer(200, "It accepts requests.", plain(Ready)),),
     examples=(
         Example(answer={"state": "ready", "read_only": False, "disk_full": False, "fenced": None}),
     ),
@@ -41,8 +41,8 @@ METRICS: Final = Doc(
 STORE: Final = Doc(
     id="store",
     tag=PART,
-    summary="What the store is",
-    about="Backend, capabilities, what the last recovery found, sizes.",
+    summary="Description of the store",
+    about="Backend, capabilities, findings of the last recovery, sizes.",
     answers=(Answer(200, "The store.", plain(StoreAnswer)),),
     examples=(Example(),),
 )

@@ -62,7 +62,7 @@ SAMPLES: Final[Mapping[str, str]] = {
 FORMAT: Final = Parameter(
     "format",
     Choice(FORMATS),
-    "How keys and values stand in JSON: base64, JSON itself, or text. Goes before the media types.",
+    "Form of keys and values in JSON: base64, JSON itself, or text. Takes precedence over the media types.",
 )
 TAG: Final = Parameter("tag", Text(), "Only records with this tag.")
 TIMESTAMP: Final = Parameter(
@@ -81,7 +81,7 @@ ACKS: Final = Parameter(
 PRODUCE_TIMEOUT: Final = Parameter(
     "timeout",
     Integer(1, "max_wait_ms"),
-    "How long to wait for the records to be stored, in milliseconds; they may still be stored afterwards.",
+    "How long to wait for the records to be stored, in milliseconds; they may still be stored later.",
 )
 COMPRESSION: Final = Parameter(
     "compression",
@@ -90,12 +90,12 @@ COMPRESSION: Final = Parameter(
     "`zstd`.",
 )
 PRODUCER_ID: Final = Parameter(
-    "producer_id", Integer(), "The producer; needs `producer_epoch` and `sequence` beside it."
+    "producer_id", Integer(), "The producer; needs `producer_epoch` and `sequence` too."
 )
 PRODUCER_EPOCH: Final = Parameter(
     "producer_epoch",
     Integer(0, MAX_INT16),
-    "The producer's epoch: a newer one shuts the older out.",
+    "The producer's epoch: a newer one fences the older.",
 )
 SEQUENCE: Final = Parameter(
     "sequence",
@@ -127,30 +127,33 @@ X_HEADER: Final = Parameter(
 OFFSET: Final = Parameter(
     "offset",
     StartPosition(),
-    "Where to begin: `N`, `earliest`, `latest` (what comes from here on), `-N` (the last N), `@MS` (the first at or "
-    "after that time).",
+    "Where to begin: `N`, `earliest`, `latest` (only new records), `-N` (the last N), `@MS` (the first at or after "
+    "that time).",
     default="earliest",
 )
 MAX_RECORDS: Final = Parameter(
     "max_records",
     Integer(1, "max_records_per_request"),
-    "At most this many records. A stream ends behind so many, however large; without it never.",
+    "At most this many records. A stream ends after this many, without it never.",
     "500",
 )
 MAX_BYTES: Final = Parameter(
     "max_bytes",
     Integer(1, MAX_PAGE_BYTES),
-    "About this many bytes; at least one record comes, however large.",
+    "About this many bytes; at least one record is returned, of any size.",
     str(1 << 20),
 )
 MIN_BYTES: Final = Parameter(
-    "min_bytes", Integer(0, MAX_PAGE_BYTES), "Bytes of keys and values that end the wait.", "1"
+    "min_bytes",
+    Integer(0, MAX_PAGE_BYTES),
+    "The wait ends at this many bytes of keys and values.",
+    "1",
 )
 FETCH_TIMEOUT: Final = Parameter(
     "timeout",
     Integer(0, "max_wait_ms"),
-    "How long to wait for `min_bytes`, in milliseconds. A stream ends when nothing has come for so long; without "
-    "it never.",
+    "How long to wait for `min_bytes`, in milliseconds. A stream ends when no record has come for this "
+    "long, without it never.",
     "0",
 )
 ISOLATION: Final = Parameter(
@@ -162,22 +165,24 @@ ISOLATION: Final = Parameter(
 FOLLOW: Final = Parameter(
     "follow",
     Choice({"true": True, "false": False}),
-    "Of a stream. `false`: it ends at the end of the log as it is when the request comes.",
+    "For a stream. `false`: it ends at the end that the log has when the request arrives.",
 )
 # The meaning for a stream of two parameters that a page has too.
 STREAM_RECORDS: Final = Parameter(
-    "max_records", Integer(1), "The stream ends behind so many records."
+    "max_records", Integer(1), "The stream ends after this many records."
 )
 STREAM_TIMEOUT: Final = Parameter(
     "timeout",
     Integer(0, "max_wait_ms"),
-    "The stream ends when nothing has come for so long, in milliseconds.",
+    "The stream ends when no record has come for this long, in milliseconds.",
 )
 LAST_EVENT_ID: Final = Parameter(
-    "Last-Event-ID", Text(), "`partition:offset` of the last event seen: goes before `offset`."
+    "Last-Event-ID",
+    Text(),
+    "`partition:offset` of the last received event: takes precedence over `offset`.",
 )
 IF_NONE_MATCH: Final = Parameter(
-    "If-None-Match", Text(), "The `ETag` of a page that was kept: 304 where it still holds."
+    "If-None-Match", Text(), "The `ETag` of a cached page: 304 if it is still valid."
 )
 
 # -- query
@@ -186,15 +191,15 @@ KEY: Final = Parameter("key", Text(), "Records whose key this is, or one of thei
 UNIQUE_ID: Final = Parameter(
     "unique_id", Text(), "RocketMQ: the property `UNIQ_KEY`. Not together with `key`."
 )
-BEGIN: Final = Parameter("begin", Integer(), "From this time on, in milliseconds.")
-END: Final = Parameter("end", Integer(), "Up to this time, included, in milliseconds.")
+BEGIN: Final = Parameter("begin", Integer(), "Records at or after this time, in milliseconds.")
+END: Final = Parameter("end", Integer(), "Records at or before this time, in milliseconds.")
 LIMIT: Final = Parameter(
     "limit", Integer(1, "max_records_per_request"), "At most this many records.", "32"
 )
 FILES_LIMIT: Final = Parameter(
     "limit", Integer(1, MAX_PAGE_FILES), "At most this many files.", "100"
 )
-CURSOR: Final = Parameter("cursor", Text(), "Where to go on: take it from `next`.")
+CURSOR: Final = Parameter("cursor", Text(), "Where to continue: take it from `next`.")
 DIRECTION: Final = Parameter(
     "direction",
     Choice({"forward": False, "backward": True}),
@@ -204,7 +209,7 @@ DIRECTION: Final = Parameter(
 SCAN: Final = Parameter(
     "scan",
     Choice({"false": False, "true": True}),
-    "`true`: look at the records themselves, whatever an index says.",
+    "`true`: read the records themselves, without an index.",
     "false",
 )
 
@@ -219,15 +224,15 @@ CONSUMER_TIMEOUT: Final = Parameter(
 CONSUMER_MAX_BYTES: Final = Parameter(
     "max_bytes",
     Integer(1, MAX_PAGE_BYTES),
-    "About this many bytes; at least one record comes, however large. Else the instance's `fetch.max.bytes`.",
+    "About this many bytes; at least one record is returned, of any size. Else the instance's `fetch.max.bytes`.",
 )
 ASYNC: Final = Parameter(
     "async",
     Choice({"false": False, "true": True}),
-    "Taken for older clients: a commit is answered when it is stored, either way.",
+    "Accepted for older clients: a commit is answered when it is stored, with both values.",
     "false",
 )
-OF_TOPIC: Final = Parameter("topic", Text(1), "Of this topic only.")
+OF_TOPIC: Final = Parameter("topic", Text(1), "Only offsets of this topic.")
 OF_PARTITION: Final = Parameter(
-    "partition", Integer(0, MAX_INT32), "Of this partition only; needs `topic` beside it."
+    "partition", Integer(0, MAX_INT32), "Only the offset of this partition; needs `topic` too."
 )

@@ -47,10 +47,10 @@ from logserver.tokens import Scope
 TAG: Final = "Produce"
 _ABOUT: Final = (
     "One row per record comes back, in order. A record that fails alone has its error in its row, and the others are "
-    "stored; if none is stored, the first error is the answer, with the rows beside it in `offsets`. A record without "
+    "stored; if none is stored, the first error is the answer, with all rows in `offsets`. A record without "
     "`partition` goes by the hash of its key. Producing to an unknown topic creates it (setting "
-    "`auto_create_topics`). NDJSON is a record per line, read and answered as it comes: send and listen at the same "
-    "time; a line that fails has its error in its line of the answer. Octets are one record, its value as it is."
+    "`auto_create_topics`). NDJSON is a record per line, read and answered as it arrives: send and read at the same "
+    "time; a line that fails has its error in its line of the answer. A plain body is one record, unchanged."
 )
 _BINARY: Final = OneOf((Body[BinaryRecord], Body[TextRecord], Body[JsonRecord]))
 _LINES: Final = Lines(OneOf((BinaryRecord, TextRecord, JsonRecord)))
@@ -188,12 +188,12 @@ PRODUCE_TO_PARTITION: Final = replace(
 NEW_PRODUCER: Final = Doc(
     id="newProducer",
     tag=TAG,
-    summary="A new producer id",
+    summary="Create a producer id",
     about="For `producer_id`, `producer_epoch` and `sequence` of a produce request: a repeat of it is stored once.",
     scope=Scope.PRODUCE,
     bodies=plain(dict[str, object]),
     body_required=False,
-    answers=(Answer(200, "An id that nobody else has.", plain(NewProducer)),),
+    answers=(Answer(200, "An id that no other producer has.", plain(NewProducer)),),
     errors=(50701,),
     examples=(Example(answer={"producer_id": 1125899906842624, "producer_epoch": 0}),),
 )

@@ -30,10 +30,10 @@ _COMMIT_LOG: Final = {
     "last_modified_ms": 1760000000123,
 }
 _ABOUT: Final = (
-    "As they lie on the disk now, in order of their paths; what is no regular file is left out. `kind` is what the "
-    "name says; `base_offset` is the offset that a segment, or a file of a queue, begins at, `physical_offset` where a "
-    "file of RocketMQ's commit log does. `size_bytes` is the length, of which less may be used. While `next` is not "
-    "null, follow it."
+    "The files on the disk now, in order of their paths; only regular files are listed. `kind` follows from the "
+    "name; `base_offset` is the first offset of a segment, or of a file of a queue, `physical_offset` the first of a "
+    "file of RocketMQ's commit log. `size_bytes` is the length, of which less may be used. While `next` is not null, "
+    "follow it."
 )
 
 STORE_FILES: Final = Doc(
@@ -51,7 +51,7 @@ STORE_FILES: Final = Doc(
             backends=("rocketmq",),
         ),
         Example(
-            "nothing behind",
+            "no more files",
             query={"cursor": "~"},
             answer={"files": [], "next": None},
             backends=("kafka",),
@@ -62,7 +62,8 @@ PARTITION_FILES: Final = Doc(
     id="partitionFiles",
     tag=PART,
     summary="The files of a partition",
-    about=f"{_ABOUT} Of a RocketMQ store these are the queue's: its records lie in the one commit log.",
+    about=f"{_ABOUT} In a RocketMQ store these are the files of the queue: its records are stored in the common commit "
+    "log.",
     query=(FILES_LIMIT, CURSOR),
     answers=(Answer(200, "One page of files.", plain(FilesAnswer)),),
     errors=(40401, 40402, 42207, 50302),

@@ -19,7 +19,7 @@ _PARTITION: Final = {
 _TOPIC: Final = {"name": "orders", "configs": {}, "partitions": [_PARTITION]}
 _JSON: Final = "application/json"
 
-_WARNINGS: Final = {"X-Warnings": "The configs that are kept and have no effect here."}
+_WARNINGS: Final = {"X-Warnings": "The configs that are stored and have no effect here."}
 LIST_TOPICS: Final = Doc(
     id="listTopics",
     tag=TAG,
@@ -39,14 +39,14 @@ PUT_TOPIC: Final = Doc(
     id="createTopic",
     tag=TAG,
     summary="Create a topic",
-    about="Asked again for a topic of the same shape it changes nothing. The config keys are the store's own, Kafka's "
-    "or RocketMQ's; values may be numbers or booleans.",
+    about="A request for an existing topic of the same shape changes nothing. The config keys are the store's own, "
+    "Kafka's or RocketMQ's; values may be numbers or booleans.",
     scope=Scope.ADMIN,
     bodies=plain(NewTopic),
     body_required=False,
     answers=(
         Answer(201, "Created.", plain(Topic), _WARNINGS),
-        Answer(200, "It was there already, in this shape.", plain(Topic), _WARNINGS),
+        Answer(200, "The topic exists already, in this shape.", plain(Topic), _WARNINGS),
     ),
     errors=(40901, 42203, 42205, 50302, 50701),
     examples=(
@@ -73,10 +73,10 @@ PATCH_TOPIC: Final = Doc(
     id="alterTopic",
     tag=TAG,
     summary="Change a topic's configs",
-    about="`null` resets a config; what is not named stays.",
+    about="`null` resets a config; other configs stay unchanged.",
     scope=Scope.ADMIN,
     bodies=plain(ChangedTopic),
-    answers=(Answer(200, "The topic as it is afterwards.", plain(Topic), _WARNINGS),),
+    answers=(Answer(200, "The topic after the change.", plain(Topic), _WARNINGS),),
     errors=(40401, 42205, 50701),
     examples=(
         Example(
@@ -99,7 +99,7 @@ DELETE_TOPIC: Final = Doc(
     tag=TAG,
     summary="Delete a topic with its records",
     scope=Scope.ADMIN,
-    answers=(Answer(204, "The topic and its records are gone."),),
+    answers=(Answer(204, "The topic and its records are deleted."),),
     errors=(40401, 42203, 50701),
     examples=(Example(status=204),),
 )
@@ -123,8 +123,8 @@ GET_OFFSETS: Final = Doc(
     id="getOffsets",
     tag=TAG,
     summary="First and next offset, or the offset of a time",
-    about="The end is the next offset to be given. With `timestamp` the answer is the first record at or after that "
-    "time; the end and `null` if there is none.",
+    about="The end is the offset of the next record to be stored. With `timestamp` the answer is the first record at "
+    "or after that time; the end and `null` if there is none.",
     query=(TIMESTAMP,),
     answers=(Answer(200, "The offsets.", plain(OneOf((BoundsAnswer, TimedAnswer)))),),
     errors=(40401, 40402, 50302, 50010),

@@ -37,7 +37,7 @@ GET_CLUSTER: Final = Doc(
     id="v3GetCluster",
     tag=TAG,
     summary="The cluster",
-    about="Of what is related only `topics` is offered.",
+    about="Of the related resources only `topics` is offered.",
     answers=(Answer(200, "The cluster.", {JSON: ClusterData}),),
     errors=(404,),
     examples=(Example(answer={"kind": "KafkaCluster"}),),
@@ -81,7 +81,7 @@ DELETE_TOPIC: Final = Doc(
     tag=TAG,
     summary="Delete a topic with its records",
     scope=Scope.ADMIN,
-    answers=(Answer(204, "It is gone."),),
+    answers=(Answer(204, "The topic is deleted."),),
     errors=(404, 40401, 50701),
     examples=(Example(status=204),),
 )
@@ -105,7 +105,7 @@ LIST_CONFIGS: Final = Doc(
     id="v3ListTopicConfigs",
     tag=TAG,
     summary="A topic's configs",
-    about="Those that were set; the store's defaults are not listed.",
+    about="The configs that were set; the store's defaults are not listed.",
     answers=(Answer(200, "The configs.", {JSON: Listed[TopicConfigData]}),),
     errors=(404, 40401),
     examples=(Example(answer={"kind": "KafkaTopicConfigList"}),),
@@ -114,7 +114,7 @@ GET_CONFIG: Final = Doc(
     id="v3GetTopicConfig",
     tag=TAG,
     summary="One config of a topic",
-    answers=(Answer(200, "The config, which was set.", {JSON: TopicConfigData}),),
+    answers=(Answer(200, "The config that was set.", {JSON: TopicConfigData}),),
     errors=(404, 40401),
     examples=(
         Example(
@@ -132,9 +132,9 @@ PRODUCE_RECORDS: Final = Doc(
     id="v3ProduceRecords",
     tag=TAG,
     summary="Produce records, as a stream",
-    about="JSON objects one after the other, for as long as the client likes; the answer begins at once and has a "
-    "report per record, in order, each ended by CR LF: `error_code` 200, or what was wrong with that record. Read the "
-    "reports while you send.",
+    about="JSON objects one after the other, without a limit of time; the answer begins at once and has a report per "
+    "record, in order, each ended by CR LF: `error_code` 200, or the error of that record. Read the reports while you "
+    "send.",
     scope=Scope.PRODUCE,
     bodies={JSON: Lines(ProduceRequest)},
     answers=(
@@ -149,10 +149,10 @@ PRODUCE_BATCH: Final = Doc(
     id="v3ProduceBatch",
     tag=TAG,
     summary="Produce records, as a batch",
-    about="Each entry has an id of its own, by which its report is known.",
+    about="Each entry has an id of its own; its report has the same id.",
     scope=Scope.PRODUCE,
     bodies={JSON: ProduceBatchRequest},
-    answers=(Answer(207, "What became of each entry.", {JSON: ProduceBatchResponse}),),
+    answers=(Answer(207, "The result of each entry.", {JSON: ProduceBatchResponse}),),
     errors=_ERRORS,
     examples=(
         Example(

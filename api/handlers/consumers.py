@@ -71,21 +71,21 @@ class NewConsumer(Struct):
 
 
 class ConsumerAnswer(Struct):
-    """A new consumer instance; its calls stand below `base_uri`."""
+    """A new consumer instance; the paths of its operations begin with `base_uri`."""
 
     instance_id: str
     base_uri: str
 
 
 class SubscriptionBody(Struct):
-    """What an instance wants to read: topics by name, or those whose whole name matches."""
+    """The topics of an instance: by name, or by a pattern for the whole name."""
 
     topics: Annotated[list[Name], Meta(max_length=MAX_TOPICS)] | None = None
     topic_pattern: str | None = None
 
 
 class SubscriptionAnswer(Struct):
-    """The topics of a subscription; of a pattern those that match at the moment."""
+    """The topics of a subscription; for a pattern the topics that match now."""
 
     topics: Sequence[str]
 
@@ -113,13 +113,13 @@ class OffsetRow(Struct):
 
 
 class CommitBody(Struct):
-    """The last consumed offset of each partition; none at all: everything that was delivered."""
+    """The last consumed offset of each partition; without `offsets`: every delivered record."""
 
     offsets: Annotated[list[OffsetRow], Meta(max_length=MAX_PARTITIONS)] | None = None
 
 
 class OffsetsAnswer(Struct):
-    """Committed offsets: of each partition the next one."""
+    """Committed offsets: the next offset of each partition."""
 
     offsets: Sequence[OffsetRow]
 
@@ -133,7 +133,7 @@ class TimeRow(Struct):
 
 
 class PositionsBody(Struct):
-    """Where to go on: at offsets, at the first record at or after a time."""
+    """Where to continue: at offsets, or at the first record at or after a time."""
 
     offsets: Annotated[list[OffsetRow], Meta(max_length=MAX_PARTITIONS)] = []
     timestamps: Annotated[list[TimeRow], Meta(max_length=MAX_PARTITIONS)] = []

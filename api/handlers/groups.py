@@ -30,7 +30,7 @@ from storage import TopicPartition
 
 
 class GroupMember(Struct):
-    """A consumer instance of a group. It has topics, or a pattern, or assigned itself what it reads."""
+    """A consumer instance of a group. It has topics, or a pattern, or assigned partitions."""
 
     instance_id: str
     topics: Sequence[str] | None

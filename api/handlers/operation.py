@@ -24,7 +24,7 @@ class Alive(Struct):
 
 
 class RecoveryProgress(Struct):
-    """How far a recovery is."""
+    """The progress of a recovery."""
 
     what: str
     done: int
@@ -32,7 +32,7 @@ class RecoveryProgress(Struct):
 
 
 class Ready(Struct):
-    """How the server is. `state`: starting, recovering, ready, stopping or failed."""
+    """The state of the server. `state`: starting, recovering, ready, stopping or failed."""
 
     state: str
     read_only: bool
@@ -42,7 +42,7 @@ class Ready(Struct):
 
 
 class StoreAnswer(Struct):
-    """What the store is, what opening it found, and its sizes."""
+    """Description of the store, findings of its recovery, and its sizes."""
 
     backend: str
     data: str

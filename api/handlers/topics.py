@@ -37,7 +37,7 @@ class ChangedTopic(Struct, forbid_unknown_fields=True):
 
 
 class Replica(Struct):
-    """A copy of a partition, by the broker that keeps it."""
+    """A copy of a partition, and the broker that stores it."""
 
     broker: int
     leader: bool
@@ -61,7 +61,7 @@ class Topic(Struct):
 
 
 class BoundsAnswer(Struct):
-    """What a partition holds; the end is the next offset to be given."""
+    """The offsets of a partition; the end is the offset of the next record to be stored."""
 
     beginning_offset: int
     end_offset: int

@@ -32,7 +32,7 @@ _NO_HEADERS: Final[Sequence[Any]] = ()
 
 
 class OffsetRow(Struct, gc=False):
-    """Where one record went, or why it did not. `message_id` is there where a store gives one."""
+    """Where one record was stored, or the error. `message_id` is set if the store has ids."""
 
     partition: int | None
     offset: int | None
@@ -42,7 +42,7 @@ class OffsetRow(Struct, gc=False):
 
 
 class BatchOffsetRow(Struct, gc=False):
-    """Where the record batches of one request went."""
+    """Where the record batches of one request were stored."""
 
     partition: int
     offset: int

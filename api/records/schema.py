@@ -110,7 +110,7 @@ class TextRecord(_Common, forbid_unknown_fields=True, gc=False):
 
 
 class Body(Struct, Generic[T]):
-    """A produce body. Schema ids and the like, which older clients send, are passed over."""
+    """A produce body. Schema ids and similar members, which older clients send, are ignored."""
 
     records: Annotated[list[T], Meta(extra_json_schema={"minItems": 1})]
 

@@ -94,7 +94,7 @@ class ProduceBatchRequest(Struct):
 
 
 class Shown(Struct, gc=False):
-    """What became of a key or value: its type and its stored size in bytes."""
+    """A stored key or value: its type and its size in bytes."""
 
     type: str
     size: int
@@ -119,7 +119,7 @@ class ProduceResponse(_Stored, gc=False, kw_only=True):
 
 
 class ProduceFailure(Struct, gc=False):
-    """The report of a record that was not."""
+    """The report of a record that was not stored."""
 
     error_code: int
     message: str
@@ -132,7 +132,7 @@ class BatchSuccess(_Stored, gc=False, kw_only=True):
 
 
 class BatchFailure(Struct, gc=False):
-    """The report of an entry that was not."""
+    """The report of an entry that was not stored."""
 
     id: str
     error_code: int

@@ -20,21 +20,21 @@ BROKER_ID: Final = 1
 
 
 class Metadata(Struct, rename={"self_": "self"}):
-    """Where a resource is, and its name beyond this server."""
+    """The URL of a resource, and its name outside this server."""
 
     self_: str
     resource_name: str
 
 
 class ListMetadata(Struct, rename={"self_": "self"}):
-    """Where a list is. There is no next page: a list is whole."""
+    """The URL of a list. There is no next page: a list is complete."""
 
     self_: str
     next: None = None
 
 
 class Related(Struct):
-    """Where to find what belongs to a resource."""
+    """The URL of a related resource."""
 
     related: str
 
@@ -91,7 +91,7 @@ class PartitionData(Struct):
 
 
 class ConfigSynonym(Struct):
-    """Where a config's value comes from."""
+    """The source of a config's value."""
 
     name: str
     value: str | None
