@@ -1,23 +1,23 @@
-"""The OpenAPI 3.1 document of one server: the route table and its descriptions, as JSON.
+"""The OpenAPI 3.1 document of one server: the declarations of its operations, as JSON.
 
-Owns the form of the document; must not know the content of a call, which `api.description` defines. Pure. The limits
-are taken from the settings in force.
+Owns the form of the document; must not know the content of an operation, which its declaration defines. Pure. The
+limits are taken from the settings in force.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from api.description.doc import Answer, Doc, Example, Lines, Octets, OneOf, Shape
-from api.description.parameters import PATH, SAMPLES
 from api.http.errors import JSON, MEANINGS, PROBLEM_JSON, status_of
 from api.http.parameters import Parameter
-from api.route import Route
+from api.operation import Answer, Lines, Octets, OneOf, Operation, Shape
+from api.operations.parameters import PATH, SAMPLES
 from logserver import __version__
 from logserver.config import Settings
 
@@ -53,7 +53,11 @@ class Problem(Struct):
 class Schemas:
     """The types of all bodies and answers, each defined once and referenced by name."""
 
-    def __init__(self, shapes: Sequence[Shape]) -> None:
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        shapes: list[Shape] = [Error, Problem]
+        for operation in operations:
+            shapes += operation.bodies.values()
+            shapes += (shape for answer in operation.answers for shape in answer.shapes.values())
         types = list(dict.fromkeys(kind for shape in shapes for kind in _types(shape)))
         refs, components = msgspec.json.schema_components(
             types, schema_hook=_anything, ref_template=_REF
@@ -73,47 +77,147 @@ class Schemas:
         return schema
 
 
-def schemas_of(routes: Sequence[Route]) -> Schemas:
-    """Return the schemas of all bodies and answers of the routes."""
-    shapes: list[Shape] = [Error, Problem]
-    for route in routes:
-        shapes += route.doc.bodies.values()
-        shapes += (shape for answer in route.doc.answers for shape in answer.shapes.values())
-    return Schemas(shapes)
+class ApiDocs:
+    """The documentation of one server: its operations under its settings.
 
+    The sequence of operations is read at the first use, so that it may contain the operations that serve this object.
+    """
 
-def document(routes: Sequence[Route], settings: Settings) -> Json:
-    """Return the whole document."""
-    schemas = schemas_of(routes)
-    paths: dict[str, Json] = {}
-    for route in routes:
-        operation = _operation(route, schemas, settings)
-        paths.setdefault(route.pattern, {})[route.method.lower()] = operation
-    components: Json = {"schemas": schemas.components}
-    if settings.token_file is not None:
-        components["securitySchemes"] = {_BEARER: {"type": "http", "scheme": "bearer"}}
-    tags = dict.fromkeys(route.doc.tag for route in routes)
-    return {
-        "openapi": OPENAPI,
-        "info": {"title": "logserver", "version": __version__, "description": _ABOUT},
-        "tags": [{"name": tag} for tag in tags],
-        "paths": paths,
-        "components": components,
-    }
+    def __init__(self, operations: Sequence[Operation], settings: Settings) -> None:
+        self.operations = operations
+        self.settings = settings
 
+    @cached_property
+    def schemas(self) -> Schemas:
+        """The schemas of all bodies and answers."""
+        return Schemas(self.operations)
 
-def codes_of(doc: Doc, settings: Settings) -> Sequence[int]:
-    """Return the error codes of a call, including the codes of every call, in order."""
-    codes = {*doc.errors, 40000, 42901}
-    if doc.offers:
-        codes.add(406)
-    if doc.bodies:
-        codes |= {400, 408, 415, 417, 41301, 42201}
-    if doc.scope is not None and settings.token_file is not None:
-        codes |= {401, 403}
-    if doc.needs_store:
-        codes.add(50301)
-    return sorted(codes, key=lambda code: (status_of(code), code))
+    @cached_property
+    def openapi(self) -> bytes:
+        """The OpenAPI document as JSON."""
+        return msgspec.json.encode(self.document())
+
+    def document(self) -> Json:
+        """Return the OpenAPI document."""
+        paths: dict[str, Json] = {}
+        for operation in self.operations:
+            path = paths.setdefault(operation.pattern, {})
+            path[operation.method.lower()] = self._operation(operation)
+        components: Json = {"schemas": self.schemas.components}
+        if self.settings.token_file is not None:
+            components["securitySchemes"] = {_BEARER: {"type": "http", "scheme": "bearer"}}
+        tags = dict.fromkeys(operation.tag for operation in self.operations)
+        return {
+            "openapi": OPENAPI,
+            "info": {"title": "logserver", "version": __version__, "description": _ABOUT},
+            "tags": [{"name": tag} for tag in tags],
+            "paths": paths,
+            "components": components,
+        }
+
+    def codes_of(self, operation: Operation) -> Sequence[int]:
+        """Return the error codes of an operation, including the codes of every operation, in order."""
+        codes = {*operation.errors, 40000, 42901}
+        if operation.offers:
+            codes.add(406)
+        if operation.bodies:
+            codes |= {400, 408, 415, 417, 41301, 42201}
+        if operation.scope is not None and self.settings.token_file is not None:
+            codes |= {401, 403}
+        if operation.needs_store:
+            codes.add(50301)
+        return sorted(codes, key=lambda code: (status_of(code), code))
+
+    def _operation(self, operation: Operation) -> Json:
+        described: Json = {
+            "operationId": operation.id,
+            "tags": [operation.tag],
+            "summary": operation.summary,
+            "parameters": list(self._parameters(operation)),
+            "responses": self._responses(operation),
+        }
+        if operation.about:
+            described["description"] = operation.about
+        if operation.bodies:
+            content = {kind: self._body(kind, operation) for kind in operation.bodies}
+            described["requestBody"] = {"required": operation.body_required, "content": content}
+        if self.settings.token_file is not None:
+            scope = operation.scope
+            described["security"] = [] if scope is None else [{_BEARER: [scope.value]}]
+        return described
+
+    def _parameters(self, operation: Operation) -> Iterator[Json]:
+        examples = operation.examples
+        for parameter in path_parameters(operation.pattern):
+            sample = SAMPLES[parameter.name]
+            samples = {one.name: one.path.get(parameter.name) or sample for one in examples}
+            yield {**self._parameter(parameter, samples), "in": "path", "required": True}
+        query = [("query", parameter, "query") for parameter in operation.query]
+        headers = [("header", parameter, "headers") for parameter in operation.headers]
+        for place, parameter, member in (*query, *headers):
+            values = {one.name: getattr(one, member).get(parameter.name) for one in examples}
+            samples = {name: text for name, text in values.items() if text is not None}
+            required = parameter.required
+            yield {**self._parameter(parameter, samples), "in": place, "required": required}
+
+    def _parameter(self, parameter: Parameter[Any], samples: Mapping[str, str]) -> Json:
+        schema = parameter.kind.schema(self.settings)
+        default = parameter.fallback(self.settings)
+        if default is not None:
+            schema["default"] = _typed(default, schema)
+        described: Json = {
+            "name": parameter.name,
+            "description": parameter.about,
+            "schema": schema,
+        }
+        values = {name: _typed(text, schema) for name, text in samples.items()}
+        return _with_examples(described, values)
+
+    def _body(self, media_type: str, operation: Operation) -> Json:
+        described: Json = {"schema": self.schemas.of(operation.bodies[media_type])}
+        bodies = {one.name: one.body for one in operation.examples if one.media_type == media_type}
+        return _with_examples(described, bodies)
+
+    def _responses(self, operation: Operation) -> Json:
+        responses = {
+            str(answer.status): self._answer(answer, operation) for answer in operation.answers
+        }
+        by_status: dict[int, list[int]] = {}
+        for code in self.codes_of(operation):
+            by_status.setdefault(status_of(code), []).append(code)
+        for status, codes in by_status.items():
+            responses[str(status)] = {
+                "description": "; ".join(f"{code}: {MEANINGS[code]}" for code in codes) + ".",
+                "content": {
+                    JSON: {"schema": self.schemas.of(Error)},
+                    PROBLEM_JSON: {"schema": self.schemas.of(Problem)},
+                },
+            }
+        return dict(sorted(responses.items()))
+
+    def _answer(self, answer: Answer, operation: Operation) -> Json:
+        described: Json = {"description": answer.about or HTTPStatus(answer.status).phrase}
+        if answer.headers:
+            described["headers"] = {
+                name: {"description": about, "schema": {"type": "string"}}
+                for name, about in answer.headers.items()
+            }
+        if answer.shapes:
+            described["content"] = {
+                kind: self._answer_content(kind, answer, operation) for kind in answer.shapes
+            }
+        return described
+
+    def _answer_content(self, media_type: str, answer: Answer, operation: Operation) -> Json:
+        described: Json = {"schema": self.schemas.of(answer.shapes[media_type])}
+        answers = {
+            one.name: one.answer
+            for one in operation.examples
+            if one.status == answer.status
+            and one.answer is not None
+            and (one.headers.get("Accept") or operation.offers[0]) == media_type
+        }
+        return _with_examples(described, answers)
 
 
 def path_parameters(pattern: str) -> Sequence[Parameter[Any]]:
@@ -121,117 +225,14 @@ def path_parameters(pattern: str) -> Sequence[Parameter[Any]]:
     return [PATH[part[1:-1]] for part in pattern.split("/") if part.startswith("{")]
 
 
-def _operation(route: Route, schemas: Schemas, settings: Settings) -> Json:
-    doc = route.doc
-    operation: Json = {
-        "operationId": doc.id,
-        "tags": [doc.tag],
-        "summary": doc.summary,
-        "parameters": list(_parameters(route, settings)),
-        "responses": _responses(doc, schemas, settings),
-    }
-    if doc.about:
-        operation["description"] = doc.about
-    if doc.bodies:
-        content = {kind: _body(kind, doc, schemas) for kind in doc.bodies}
-        operation["requestBody"] = {"required": doc.body_required, "content": content}
-    if settings.token_file is not None:
-        operation["security"] = [] if doc.scope is None else [{_BEARER: [doc.scope.value]}]
-    return operation
-
-
-def _parameters(route: Route, settings: Settings) -> Iterator[Json]:
-    doc = route.doc
-    for parameter in path_parameters(route.pattern):
-        given = {one.name: one.path.get(parameter.name) for one in doc.examples}
-        samples = {name: value or SAMPLES[parameter.name] for name, value in given.items()}
-        yield {**_parameter(parameter, settings, samples), "in": "path", "required": True}
-    for place, parameters in (("query", doc.query), ("header", doc.headers)):
-        for parameter in parameters:
-            samples = {
-                one.name: text
-                for one in doc.examples
-                if (text := getattr(one, _GIVEN[place]).get(parameter.name)) is not None
-            }
-            required = parameter.required
-            yield {**_parameter(parameter, settings, samples), "in": place, "required": required}
-
-
-_GIVEN: Final = {"query": "query", "header": "headers"}
-
-
-def _parameter(parameter: Parameter[Any], settings: Settings, samples: Mapping[str, str]) -> Json:
-    schema = parameter.kind.schema(settings)
-    default = parameter.fallback(settings)
-    if default is not None:
-        schema["default"] = _typed(default, schema)
-    told: Json = {"name": parameter.name, "description": parameter.about, "schema": schema}
-    if samples:
-        told["examples"] = {name: {"value": _typed(text, schema)} for name, text in samples.items()}
-    return told
+def _with_examples(described: Json, values: Mapping[str, Any]) -> Json:
+    if values:
+        described["examples"] = {name: {"value": value} for name, value in values.items()}
+    return described
 
 
 def _typed(text: str, schema: Json) -> str | int:
     return int(text) if schema["type"] == "integer" else text
-
-
-def _body(media_type: str, doc: Doc, schemas: Schemas) -> Json:
-    told: Json = {"schema": schemas.of(doc.bodies[media_type])}
-    examples = {
-        one.name: {"value": one.body} for one in doc.examples if one.media_type == media_type
-    }
-    if examples:
-        told["examples"] = examples
-    return told
-
-
-def _responses(doc: Doc, schemas: Schemas, settings: Settings) -> Json:
-    responses = {str(answer.status): _answer(answer, doc, schemas) for answer in doc.answers}
-    by_status: dict[int, list[int]] = {}
-    for code in codes_of(doc, settings):
-        by_status.setdefault(status_of(code), []).append(code)
-    for status, codes in by_status.items():
-        responses[str(status)] = {
-            "description": "; ".join(f"{code}: {MEANINGS[code]}" for code in codes) + ".",
-            "content": {
-                JSON: {"schema": schemas.of(Error)},
-                PROBLEM_JSON: {"schema": schemas.of(Problem)},
-            },
-        }
-    return dict(sorted(responses.items()))
-
-
-def _answer(answer: Answer, doc: Doc, schemas: Schemas) -> Json:
-    told: Json = {"description": answer.about or HTTPStatus(answer.status).phrase}
-    if answer.headers:
-        told["headers"] = {
-            name: {"description": about, "schema": {"type": "string"}}
-            for name, about in answer.headers.items()
-        }
-    if answer.shapes:
-        told["content"] = {
-            kind: _answer_content(kind, answer, doc, schemas) for kind in answer.shapes
-        }
-    return told
-
-
-def _answer_content(media_type: str, answer: Answer, doc: Doc, schemas: Schemas) -> Json:
-    told: Json = {"schema": schemas.of(answer.shapes[media_type])}
-    examples = {
-        one.name: {"value": one.answer}
-        for one in doc.examples
-        if one.status == answer.status
-        and one.answer is not None
-        and answer_type(one, doc) == media_type
-    }
-    if examples:
-        told["examples"] = examples
-    return told
-
-
-def answer_type(example: Example, doc: Doc) -> str:
-    """Return the media type of an example's answer."""
-    return example.headers.get("Accept") or doc.offers[0]
 
 
 def _types(shape: Shape) -> Iterator[Any]:
@@ -253,8 +254,8 @@ def _anything(kind: type) -> Json:
 def _tidy(schema: Any) -> Any:
     """Return the schema with int64 for whole numbers, and each description as one line."""
     if isinstance(schema, Mapping):
-        told = {name: _tidy(value) for name, value in schema.items()}
-        if isinstance(told.get("description"), str):
-            told["description"] = " ".join(told["description"].split())
-        return {**told, "format": "int64"} if told.get("type") == "integer" else told
+        described = {name: _tidy(value) for name, value in schema.items()}
+        if isinstance(described.get("description"), str):
+            described["description"] = " ".join(described["description"].split())
+        return {**described, "format": "int64"} if described.get("type") == "integer" else described
     return [_tidy(value) for value in schema] if isinstance(schema, list) else schema

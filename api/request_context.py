@@ -17,15 +17,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 from aiohttp import web
 
-from api.book import Book
 from api.connection.body import read_body
 from api.connection.delivery import deliver, deliver_once
 from api.connection.protocol import ApiProtocol
 from api.connection.response_headers import sign
-from api.description.doc import Doc
 from api.http.errors import MALFORMED, PAYLOAD, UNKNOWN_PARTITION, ApiError
-from api.http.negotiation import media_type
-from api.http.parameters import Params, parse_query
+from api.http.parameters import Params
 from logserver.cluster import cluster_id
 from logserver.config import Address, Settings
 from logserver.groups.consumer import Consumer
@@ -43,26 +40,26 @@ _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 class RequestContext:
     """A request that has found its route.
 
-    `answer_type` is the negotiated media type. `reservation` is for the bytes of the answer; the creator of the call
-    releases it.
+    `params` is the query, `answer_type` the negotiated media type, `body_type` the media type of a body that the
+    handler reads itself. `reservation` is for the bytes of the answer; the creator of the call releases it.
     """
 
-    __slots__ = ("_path", "answer_type", "book", "doc", "request", "reservation", "service")
+    __slots__ = ("_path", "answer_type", "body_type", "params", "request", "reservation", "service")
 
     def __init__(
         self,
         request: web.BaseRequest,
         service: LogService,
         *,
-        doc: Doc,
-        book: Book,
         path: Mapping[str, str],
+        params: Params,
+        body_type: str,
         answer_type: str,
     ) -> None:
         self.request = request
         self.service = service
-        self.doc = doc
-        self.book = book
+        self.params = params
+        self.body_type = body_type
         self.answer_type = answer_type
         self.reservation = service.answers.reserve(0)
         self._path = path
@@ -157,15 +154,6 @@ class RequestContext:
             raise LookupError("the route has no partition")
         return self.service.partition(self.topic, number)
 
-    def params(self) -> Params:
-        """Return the query; only parameters of the call's description are allowed."""
-        query = parse_query(self.request.rel_url.raw_query_string)
-        return Params(query, self.doc.query_names, self.settings)
-
-    def content_type(self) -> str:
-        """Return the media type of the body, one of the call's description. Raises 415."""
-        return media_type(self.request.headers.get("Content-Type"), tuple(self.doc.bodies))
-
     async def body(self, reservation: Reservation) -> bytes:
         """Read the whole body within the limits; `reservation` has grown by its size."""
         return await read_body(self.request, self.settings, reservation)
@@ -201,19 +189,9 @@ class RequestContext:
         send = deliver_once if once else deliver
         await send(self.request, response, pause_s=self.settings.body_timeout_ms / 1000)
 
-    async def json_body(self, kind: type[T], *, lax: bool = False) -> T | None:
-        """Decode a small JSON body without records as `kind`; None if there is no body. `lax`: numbers and booleans
-        may be text.
-        """
-        with self.service.budget.reserve(0) as reservation:
-            if self.request.can_read_body:
-                self.content_type()
-            body = await self.body(reservation)
-            return decode_json(body, kind, lax=lax) if body else None
-
-    def link(self, params: Params, cursor: str) -> str:
+    def link(self, cursor: str) -> str:
         """Return the path of the same call with the same query, continuing at `cursor`."""
-        query = {**params.given, "cursor": cursor}
+        query = {**self.params.query, "cursor": cursor}
         return f"{self.request.rel_url.raw_path}?{urlencode(query, quote_via=quote)}"
 
     def json(self, value: object, *, status: int = 200) -> web.Response:

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from api.app import App
 from api.connection.protocol import ApiServer
-from api.http.security import tls_context
+from api.http.auth import tls_context
 from logserver import descriptors, signals
 from logserver.config import Address, Settings
 from logserver.errors import CannotListen, SettingsError

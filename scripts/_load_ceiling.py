@@ -17,8 +17,8 @@ import uvloop
 from aiohttp import web
 
 from api.http.negotiation import BINARY_V2_JSON, RECORD_BATCH
-from api.records.rendering import OffsetRow, ProduceAnswer, RecordRow
-from api.records.schema import Body, PlainRecord
+from api.records.decode import Body, PlainRecord
+from api.records.encode import OffsetRow, ProduceAnswer, RecordRow
 from api.server import BACKLOG, READ_BUFFER_BYTES, Server
 from logserver.bench.ceiling import serve as serve_blindly
 from logserver.config import Address, Settings

@@ -51,11 +51,9 @@ class Integer:
     high: int | str = MAX_INT64
 
     def read(self, name: str, text: str, settings: Settings) -> int:
-        """See Kind."""
         return checked_integer(name, text, low=self.low, high=self.highest(settings))
 
     def schema(self, settings: Settings) -> Schema:
-        """See Kind."""
         high = self.highest(settings)
         return {"type": "integer", "format": "int64", "minimum": self.low, "maximum": high}
 
@@ -71,7 +69,6 @@ class Choice(Generic[T]):
     words: Mapping[str, T]
 
     def read(self, name: str, text: str, settings: Settings) -> T:
-        """See Kind."""
         if text not in self.words:
             raise ApiError(
                 MALFORMED,
@@ -80,7 +77,6 @@ class Choice(Generic[T]):
         return self.words[text]
 
     def schema(self, settings: Settings) -> Schema:
-        """See Kind."""
         return {"type": "string", "enum": list(self.words)}
 
 
@@ -91,13 +87,11 @@ class Text:
     shortest: int = 0
 
     def read(self, name: str, text: str, settings: Settings) -> str:
-        """See Kind."""
         if len(text) < self.shortest:
             raise ApiError(MALFORMED, f"parameter {name} is empty: give a value, or leave it out")
         return text
 
     def schema(self, settings: Settings) -> Schema:
-        """See Kind."""
         return {"type": "string", "minLength": self.shortest}
 
 
@@ -106,7 +100,6 @@ class StartPosition:
     """A start position: N, earliest, latest, -N (the last N), @milliseconds."""
 
     def read(self, name: str, text: str, settings: Settings) -> Start:
-        """See Kind."""
         if text in {"earliest", "latest"}:
             return Start(StartAt(text))
         try:
@@ -123,7 +116,7 @@ class StartPosition:
             ) from None
 
     def schema(self, settings: Settings) -> Schema:
-        """See Kind. `read` accepts numbers up to int64; the pattern allows 18 digits."""
+        """Return the pattern. `read` accepts numbers up to int64; the pattern allows 18 digits."""
         number = "[0-9]{1,18}"
         pattern = f"^(earliest|latest|{number}|-[1-9][0-9]{{0,17}}|@{number})$"
         return {"type": "string", "pattern": pattern}
@@ -152,32 +145,30 @@ class Parameter(Generic[T]):
 class Params:
     """The query of one request, as parsed by `parse_query`."""
 
+    __slots__ = ("_settings", "query")
+
     def __init__(self, query: Mapping[str, str], known: Sequence[str], settings: Settings) -> None:
+        """Raise 40000 for a parameter that is not one of `known`."""
         self._settings = settings
-        self._query = query
-        for name in self._query:
+        self.query = query
+        for name in query:
             if name not in known:
                 allowed = ", ".join(known) or "none"
                 raise ApiError(
                     MALFORMED, f"query parameter {name[:80]!r} is unknown here: it takes {allowed}"
                 )
 
-    @property
-    def given(self) -> Mapping[str, str]:
-        """All given parameters, unchanged."""
-        return self._query
-
     def refuse(self, parameters: Sequence[Parameter[Any]], reason: str) -> None:
         """Raise 40000 if one of these parameters is given: it has no meaning in this form of the call."""
         for parameter in parameters:
-            if parameter.name in self._query:
+            if parameter.name in self.query:
                 raise ApiError(
                     MALFORMED, f"query parameter {parameter.name} is not taken here: {reason}"
                 )
 
     def get(self, parameter: Parameter[T]) -> T | None:
         """Return the value of a parameter, or its default; None if it has neither. Raises 40000."""
-        text = self._query.get(parameter.name)
+        text = self.query.get(parameter.name)
         if text is None and parameter.default is not None:
             text = parameter.fallback(self._settings)
         if text is None:

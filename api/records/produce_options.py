@@ -1,6 +1,6 @@
 """The options of all produce calls: time of the answer, timeout, codec, producer sequence, idempotency key.
 
-Owns how these parameters are read; must not know how records are sent.
+Owns these parameters and how they are read; must not know how records are sent.
 """
 
 from __future__ import annotations
@@ -12,37 +12,66 @@ from typing import Final
 
 from msgspec import structs
 
-from api.description.parameters import (
-    ACKS,
-    COMPRESSION,
-    IDEMPOTENCY_KEY,
-    PRODUCE_TIMEOUT,
-    PRODUCER_EPOCH,
-    PRODUCER_ID,
-    SEQUENCE,
-)
 from api.http.errors import MALFORMED, NOT_OFFERED, ApiError
-from api.http.parameters import Params
-from api.records.rendering import RecordNames
-from api.records.schema import Produced
+from api.http.parameters import MAX_INT16, MAX_INT32, Choice, Integer, Parameter, Params, Text
+from api.records.decode import Produced
+from api.records.encode import RecordNames
 from api.request_context import RequestContext
 from logserver.service.memory_budget import Reservation
-from logserver.service.requests import Produce, ProduceOptions, RequestKey
+from logserver.service.requests import Acks, Produce, ProduceOptions, RequestKey
 from storage import LogStore, ProducerSequence, TopicPartition
 
 COMPRESSIONS: Final = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
 MESSAGE_COMPRESSIONS: Final = frozenset({"none", "zlib", "lz4", "zstd"})
 DIGEST_BYTES: Final = 16
 _KEY: Final = re.compile(r"[\x20-\x7e]{1,255}")
+
+ACKS: Final = Parameter(
+    "acks",
+    Choice({"all": Acks.ALL, "-1": Acks.ALL, "1": Acks.WRITTEN, "0": Acks.NONE}),
+    "When the request is answered: when the store's flush mode is met (`all`), when the records are with the "
+    "operating system (`1`), or when the body has been checked (`0`).",
+    default="all",
+)
+TIMEOUT: Final = Parameter(
+    "timeout",
+    Integer(1, "max_wait_ms"),
+    "How long to wait for the records to be stored, in milliseconds; they may still be stored later.",
+)
+COMPRESSION: Final = Parameter(
+    "compression",
+    Choice({name: name for name in ("none", "gzip", "snappy", "lz4", "zstd", "zlib")}),
+    "Codec of this request's records; else the topic's. Kafka: all but `zlib`; RocketMQ: `none`, `zlib`, `lz4`, "
+    "`zstd`.",
+)
+PRODUCER_ID: Final = Parameter(
+    "producer_id", Integer(), "The producer; needs `producer_epoch` and `sequence` too."
+)
+PRODUCER_EPOCH: Final = Parameter(
+    "producer_epoch",
+    Integer(0, MAX_INT16),
+    "The producer's epoch: a newer one fences the older.",
+)
+SEQUENCE: Final = Parameter(
+    "sequence",
+    Integer(0, MAX_INT32),
+    "Number of the first record in this producer's records of the partition. A repeat is stored once.",
+)
 SEQUENCED: Final = (PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE)
+IDEMPOTENCY_KEY: Final = Parameter(
+    "Idempotency-Key",
+    Text(1),
+    "Your own name for this request, up to 255 characters: for a day a repeat is answered with the first offsets and "
+    "stored once.",
+)
 
 
-def read_options(call: RequestContext, params: Params) -> ProduceOptions:
+def read_options(call: RequestContext) -> ProduceOptions:
     """Return the options in the query. Raises 40000, and 42207 for a codec of the other backend."""
-    store = call.service.store
+    params, store = call.params, call.service.store
     return ProduceOptions(
         acks=params[ACKS],
-        timeout_ms=params.get(PRODUCE_TIMEOUT),
+        timeout_ms=params.get(TIMEOUT),
         compression=_compression(params, store),
         producer=_sequence(params),
         born_host=born_host(call),

@@ -14,11 +14,23 @@ import binascii
 from collections.abc import Mapping
 from typing import Final
 
-from api.description.parameters import X_KEY, X_KEY_BASE64, X_TAG
 from api.http.errors import BASE64, PAYLOAD, ApiError
+from api.http.parameters import Parameter, Text
 from storage import Header, Record
 
 HEADER_PREFIX: Final = "x-header-"
+
+X_KEY: Final = Parameter("X-Key", Text(), "`application/octet-stream`: the key, as UTF-8.")
+X_KEY_BASE64: Final = Parameter(
+    "X-Key-Base64", Text(), "`application/octet-stream`: the key in base64, in place of `X-Key`."
+)
+X_TAG: Final = Parameter("X-Tag", Text(), "`application/octet-stream`: the tag.")
+X_HEADER: Final = Parameter(
+    "X-Header-NAME",
+    Text(),
+    "`application/octet-stream`: a header of the record. Its NAME is stored in lower case.",
+)
+RECORD_HEADERS: Final = (X_KEY, X_KEY_BASE64, X_TAG, X_HEADER)
 
 
 def record_of(headers: Mapping[str, str], body: bytes) -> Record:

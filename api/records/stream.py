@@ -25,8 +25,8 @@ from aiohttp.http import StreamWriter
 
 from api.connection.body import BodyStream, meet_expectation
 from api.http.errors import BODY_TOO_LARGE, ApiError, as_api_error
+from api.records.decode import Produced
 from api.records.produce_options import request_of
-from api.records.schema import Produced
 from api.records.splitter import Item, Splitter
 from api.request_context import RequestContext
 from logserver.service.memory_budget import Reservation

@@ -11,22 +11,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.description.doc import Doc, Example
-from api.description.parameters import PATH, SAMPLES
+from api.app import all_operations
 from api.docs_page import target
 from api.http.errors import CODES, MEANINGS
-from api.openapi import codes_of, document
-from api.route import Route
-from api.routes import ROUTES
+from api.openapi import ApiDocs, Json
+from api.operation import Example, Operation
+from api.operations.parameters import PATH, SAMPLES
 from logserver.config import Settings
 from tests.http.harness import JSON, Api, opener, serving, settings
 
+OPERATIONS = all_operations(Settings())
 EXAMPLES = [
-    pytest.param(route, example, id=f"{route.doc.id}-{example.name}")
-    for route in ROUTES
-    for example in route.doc.examples
+    pytest.param(operation, example, id=f"{operation.id}-{example.name}")
+    for operation in OPERATIONS
+    for example in operation.examples
 ]
-DESCRIBED = [pytest.param(route, id=route.doc.id) for route in ROUTES]
+DESCRIBED = [pytest.param(operation, id=operation.id) for operation in OPERATIONS]
+
+
+def document(settings: Settings) -> Json:
+    return ApiDocs(OPERATIONS, settings).document()
 
 
 async def prepared(api: Api, pattern: str) -> str:
@@ -55,12 +59,14 @@ async def prepared(api: Api, pattern: str) -> str:
     return message_id
 
 
-@pytest.mark.parametrize(("route", "example"), EXAMPLES)
-async def test_an_example_is_answered_as_it_says(api: Api, route: Route, example: Example) -> None:
+@pytest.mark.parametrize(("operation", "example"), EXAMPLES)
+async def test_an_example_is_answered_as_it_says(
+    api: Api, operation: Operation, example: Example
+) -> None:
     if example.backends and api.backend not in example.backends:
         pytest.skip("of another backend")
-    message_id = await prepared(api, route.pattern)
-    path = target(route.pattern, example).replace(SAMPLES["message_id"], message_id)
+    message_id = await prepared(api, operation.pattern)
+    path = target(operation.pattern, example).replace(SAMPLES["message_id"], message_id)
     path = path.replace(SAMPLES["cluster_id"], api.cluster_id)
     headers = dict(example.headers)
     options: dict[str, Any] = {}
@@ -68,7 +74,7 @@ async def test_an_example_is_answered_as_it_says(api: Api, route: Route, example
         headers["Content-Type"] = example.media_type
         is_text = isinstance(example.body, str | bytes)
         options["data"] = example.body if is_text else msgspec.json.encode(example.body)
-    answer = await api.call(route.method, path, headers=headers, **options)
+    answer = await api.call(operation.method, path, headers=headers, **options)
     assert answer.status == example.status, answer.body
     if example.answer is not None:
         assert "json" in answer.headers["Content-Type"]
@@ -86,32 +92,38 @@ def shape(value: Any, like: Any = None) -> Any:
     return type(value).__name__
 
 
-@pytest.mark.parametrize("route", DESCRIBED)
-def test_a_route_is_described(route: Route) -> None:
-    doc = route.doc
-    assert doc.summary
-    assert not doc.summary.endswith(".")
-    assert doc.answers
-    assert doc.examples
-    assert {part[1:-1] for part in route.pattern.split("/") if "{" in part} <= PATH.keys()
-    assert set(codes_of(doc, Settings(token_file=Path("tokens")))) <= MEANINGS.keys()
-    names = [example.name for example in doc.examples]
+@pytest.mark.parametrize("operation", DESCRIBED)
+def test_a_route_is_described(operation: Operation) -> None:
+    assert operation.summary
+    assert not operation.summary.endswith(".")
+    assert operation.answers
+    assert operation.examples
+    assert {part[1:-1] for part in operation.pattern.split("/") if "{" in part} <= PATH.keys()
+    assert (
+        set(ApiDocs(OPERATIONS, Settings(token_file=Path("tokens"))).codes_of(operation))
+        <= MEANINGS.keys()
+    )
+    names = [example.name for example in operation.examples]
     assert len(set(names)) == len(names)
-    for example in doc.examples:
-        assert example.query.keys() <= set(doc.query_names)
-        assert example.media_type is None or example.media_type in doc.bodies
-        assert example.status in {answer.status for answer in doc.answers}
+    for example in operation.examples:
+        assert example.query.keys() <= set(operation.query_names)
+        assert example.media_type is None or example.media_type in operation.bodies
+        assert example.status in {answer.status for answer in operation.answers}
 
 
 def test_ids_are_unique() -> None:
-    counts = Counter(route.doc.id for route in ROUTES)
+    counts = Counter(operation.id for operation in OPERATIONS)
     assert [name for name, count in counts.items() if count > 1] == []
 
 
 def test_what_changes_something_asks_for_more_than_reading() -> None:
-    reading = {route.doc.scope for route in ROUTES if route.method in {"PUT", "PATCH", "DELETE"}}
+    reading = {
+        operation.scope
+        for operation in OPERATIONS
+        if operation.method in {"PUT", "PATCH", "DELETE"}
+    }
     assert None not in reading
-    opened = {route.pattern for route in ROUTES if route.doc.scope is None}
+    opened = {operation.pattern for operation in OPERATIONS if operation.scope is None}
     assert opened == {"/livez", "/readyz"}
 
 
@@ -123,7 +135,7 @@ def test_every_code_has_a_meaning_and_stands_in_the_docs(repo_root: Path) -> Non
 
 
 def test_limits_are_those_in_force() -> None:
-    told = document(ROUTES, Settings(max_wait_ms=77, max_records_per_request=5))
+    told = document(Settings(max_wait_ms=77, max_records_per_request=5))
     parameters = told["paths"]["/topics/{topic}/partitions/{partition}/records"]["get"]
     schemas = {one["name"]: one["schema"] for one in parameters["parameters"]}
     assert schemas["timeout"]["maximum"] == 77
@@ -137,7 +149,7 @@ def test_limits_are_those_in_force() -> None:
 
 
 def test_references_lead_somewhere() -> None:
-    told = document(ROUTES, Settings())
+    told = document(Settings())
     text = msgspec.json.encode(told).decode()
     named = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
     assert named <= told["components"]["schemas"].keys()
@@ -153,7 +165,7 @@ def test_whole_numbers_have_64_bits() -> None:
             [one for inner in value for one in integers(inner)] if isinstance(value, list) else []
         )
 
-    found = integers(document(ROUTES, Settings()))
+    found = integers(document(Settings()))
     assert found
     assert all(one["format"] == "int64" for one in found)
 
@@ -161,18 +173,18 @@ def test_whole_numbers_have_64_bits() -> None:
 async def test_an_undescribed_parameter_is_refused_everywhere(tmp_path: Path) -> None:
     chosen = settings(tmp_path)
     async with serving(chosen, opener("memory", chosen)) as api:
-        for route in ROUTES:
-            path = target(route.pattern, Example())
+        for operation in OPERATIONS:
+            path = target(operation.pattern, Example())
             answer = await api.call(
-                route.method, f"{path}?no_such=1", headers=some_type(route.doc), data=b"x"
+                operation.method, f"{path}?no_such=1", headers=some_type(operation), data=b"x"
             )
-            assert answer.code == 40000, route.pattern
+            assert answer.code == 40000, operation.pattern
             assert "no_such" in answer.json["message"]
 
 
-def some_type(doc: Doc) -> dict[str, str]:
+def some_type(operation: Operation) -> dict[str, str]:
     """Return a Content-Type that the call accepts."""
-    return {"Content-Type": next(iter(doc.bodies), "application/json")}
+    return {"Content-Type": next(iter(operation.bodies), "application/json")}
 
 
 # -- the page
@@ -221,12 +233,12 @@ async def test_the_page_is_whole_and_loads_nothing(api: Api) -> None:
     inside = {link.removeprefix("#") for link in checker.links if link.startswith("#")}
     assert inside <= set(checker.ids)
     assert [link for link in checker.links if not link.startswith("#")] == ["openapi.json"]
-    for route in ROUTES:
-        assert route.doc.id in checker.ids
+    for operation in OPERATIONS:
+        assert operation.id in checker.ids
 
 
 async def test_the_document_is_served(api: Api) -> None:
     answer = await api.get("/openapi.json")
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.json["openapi"].startswith("3.1.")
-    assert answer.body == msgspec.json.encode(document(ROUTES, api.service.settings))
+    assert answer.body == msgspec.json.encode(document(api.service.settings))

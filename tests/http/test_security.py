@@ -21,12 +21,12 @@ import aiohttp
 import pytest
 
 import storage
-from api.description.doc import Example
+from api.app import all_operations
 from api.docs_page import target
-from api.http.security import tls_context
-from api.routes import ROUTES
+from api.http.auth import tls_context
+from api.operation import Example, Operation
 from api.server import Server
-from logserver.config import load_settings
+from logserver.config import Settings, load_settings
 from logserver.errors import SettingsError
 from logserver.service.service import LogService
 from logserver.tokens import Scope, load_tokens
@@ -66,11 +66,13 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Api]:
         yield running
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=[route.doc.id for route in ROUTES])
-async def test_every_call_asks_for_its_scope(guarded: Api, route: object) -> None:
-    path = target(route.pattern, Example())  # type: ignore[attr-defined]
-    needed = route.doc.scope  # type: ignore[attr-defined]
-    method = route.method  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    "operation", [pytest.param(one, id=one.id) for one in all_operations(Settings())]
+)
+async def test_every_call_asks_for_its_scope(guarded: Api, operation: Operation) -> None:
+    path = target(operation.pattern, Example())
+    needed = operation.scope
+    method = operation.method
     anonymous = await guarded.call(method, path)
     assert (anonymous.status == 401) is (needed is not None)
     for scope, token in TOKENS.items():

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from api.handlers import fetch
-from api.records.rendering import encode_page, encode_rows
+from api.operations import fetch
+from api.records.encode import encode_page, encode_rows
 from storage.coding.checksum import crc32c
 from storage.interface import SupportsBatchBytes
 from storage.model import TopicPartition

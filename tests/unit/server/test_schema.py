@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from api.http.errors import ApiError, status_of
 from api.http.negotiation import Format
-from api.records.rendering import encode_page
-from api.records.schema import Limits, Produced, decode_produce
+from api.records.decode import Limits, Produced, decode_produce
+from api.records.encode import encode_page
 from storage import OffsetBounds, Page, StoredRecord, TopicPartition
 
 LIMITS = Limits(max_records=20, max_depth=16)

@@ -31,7 +31,7 @@ from api.http.errors import (
     ApiError,
     as_api_error,
 )
-from api.records.schema import PartitionNumber, Produced, is_nested_deeper
+from api.records.decode import PartitionNumber, Produced, is_nested_deeper
 from api.records.splitter import Item
 from logserver.service.requests import AppendOutcome
 from storage import Record

@@ -1,43 +1,67 @@
-"""Produce in the v3 API: a stream of objects answered by reports, or a batch of entries with ids.
+"""Produce in the Kafka REST v3 API: a stream of objects answered by reports, or a batch of entries with ids.
 
-Owns the encoding of reports, and the batch; must not define shapes (`api.v3.records`) or run the stream
-(`api.records.stream`).
+Owns these operations and the encoding of reports; must not define the shapes of records (`api.records.v3`) or run the
+stream (`api.records.stream`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
-from api.http.errors import ApiError
+from api.http.errors import JSON, ApiError
+from api.operation import Answer, Example, Lines, OneOf, Resource
+from api.operations.v3_topics import TOPIC, V3_TOPICS
 from api.records.produce_options import born_host, refuse_key, request_of
 from api.records.splitter import Bounds, Item, ObjectSplitter
 from api.records.stream import ProduceStream
-from api.request_context import RequestContext
-from api.v3.records import (
+from api.records.v3 import (
     BatchFailure,
     BatchSuccess,
     ProduceBatchEntry,
+    ProduceBatchRequest,
     ProduceBatchResponse,
     ProduceFailure,
+    ProduceRequest,
     ProduceResponse,
     TypedRecords,
     decode_batch,
     decode_typed,
     reports_of,
 )
+from api.request_context import RequestContext
 from logserver.service.requests import AppendOutcome, ProduceOptions
+from logserver.tokens import Scope
 from storage import wall_clock_ms
 from storage.shown import encode_json
 
+V3_PRODUCE: Final = Resource(V3_TOPICS.tag)
 
-async def produce_records(call: RequestContext) -> web.StreamResponse:
-    """Handle POST /v3/clusters/{cluster_id}/topics/{topic}/records."""
-    call.params()
-    call.content_type()
+_ERRORS: Final = (404, 40401, 42203, 50302, 50701)
+_RECORD: Final = {
+    "key": {"type": "STRING", "data": "k1"},
+    "value": {"type": "JSON", "data": {"total": 12}},
+}
+
+
+@V3_PRODUCE.operation(
+    "POST",
+    f"{TOPIC}/records",
+    Answer(200, "A report per record.", {JSON: Lines(OneOf((ProduceResponse, ProduceFailure)))}),
+    bodies={JSON: Lines(ProduceRequest)},
+    scope=Scope.PRODUCE,
+    errors=_ERRORS,
+    examples=(Example(media_type=JSON, body=_RECORD),),
+)
+async def v3_produce_records(call: RequestContext) -> web.StreamResponse:
+    """Produce records, as a stream.
+
+    JSON objects one after the other, without a limit of time; the answer begins at once and has a report per record, in
+    order, each ended by CR LF: `error_code` 200, or the error of that record. Read the reports while you send.
+    """
     refuse_key(call, "each record of a stream is stored by itself, or fails by itself")
     settings = call.settings
     dialect = _Objects(
@@ -49,10 +73,30 @@ async def produce_records(call: RequestContext) -> web.StreamResponse:
     return await ProduceStream(call, dialect, ProduceOptions(born_host=born_host(call))).run()
 
 
-async def produce_batch(call: RequestContext) -> web.Response:
-    """Handle POST /v3/clusters/{cluster_id}/topics/{topic}/records:batch."""
-    call.params()
-    call.content_type()
+@V3_PRODUCE.operation(
+    "POST",
+    f"{TOPIC}/records:batch",
+    Answer(207, "The result of each entry.", {JSON: ProduceBatchResponse}),
+    bodies={JSON: ProduceBatchRequest},
+    scope=Scope.PRODUCE,
+    errors=_ERRORS,
+    examples=(
+        Example(
+            media_type=JSON,
+            body={"entries": [{"id": "1", **_RECORD}, {"id": "2", "value": {"type": "AVRO"}}]},
+            status=207,
+            answer={
+                "successes": [{"id": "1", "partition_id": 0, "offset": 2}],
+                "failures": [{"id": "2", "error_code": 42207, "message": "..."}],
+            },
+        ),
+    ),
+)
+async def v3_produce_batch(call: RequestContext) -> web.Response:
+    """Produce records, as a batch.
+
+    Each entry has an id of its own; its report has the same id.
+    """
     refuse_key(call, "the entries of a batch have ids for their reports only")
     cluster_id, settings = call.cluster_id, call.settings
     append_time = not call.service.store.capabilities.messages
@@ -73,8 +117,10 @@ async def produce_batch(call: RequestContext) -> web.Response:
             )
             runs = await call.service.produce(request)
 
-    def success(position: int, told: Mapping[str, Any]) -> BatchSuccess:
-        return BatchSuccess(id=ids[position], cluster_id=cluster_id, topic_name=call.topic, **told)
+    def success(position: int, fields: Mapping[str, Any]) -> BatchSuccess:
+        return BatchSuccess(
+            id=ids[position], cluster_id=cluster_id, topic_name=call.topic, **fields
+        )
 
     successes, failures = [], []
     reports = reports_of(decoded, runs, success, append_time=append_time)
@@ -102,17 +148,17 @@ class _Objects:
         return decode_typed(items, max_depth=self.bounds.max_depth, now_ms=wall_clock_ms())
 
     def reports(self, decoded: TypedRecords, runs: Sequence[AppendOutcome]) -> bytes:
-        found = reports_of(decoded, runs, self._stored, append_time=self.append_time)
+        results = reports_of(decoded, runs, self._stored, append_time=self.append_time)
         return b"".join(
             self.last_word(report)
             if isinstance(report, ApiError)
             else encode_json(report) + b"\r\n"
-            for report in found
+            for report in results
         )
 
     def last_word(self, error: ApiError) -> bytes:
         failure = ProduceFailure(error.error_code, error.message)
         return encode_json(failure) + b"\r\n"
 
-    def _stored(self, position: int, told: Mapping[str, Any]) -> ProduceResponse:
-        return ProduceResponse(cluster_id=self.cluster_id, topic_name=self.topic, **told)
+    def _stored(self, position: int, fields: Mapping[str, Any]) -> ProduceResponse:
+        return ProduceResponse(cluster_id=self.cluster_id, topic_name=self.topic, **fields)

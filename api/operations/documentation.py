@@ -1,0 +1,48 @@
+"""Documentation: the API of this server, for programs and for readers. Owns the headers of these answers only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from api.http.errors import JSON
+from api.openapi import ApiDocs
+from api.operation import TEXT, Answer, Example, Operation, Resource
+from api.request_context import RequestContext
+
+
+def documentation(api_docs: ApiDocs) -> Sequence[Operation]:
+    """Return the operations that serve `api_docs`."""
+    resource = Resource("Documentation")
+
+    @resource.operation(
+        "GET",
+        "/openapi.json",
+        Answer(200, "The document.", {JSON: dict[str, object]}),
+        examples=(Example(),),
+        needs_store=False,
+    )
+    async def openapi(call: RequestContext) -> web.Response:
+        """This API as an OpenAPI 3.1 document."""
+        return call.encoded(api_docs.openapi)
+
+    @resource.operation(
+        "GET",
+        "/docs",
+        Answer(200, "The page.", {"text/html": TEXT}),
+        examples=(Example(),),
+        needs_store=False,
+    )
+    async def docs(call: RequestContext) -> web.Response:
+        """This API as a page to read."""
+        from api.docs_page import POLICY, page_of  # now, so that a start does not wait for Jinja2
+
+        headers = {
+            "Content-Type": "text/html; charset=utf-8",
+            "Content-Security-Policy": POLICY,
+            "X-Content-Type-Options": "nosniff",
+        }
+        return web.Response(body=page_of(api_docs), headers=headers)
+
+    return resource.operations
