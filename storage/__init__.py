@@ -5,19 +5,26 @@ name, through the registry, when it is opened.
 """
 
 from storage.coding.murmur2 import partition_for_key, partitions_for_keys
-from storage.columns import Chunk, Named, OffsetRange, Slices, Split, Splitter
-from storage.errors import StorageError
-from storage.interface import (
+from storage.contract import (
+    Chunk,
     Clock,
     LogStore,
+    Named,
+    OffsetRange,
     Progress,
+    Slices,
+    Split,
+    Splitter,
     StoreOptions,
     SupportsBatchBytes,
     SupportsClusterId,
     SupportsGroupOffsets,
     SupportsInspect,
+    SupportsParts,
     SupportsRawMessages,
+    TaskRunner,
 )
+from storage.errors import StorageError
 from storage.model import (
     AppendResult,
     BatchPage,
@@ -52,7 +59,6 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.parallel import RunParts, SupportsParts
 from storage.registry import (
     Detected,
     backends,
@@ -125,7 +131,6 @@ __all__ = [
     "RetentionReport",
     "Run",
     "RunEncoder",
-    "RunParts",
     "Slices",
     "Split",
     "Splitter",
@@ -144,6 +149,7 @@ __all__ = [
     "SupportsInspect",
     "SupportsParts",
     "SupportsRawMessages",
+    "TaskRunner",
     "TimedOffset",
     "TopicInfo",
     "TopicPartition",

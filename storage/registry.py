@@ -14,7 +14,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from storage.columns import SPLIT_BYTES, Chunk, Damage, ReadSplit, Split, Splitter
+from storage.contract import (
+    SPLIT_BYTES,
+    Chunk,
+    Clock,
+    Damage,
+    LogStore,
+    OnForeseen,
+    ReadSplit,
+    Split,
+    Splitter,
+    StoreOptions,
+    SupportsInspect,
+    TaskRunner,
+)
 from storage.errors import InvalidArgument, IoFailure, NotOffered, UnsupportedFormat
 from storage.files import (
     FileSystem,
@@ -24,9 +37,7 @@ from storage.files import (
     SkippingFileSystem,
     stored_backend,
 )
-from storage.interface import Clock, LogStore, OnForeseen, StoreOptions, SupportsInspect
 from storage.model import ConversionReport, StoredFile, TopicPartition
-from storage.parallel import RunParts
 from storage.shared.own_files import own_file_findings
 from storage.shared.staged_append import StagedForm, finish_staged
 
@@ -265,7 +276,7 @@ def convert_store(
     options: StoreOptions | None = None,
     target_options: StoreOptions | None = None,
     on_foreseen: OnForeseen | None = None,
-    run: RunParts | None = None,
+    run: TaskRunner | None = None,
     split_bytes: int = SPLIT_BYTES,
     fs: FileSystem | None = None,
     clock: Clock = wall_clock_ms,
@@ -376,8 +387,8 @@ def read_split(
     check_crcs: bool = True,
     on_damage: Damage | None = None,
 ) -> Iterator[Chunk]:
-    """Yield the rows of a split in chunks, with only these `columns` (names of `storage.columns`). Memory is bounded by
-    a few chunks, whatever the split's size, and one record.
+    """Yield the rows of a split in chunks, with only these `columns` (names of `storage.contract`). Memory is bounded
+    by a few chunks, whatever the split's size, and one record.
 
     `on_damage` None: the iterator raises Corrupt, with file and position, at the first damage, and IoFailure for a file
     that has disappeared. Otherwise `on_damage` receives each finding, and the rows after the damage follow.

@@ -12,9 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Clock, LogStore, StoreOptions
 from storage.errors import StorageError
 from storage.files import FileSystem, RealFileSystem, make_root
-from storage.interface import Clock, LogStore, StoreOptions
 from storage.registry import open_store, staged_form, wall_clock_ms
 from storage.shared import staged_append
 from storage.shared.atomic_store import new_store

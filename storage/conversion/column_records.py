@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from storage.columns import (
+from storage.contract import (
     HEADERS,
     KEY,
     OFFSET,

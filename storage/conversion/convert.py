@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from storage.columns import OffsetRange
+from storage.contract import Clock, OffsetRange, OnForeseen, Progress, TaskRunner
 from storage.conversion import kafka_logs, mapping, rocketmq_log
 from storage.conversion.counters import Fates, Tally
 from storage.conversion.earlier import REPORT, replaced
@@ -33,13 +33,11 @@ from storage.errors import (
     UnrepresentableRecord,
 )
 from storage.files import FileSystem, write_durably
-from storage.interface import Clock, OnForeseen, Progress
 from storage.model import (
     ConversionReport,
     ConvertedTopic,
     TopicPartition,
 )
-from storage.parallel import RunParts
 from storage.shared.atomic_store import new_store
 from storage.shared.recount import Contents, check_recount
 from storage.shown import encode_json
@@ -250,7 +248,7 @@ class _Work:
         finally:
             writer.abandon()
 
-    def _write_segments(self, source: RocketMQSource, run: RunParts) -> None:
+    def _write_segments(self, source: RocketMQSource, run: TaskRunner) -> None:
         """Write the partitions in parts of the source."""
         from storage.conversion import (
             segments_in_parts as parts,  # needs NumPy: for parts only
@@ -305,7 +303,7 @@ class _Work:
             writer.abandon()
 
     def _write_files(
-        self, source: KafkaSource, run: RunParts, file_bytes: int, position: int
+        self, source: KafkaSource, run: TaskRunner, file_bytes: int, position: int
     ) -> None:
         """Write the log in parts: first of the source, then of the log."""
         from storage.conversion.log_in_parts import LogInParts  # needs NumPy: for parts only

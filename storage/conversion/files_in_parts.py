@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.columns import Split
+from storage.contract import Split
 from storage.conversion import mapping
 from storage.conversion.column_records import records_of
 from storage.conversion.counters import Fates

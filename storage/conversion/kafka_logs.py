@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Clock, StoreOptions
 from storage.conversion.records import KafkaRecord
 from storage.files import File, FileSystem, write_durably
-from storage.interface import Clock, StoreOptions
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.batch import encode_batch
 from storage.kafka.format.compression import codec_id

@@ -13,16 +13,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from storage.columns import OffsetRange, Split, Splitter
+from storage.contract import Clock, OffsetRange, Split, Splitter, TaskRunner
 from storage.conversion import files_in_parts as files
 from storage.conversion.counters import Fates
 from storage.conversion.request import Order
 from storage.conversion.selection import Selection
 from storage.files import FollowingFileSystem
-from storage.interface import Clock
 from storage.kafka.columns.splits import open_splitter
 from storage.model import Finding, Isolation, OffsetBounds, TopicPartition
-from storage.parallel import RunParts
 
 WHAT: Final = "converting"
 LOOKING: Final = "looking at times and sizes"
@@ -48,7 +46,7 @@ class LogInParts:
         selection: Selection,
         made: Path,
         bounds: Mapping[TopicPartition, OffsetBounds],
-        run: RunParts,
+        run: TaskRunner,
         *,
         file_bytes: int,
     ) -> None:

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storage.columns import SPLIT_BYTES
-from storage.interface import StoreOptions
-from storage.parallel import RunParts
+from storage.contract import SPLIT_BYTES, StoreOptions, TaskRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,5 +29,5 @@ class Order:
     topics: Sequence[str] = ()
     options: StoreOptions = field(default_factory=StoreOptions)
     target_options: StoreOptions = field(default_factory=StoreOptions)
-    run: RunParts | None = None
+    run: TaskRunner | None = None
     split_bytes: int = SPLIT_BYTES

@@ -15,10 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Clock, StoreOptions
 from storage.conversion.records import QueuedMessage
 from storage.errors import UnrepresentableRecord
 from storage.files import FileSystem, HandleCache
-from storage.interface import Clock, StoreOptions
 from storage.model import TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import (

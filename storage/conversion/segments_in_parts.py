@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.columns import OFFSET, RECORD, Named, OffsetRange, ReadSplit, Slices, Split
+from storage.contract import OFFSET, RECORD, Clock, Named, OffsetRange, ReadSplit, Slices, Split
 from storage.conversion import mapping
 from storage.conversion.counters import Fates
 from storage.conversion.kafka_logs import SegmentWriter, settings_for
@@ -28,7 +28,6 @@ from storage.conversion.request import Order
 from storage.conversion.sources import queued
 from storage.errors import Corrupt, NotOffered
 from storage.files import FileSystem, FollowingFileSystem
-from storage.interface import Clock
 from storage.kafka.format.names import partition_dir_name
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.columns.read import read_split

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from storage.contract import Clock, StoreOptions
 from storage.conversion.counters import Fates
 from storage.conversion.records import KafkaRecord, QueuedMessage
 from storage.errors import Corrupt
 from storage.files import FileSystem
 from storage.findings import finding
-from storage.interface import Clock, StoreOptions
 from storage.kafka.log.log_file import OLD_FORMAT, StoredBatch
 from storage.kafka.log.reading import AbortedRanges, batches_from, decoded
 from storage.kafka.partition import Partition

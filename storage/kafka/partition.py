@@ -26,6 +26,7 @@ from typing import TypeVar
 
 from sortedcontainers import SortedDict
 
+from storage.contract import Clock
 from storage.errors import (
     Corrupt,
     DiskFull,
@@ -37,7 +38,6 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.files import Fence, FileSystem, HandleCache, atomic_write
-from storage.interface import Clock
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot

@@ -16,6 +16,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from storage.contract import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_RECORDS,
+    Clock,
+    StoreOptions,
+)
 from storage.errors import (
     DiskFull,
     InvalidArgument,
@@ -25,12 +31,6 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.files import FileLock, FileSystem
-from storage.interface import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_MAX_RECORDS,
-    Clock,
-    StoreOptions,
-)
 from storage.kafka.format import batch, names
 from storage.kafka.log.encoding import are_compressed, check_appendable, check_client_batches
 from storage.kafka.log.reading import Limits

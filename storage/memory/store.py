@@ -17,14 +17,14 @@ from itertools import islice
 from pathlib import Path
 
 from storage import errors
-from storage.files.fs import FileSystem
-from storage.interface import (
+from storage.contract import (
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
     Clock,
     LogStore,
     StoreOptions,
 )
+from storage.files.fs import FileSystem
 from storage.memory.rules import (
     check_new_name,
     check_records,

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from storage.contract import Clock
 from storage.errors import InvalidArgument, IoFailure, RecordTooLarge, StorageError
 from storage.files import Fence
-from storage.interface import Clock
 from storage.model import AppendResult, ProducerSequence
 from storage.rocketmq.format.message import (
     HOST_SIZE_V4,

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from storage.interface import Clock, LogStore
+from storage.contract import Clock, LogStore
 from storage.model import RawMessage, Record, TopicPartition
 from storage.rocketmq.format.properties import UNIQ_KEY, decode_properties, with_crc_place
 from storage.rocketmq.log.encoding import Encoder, check_properties_size

@@ -14,6 +14,12 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from storage.contract import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_RECORDS,
+    Clock,
+    StoreOptions,
+)
 from storage.errors import (
     DiskFull,
     InvalidArgument,
@@ -23,12 +29,6 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.files import FileLock, FileSystem
-from storage.interface import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_MAX_RECORDS,
-    Clock,
-    StoreOptions,
-)
 from storage.model import (
     AppendResult,
     Bound,

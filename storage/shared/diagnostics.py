@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from storage.interface import Progress, no_progress
+from storage.contract import Progress, no_progress
 from storage.model import Finding
 
 _STEP_BYTES: Final = 16 << 20

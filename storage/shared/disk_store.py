@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from storage.contract import Clock, LogStore, StoreOptions
 from storage.errors import IoFailure, StoreClosed, StoreReadOnly
 from storage.files import Fence, FileLock, FileSystem, HandleCache, OverlayFileSystem, make_root
-from storage.interface import Clock, LogStore, StoreOptions
 
 _T = TypeVar("_T")
 

@@ -11,11 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
+from storage.contract import (
+    Counted,
+    Progress,
+    SupportsInspect,
+    TaskRunner,
+    no_progress,
+    not_counted,
+    run_serially,
+)
 from storage.errors import InvalidArgument
 from storage.files import HandleCache
-from storage.interface import Counted, Progress, SupportsInspect, no_progress, not_counted
 from storage.model import Finding, RebuildReport
-from storage.parallel import RunParts, one_by_one
 
 
 class StoreInspectorBase(SupportsInspect):
@@ -23,25 +30,25 @@ class StoreInspectorBase(SupportsInspect):
 
     @abstractmethod
     def audit(
-        self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted
+        self, run: TaskRunner, *, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
         """See SupportsParts."""
 
     @abstractmethod
     def rebuild_in_parts(
-        self, what: str, run: RunParts, *, write: bool = False, progress: Progress = no_progress
+        self, what: str, run: TaskRunner, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
         """See SupportsParts."""
 
     def verify(
         self, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
-        return self.audit(one_by_one, progress=progress, counted=counted)
+        return self.audit(run_serially, progress=progress, counted=counted)
 
     def rebuild(
         self, what: str, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
-        return self.rebuild_in_parts(what, one_by_one, write=write, progress=progress)
+        return self.rebuild_in_parts(what, run_serially, write=write, progress=progress)
 
 
 class FileInspectorBase(SupportsInspect):

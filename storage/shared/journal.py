@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from storage.coding.checksum import crc32c
+from storage.contract import LogStore
 from storage.errors import IoFailure, StoreReadOnly
 from storage.files import (
     Fence,
@@ -36,7 +37,6 @@ from storage.files import (
     atomic_write,
     remove_if_present,
 )
-from storage.interface import LogStore
 
 PREFIX: Final = ".logserver."
 OLD: Final = ".old"

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from storage.coding.json_file import decode_json
+from storage.contract import LogStore
 from storage.errors import (
     CallerError,
     Corrupt,
@@ -38,7 +39,6 @@ from storage.errors import (
     UnknownPartition,
 )
 from storage.files import FileSystem, atomic_write, is_missing
-from storage.interface import LogStore
 from storage.model import Record, TopicPartition
 from storage.shared.journal import OnDisk
 from storage.shared.root_files import json_text, kept_name

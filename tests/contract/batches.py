@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from storage.coding.checksum import crc32c
-from storage.interface import LogStore, SupportsBatchBytes
+from storage.contract import LogStore, SupportsBatchBytes
 from storage.kafka.format.batch import (
     BatchHeader,
     decode_records,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from storage.contract import LogStore, SupportsBatchBytes
 from storage.files import OverlayFileSystem, RealFileSystem
-from storage.interface import LogStore, SupportsBatchBytes
 from storage.model import TopicPartition
 from tests.contract.batches import BatchStore
 from tests.contract.flavours import FLAVOURS, Flavour

@@ -12,9 +12,9 @@ from itertools import groupby
 from pathlib import Path
 
 import storage
+from storage.contract import LogStore, StoreOptions
 from storage.errors import IoFailure
 from storage.files import FileSystem
-from storage.interface import LogStore, StoreOptions
 from storage.model import AppendResult, Page, Record, StoredRecord, TopicPartition
 from tests.contract.flavours import FLAVOURS, Flavour
 

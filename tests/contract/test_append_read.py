@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from storage.contract import LogStore
 from storage.errors import (
     InvalidArgument,
     InvalidConfig,
@@ -11,7 +12,6 @@ from storage.errors import (
     RecordTooLarge,
     UnrepresentableRecord,
 )
-from storage.interface import LogStore
 from storage.model import (
     Header,
     Isolation,

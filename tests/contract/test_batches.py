@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from storage.contract import SupportsBatchBytes
 from storage.errors import (
     Corrupt,
     FencedProducer,
@@ -18,7 +19,6 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from storage.interface import SupportsBatchBytes
 from storage.model import Isolation, ProducerSequence, TopicPartition
 from tests.contract.batches import (
     CODECS,

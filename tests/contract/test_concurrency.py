@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from storage.interface import LogStore
+from storage.contract import LogStore
 from storage.model import ProducerSequence, Record, TopicPartition
 from tests.contract.harness import StoreFactory, read_all, texts
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from storage.contract import LogStore
 from storage.errors import InvalidArgument, NotOffered, RecordNotFound
-from storage.interface import LogStore
 from storage.model import FoundPage, Record, TopicPartition
 from tests.contract.flavours import Flavour
 from tests.contract.harness import StoreFactory, append_each, read_all, texts

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from storage.contract import LogStore, SupportsGroupOffsets
 from storage.errors import (
     InvalidArgument,
     StoreClosed,
@@ -13,7 +14,6 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from storage.interface import LogStore, SupportsGroupOffsets
 from storage.model import CommittedOffset, GroupCommit, TopicPartition
 from tests.contract.harness import START_MS, StoreFactory, flavour_of, texts
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from storage.contract import LogStore
 from storage.errors import FencedProducer, OutOfOrderSequence
-from storage.interface import LogStore
 from storage.model import AppendResult, ProducerSequence, TopicPartition
 from tests.contract.harness import StoreFactory, read_all, texts, values
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from storage.contract import LogStore, SupportsRawMessages
 from storage.errors import InvalidArgument, NotOffered, OutOfOrderSequence, UnrepresentableRecord
-from storage.interface import LogStore, SupportsRawMessages
 from storage.model import ProducerSequence, RawMessage, Record, TopicPartition
 from tests.contract.harness import START_MS, StoreFactory, read_all, texts, values
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from storage.contract import LogStore
 from storage.errors import InvalidConfig, StoreClosed, StoreReadOnly
-from storage.interface import LogStore
 from storage.model import OffsetBounds, ProducerSequence, Record, StoredRecord, TopicPartition
 from tests.contract.harness import (
     StoreFactory,

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from storage.interface import LogStore
+from storage.contract import LogStore
 from storage.model import Bound, TopicPartition
 from tests.contract.harness import StoreFactory, at_times, texts
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from storage.contract import LogStore
 from storage.errors import (
     InvalidArgument,
     InvalidConfig,
@@ -14,7 +15,6 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from storage.interface import LogStore
 from storage.model import OffsetBounds, ProducerSequence, TopicPartition
 from tests.contract.flavours import Flavour
 from tests.contract.harness import StoreFactory, read_all, texts

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
+from storage.contract import LogStore
 from storage.errors import OffsetOutOfRange, RecordNotFound
-from storage.interface import LogStore
 from storage.model import OffsetBounds, ProducerSequence, Record, TopicPartition
 from tests.contract.harness import StoreFactory, texts, values
 

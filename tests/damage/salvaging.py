@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storage import Finding, Loss, LossReport, StoreOptions, open_inspector
+from storage.contract import Clock, no_progress
 from storage.files import FileSystem, RealFileSystem
-from storage.interface import Clock, no_progress
 
 REPORT = ".logserver.salvage.json"
 

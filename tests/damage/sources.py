@@ -19,9 +19,9 @@ from storage import (
     open_inspector,
     open_store,
 )
+from storage.contract import SupportsInspect
 from storage.errors import Corrupt, StorageError
 from storage.files import FileSystem
-from storage.interface import SupportsInspect
 from storage.rocketmq.format.message import decode_message
 from tests.contract.harness import START_MS
 from tests.golden import rocketmq_stores, stores

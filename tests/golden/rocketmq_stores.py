@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage import LogStore, StoredRecord, StoreOptions, TopicPartition, open_store
+from storage.contract import Clock
 from storage.files import FileSystem, OverlayFileSystem, RealFileSystem
-from storage.interface import Clock
 from storage.rocketmq.format.config_json import encode_config
 from storage.rocketmq.format.message import MAGIC_PADDING, Message, decode_message, peek
 

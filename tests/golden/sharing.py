@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Shared:
-    """A `RunParts` that plans `wave` parts before it runs any of them, in a random order."""
+    """A `TaskRunner` that plans `wave` parts before it runs any of them, in a random order."""
 
     def __init__(self, wave: int, seed: int = 1) -> None:
         self.done = 0

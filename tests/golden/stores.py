@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage import LogStore, StoredRecord, StoreOptions, TimedOffset, TopicPartition, open_store
+from storage.contract import Clock
 from storage.files import FileSystem
-from storage.interface import Clock
 from storage.kafka.format.batch import BatchHeader, decode_header
 
 KAFKA = Path(__file__).parent / "kafka"

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage import FileCount, Finding, StoreOptions, open_inspector
+from storage.contract import SupportsParts
 from storage.files import RealFileSystem
-from storage.parallel import SupportsParts
 from storage.rocketmq.tools import log_tasks
 from tests.cli.rocketmq.test_rocketmq_verify import DAMAGES as ROCKETMQ
 from tests.cli.test_verify import DAMAGES as KAFKA

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import RebuildReport, RunParts, StoreOptions, SupportsParts, open_inspector
+from storage import RebuildReport, StoreOptions, SupportsParts, TaskRunner, open_inspector
 from storage.errors import StoreLocked
 from storage.files import RealFileSystem
 from storage.rocketmq.state.root import take_lock
@@ -37,7 +37,7 @@ def rebuilt(
     what: str,
     *,
     write: bool,
-    run: RunParts | None = None,
+    run: TaskRunner | None = None,
     stretch_bytes: int = 3000,
 ) -> RebuildReport:
     """Rebuild a store and return the report; with `run` the work is done in parts."""
@@ -113,7 +113,7 @@ def test_cut_anywhere(
 
 
 class Killed:
-    """A `RunParts` that ends its process after a number of parts, as if it were killed."""
+    """A `TaskRunner` that ends its process after a number of parts, as if it were killed."""
 
     def __init__(self, parts: int) -> None:
         self._left = parts

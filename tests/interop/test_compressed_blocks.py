@@ -90,7 +90,7 @@ def test_the_same_blocks_are_read(tmp_path: Path) -> None:
         for name in named
     }
     with storage.open_store("kafka", path) as store:
-        assert isinstance(store, storage.interface.SupportsBatchBytes)
+        assert isinstance(store, storage.contract.SupportsBatchBytes)
         for cases in (READ, REFUSED):
             for codec, named in cases.items():
                 for name, block in named.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage import StoreOptions, TopicPartition, convert_store, open_store
-from storage.parallel import one_by_one
+from storage.contract import run_serially
 from tests.golden import rocketmq_stores, stores
 from tests.golden.rocketmq_stores import GoldenStore
 from tests.interop import peers, written
@@ -88,7 +88,7 @@ def test_the_real_rocketmq_reads_a_log_that_was_written_in_parts(tmp_path: Path)
             to="rocketmq",
             encode=True,
             target_options=StoreOptions(settings=sizes),
-            run=one_by_one,
+            run=run_serially,
         )
     assert len(list((tmp_path / "segments" / "commitlog").iterdir())) > 1
     answers = rocketmq_peers.run_rocketmq_opens_each(tmp_path, sizes)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage import Record, Unit, open_store, staged_form
+from storage.contract import StoreOptions
 from storage.errors import (
     DamagedStore,
     DiskFull,
@@ -20,7 +21,6 @@ from storage.errors import (
     StoreLocked,
 )
 from storage.files import FileSystem, OverlayFileSystem
-from storage.interface import StoreOptions
 from storage.shared.staged_append import NOTE, StagedWrite, append_staged, last_unit
 from storage.shared.staged_files import StagedFile, StagedPart
 from storage.staging import make_staged

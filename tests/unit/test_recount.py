@@ -13,18 +13,18 @@ from unittest.mock import patch
 import pytest
 
 from storage import (
-    RunParts,
     StoreOptions,
     SupportsInspect,
     SupportsParts,
+    TaskRunner,
     TopicPartition,
     convert_store,
     open_inspector,
 )
+from storage.contract import run_serially
 from storage.errors import MiscountedResult
 from storage.files import RealFileSystem, atomic_write
 from storage.kafka.tools.rebuild.recount import count_records as kafka_count
-from storage.parallel import one_by_one
 from storage.rocketmq.tools.rebuild.recount import Built
 from storage.rocketmq.tools.rebuild.recount import count_records as rocketmq_count
 from storage.shared.recount import Contents, check_files, check_recount
@@ -190,7 +190,7 @@ def fewer_files(built: Built) -> Built:
 
 
 @pytest.mark.parametrize("wrong", [fewer_entries, fewer_files])
-@pytest.mark.parametrize("run", [None, one_by_one], ids=["alone", "in parts"])
+@pytest.mark.parametrize("run", [None, run_serially], ids=["alone", "in parts"])
 @pytest.mark.parametrize(
     ("what", "counter"), [("consumequeue", "count_queues"), ("indexfile", "count_index")]
 )
@@ -199,7 +199,7 @@ def test_a_rebuild_of_rocketmq_that_writes_less_than_it_says(
     name: str,
     what: str,
     counter: str,
-    run: RunParts | None,
+    run: TaskRunner | None,
     wrong: Callable[[Built], Built],
     tmp_path: Path,
 ) -> None:
@@ -224,7 +224,7 @@ def test_a_rebuild_of_rocketmq_that_writes_less_than_it_says(
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
-def rebuild_of(inspector: SupportsInspect, what: str, run: RunParts | None) -> None:
+def rebuild_of(inspector: SupportsInspect, what: str, run: TaskRunner | None) -> None:
     if run is None:
         inspector.rebuild(what, write=True)
     else:

@@ -1,6 +1,6 @@
 """The jobs of the pipeline, one module each: `run(spark, ...)` does the work and returns a DataFrame that reports it.
 
-Owns the code that jobs share: absolute paths, and the runner of a store's parts (storage.parallel) on executors. Must
+Owns the code that jobs share: absolute paths, and the runner of a store's parts (storage.contract) on executors. Must
 not import a job by itself, print, or know the command line, which is `logserver.cli.spark`.
 """
 
@@ -43,7 +43,7 @@ def _absolute(value: object) -> object:
 
 
 class OnExecutors:
-    """A `storage.RunParts` on a Spark session.
+    """A `storage.TaskRunner` on a Spark session.
 
     A task is one part. Parts are planned, executed and combined wave by wave. So the driver only holds the parts and
     the results of one wave, whatever the size of the store. Results are some numbers and findings, never records.

@@ -1,6 +1,6 @@
 """The columns of a DataFrame: the columns of Spark's Kafka source, in its order, then RocketMQ's own columns.
 
-Owns their names, their types, and the column of `storage.columns` that each is made of. Must not know Spark's or
+Owns their names, their types, and the column of `storage.contract` that each is made of. Must not know Spark's or
 Arrow's classes.
 
     key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT,
@@ -17,7 +17,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from storage import columns as stored
+from storage import contract as stored
 from storage.errors import InvalidArgument
 
 
@@ -102,5 +102,5 @@ def _checked(name: str, kind: str, backend: str) -> str:
 
 
 def stored_columns(names: Iterable[str]) -> frozenset[str]:
-    """Return the columns of `storage.columns` that the named columns are made of."""
+    """Return the columns of `storage.contract` that the named columns are made of."""
     return frozenset(COLUMNS[name].stored or "" for name in names) - {""}

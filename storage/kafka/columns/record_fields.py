@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.columns import Named, Slices
+from storage.contract import Named, Slices
 from storage.kafka.format.record import MAX_DELTA
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from storage.columns import Numbers
+    from storage.contract import Numbers
 
     Bytes = NDArray[np.uint8]
     Flags = NDArray[np.bool_]

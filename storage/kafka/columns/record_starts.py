@@ -22,7 +22,7 @@ from storage.kafka.format.record_scan import add_positions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.columns import Numbers
+    from storage.contract import Numbers
     from storage.kafka.columns.record_fields import Bytes
 
 SIDE_BY_SIDE: Final = 100

@@ -12,10 +12,9 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
-from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
+from storage.contract import SPLIT_BYTES, Clock, OffsetRange, Split, StoreOptions, check_plan
 from storage.errors import IoFailure, OffsetOutOfRange
 from storage.files import FileSystem, OverlayFileSystem, is_missing
-from storage.interface import Clock, StoreOptions
 from storage.kafka.columns.split_plan import SegmentRange, cutting
 from storage.kafka.columns.tail import FollowedPartition, log_sizes
 from storage.kafka.format import names
@@ -48,7 +47,7 @@ def open_splitter(
 
 
 class KafkaSplitter:
-    """The splitter of a log directory; see storage.columns.Splitter.
+    """The splitter of a log directory; see storage.contract.Splitter.
 
     A partition is shown as it was at its first use, or at the last refresh after it.
     """

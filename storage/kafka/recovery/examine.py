@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from storage.contract import Clock
 from storage.errors import DataError
 from storage.files import File, FileSystem, HandleCache
 from storage.findings import finding
-from storage.interface import Clock
 from storage.kafka.format import checkpoints, names, txn_index
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot

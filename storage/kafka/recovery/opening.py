@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from storage.contract import Clock, StoreOptions
 from storage.errors import DamagedStore
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem
-from storage.interface import Clock, StoreOptions
 from storage.kafka.format import names
 from storage.kafka.format.offset_records import OffsetValue
 from storage.kafka.log.plan import PartitionPlan

@@ -29,8 +29,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from storage.coding.javahash import java_hash
+from storage.contract import Clock
 from storage.errors import Corrupt, DataError, DiskFull, OffsetOutOfRange
-from storage.interface import Clock
 from storage.kafka.format import names
 from storage.kafka.format.batch import (
     ABORT,

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from storage.contract import Clock, StoreOptions, SupportsInspect
 from storage.files import FileSystem
-from storage.interface import Clock, StoreOptions, SupportsInspect
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_segment_name, partition_of_dir
 from storage.kafka.state.root import detect

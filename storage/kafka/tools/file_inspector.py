@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from storage.contract import Clock, Counted, Progress, StoreOptions, no_progress, not_counted
 from storage.errors import InvalidArgument
 from storage.files import FileSystem, HandleCache
-from storage.interface import Clock, Counted, Progress, StoreOptions, no_progress, not_counted
 from storage.kafka.format import names
 from storage.kafka.format.messages.records import DECODED_TOPICS
 from storage.kafka.log.log_file import INT64_MAX

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.interface import Clock, LogStore
+from storage.contract import Clock, LogStore
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.log.encoding import Stamp, encode_records
 from storage.kafka.state.settings import TopicSettings, parse_store_settings

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from storage.contract import Counted, Progress, TaskRunner, no_progress, not_counted
 from storage.errors import InvalidArgument
-from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.kafka.tools import search, summary
 from storage.kafka.tools.decoded import DECODED, decoded_partitions, partition_runs
 from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
@@ -30,7 +30,6 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.parallel import RunParts
 from storage.shared.inspector import StoreInspectorBase
 
 
@@ -101,7 +100,7 @@ class StoreInspector(StoreInspectorBase):
         return search.in_view(self._view, query)
 
     def audit(
-        self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted
+        self, run: TaskRunner, *, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
         view = self._fresh_view(progress)
         try:
@@ -110,7 +109,7 @@ class StoreInspector(StoreInspectorBase):
             view.close()
 
     def rebuild_in_parts(
-        self, what: str, run: RunParts, *, write: bool = False, progress: Progress = no_progress
+        self, what: str, run: TaskRunner, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
         if what != INDEXES:
             raise InvalidArgument(

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Clock, StoreOptions
 from storage.errors import (
     InvalidArgument,
     IoFailure,
@@ -21,7 +22,6 @@ from storage.errors import (
 )
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.findings import finding
-from storage.interface import Clock, StoreOptions
 from storage.kafka.format import names
 from storage.kafka.log.plan import PartitionPlan
 from storage.kafka.log.segment import Segment

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from storage.columns import Numbers
+    from storage.contract import Numbers
 
 ALIKE: Final = 100  # mean number of pieces of one size from which on they are extracted together
 

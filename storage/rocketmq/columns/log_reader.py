@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.columns import CHUNK_BYTES
+from storage.contract import CHUNK_BYTES
 from storage.rocketmq.columns.queue_entries import Units
 from storage.rocketmq.log.file_sequence import FileRun
 
 if TYPE_CHECKING:
-    from storage.columns import Numbers
+    from storage.contract import Numbers
 
 NEAR_BYTES: Final = 8 << 10  # a smaller gap is read with the records around it
 

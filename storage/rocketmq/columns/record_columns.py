@@ -33,7 +33,7 @@ from zlib import crc32
 
 import numpy as np
 
-from storage.columns import Slices
+from storage.contract import Slices
 from storage.model import TopicPartition
 from storage.rocketmq.columns.gather import by_size, bytes_at, cut
 from storage.rocketmq.columns.log_reader import LogSlice
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from storage.columns import Numbers
+    from storage.contract import Numbers
 
     Flags: TypeAlias = NDArray[np.bool_]
 

@@ -26,7 +26,7 @@ from storage.rocketmq.format.queue_entry import FILLER_SIZE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from storage.columns import Numbers
+    from storage.contract import Numbers
 
 SAMPLES: Final = 32  # per split: the accuracy of its size
 SAMPLED_TOGETHER: Final = 256  # entries closer than this are read together

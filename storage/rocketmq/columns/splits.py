@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
+from storage.contract import SPLIT_BYTES, Clock, OffsetRange, Split, StoreOptions, check_plan
 from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
 from storage.files import FileSystem
-from storage.interface import Clock, StoreOptions
 from storage.model import Bound, Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
 from storage.rocketmq.columns.queue_entries import EntryRange, SplitPlan
 from storage.rocketmq.columns.split_plan import Asked, borders, cut_log

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.columns import Slices
+from storage.contract import Slices
 from storage.rocketmq.columns.gather import cut
 from storage.rocketmq.columns.record_columns import BORN_TIMESTAMP, Records
 from storage.rocketmq.format.message import TRANSACTION_MASK, decode_message

@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Clock, StoreOptions
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, HandleCache, OverlayFileSystem
-from storage.interface import Clock, StoreOptions
 from storage.rocketmq.columns.tail_queues import KnownQueues
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import BODY_POSITION

@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.contract import Clock
 from storage.errors import Corrupt, IoFailure, StorageError
 from storage.files import HandleCache, remove_if_present
 from storage.findings import finding
-from storage.interface import Clock
 from storage.model import Finding
 from storage.rocketmq.format.index_file import (
     IndexHeader,

@@ -11,9 +11,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from storage.contract import Clock
 from storage.errors import InvalidArgument, RecordTooLarge, UnrepresentableRecord
 from storage.files import process_id
-from storage.interface import Clock
 from storage.model import ProducerSequence, RawMessage, Record
 from storage.rocketmq.format.body import compress
 from storage.rocketmq.format.message_id import UniqueIds

@@ -18,8 +18,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from storage.contract import Progress
 from storage.errors import DataError
-from storage.interface import Progress
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.index_file import IndexHeader
 from storage.rocketmq.format.message import Message, decode_message, takes_queue_offset

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from storage.contract import Clock, StoreOptions
 from storage.errors import Corrupt, DamagedStore, IoFailure
 from storage.files import HandleCache
-from storage.interface import Clock, StoreOptions
 from storage.model import Finding, Loss, RecoveryReport
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint

@@ -15,8 +15,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Progress
 from storage.files import copy_range
-from storage.interface import Progress
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.properties import CRC_PROPERTY_SIZE

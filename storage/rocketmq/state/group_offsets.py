@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from storage.contract import Clock
 from storage.errors import DiskFull, InvalidArgument
 from storage.files import Fence
-from storage.interface import Clock
 from storage.model import CommittedOffset, GroupCommit, TopicPartition
 from storage.rocketmq.state.offsets_file import SEPARATOR, StoredOffsets
 from storage.rocketmq.state.root import StoreDirectory

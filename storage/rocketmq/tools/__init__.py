@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from storage.contract import Clock, StoreOptions, SupportsInspect
 from storage.files import FileSystem
-from storage.interface import Clock, StoreOptions, SupportsInspect
 from storage.rocketmq.state.root import detect
 from storage.rocketmq.tools.file_inspector import FileInspector
 from storage.rocketmq.tools.path_kind import Alone, place_of

@@ -15,10 +15,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Clock, Counted, Progress, StoreOptions, no_progress, not_counted
 from storage.errors import InvalidArgument, InvalidConfig
 from storage.files import FileSystem, HandleCache
 from storage.findings import finding
-from storage.interface import Clock, Counted, Progress, StoreOptions, no_progress, not_counted
 from storage.model import (
     FileCount,
     Finding,

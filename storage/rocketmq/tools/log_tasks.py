@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
-from storage.parallel import RunParts
+from storage.contract import TaskRunner
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.recovery.resync import first_told
 from storage.rocketmq.tools.log_walk import LogWalk
@@ -89,7 +89,7 @@ def reached_by(walk: LogWalk, known_gaps: int) -> Reached:
 
 def in_order(
     log: FileRun,
-    run: RunParts,
+    run: TaskRunner,
     work: Callable[[StretchPart], R],
     reached: Reached,
     fits: Callable[[R], bool] = lambda result: True,

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from storage.contract import Counted, Progress, TaskRunner, no_progress, not_counted, run_serially
 from storage.errors import InvalidArgument
-from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.model import (
     Bound,
     Finding,
@@ -23,7 +23,6 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.parallel import RunParts, one_by_one
 from storage.rocketmq.recovery.evidence import lost_head_findings, missing_config_findings
 from storage.rocketmq.tools import dump, search, summary
 from storage.rocketmq.tools.rebuild import rebuild
@@ -92,10 +91,10 @@ class StoreInspector:
         self, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
         """See SupportsInspect. The whole store is read, also if PATH is one of its queues."""
-        return self.audit(one_by_one, progress=progress, counted=counted)
+        return self.audit(run_serially, progress=progress, counted=counted)
 
     def audit(
-        self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted
+        self, run: TaskRunner, *, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
         """See SupportsParts. There is a part for every log range, then parts for the remaining entries."""
         view = self._view
@@ -116,7 +115,7 @@ class StoreInspector:
         return rebuild.KINDS
 
     def rebuild_in_parts(
-        self, what: str, run: RunParts, *, write: bool = False, progress: Progress = no_progress
+        self, what: str, run: TaskRunner, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
         """See SupportsParts. The parts are log ranges, then groups of queues, or index files."""
         return rebuild.rebuild(self._view, what, write=write, progress=progress, run=run)

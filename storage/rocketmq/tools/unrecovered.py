@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from storage.contract import Clock, StoreOptions
 from storage.errors import Corrupt
 from storage.files import FileSystem, HandleCache
-from storage.interface import Clock, StoreOptions
 from storage.model import Finding
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.consume_queue import ConsumeQueue

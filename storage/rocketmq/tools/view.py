@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Clock, StoreOptions
 from storage.errors import Corrupt, InvalidArgument, UnknownPartition, UnknownTopic
 from storage.files import FileSystem
-from storage.interface import Clock, StoreOptions
 from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message, takes_queue_offset

@@ -17,8 +17,8 @@ from storage import (
     open_inspector,
     open_store,
 )
+from storage.contract import run_serially
 from storage.files import RealFileSystem
-from storage.parallel import one_by_one
 from storage.rocketmq.state.root import take_lock
 from tests.cli.runner import fine, run, settings_options
 from tests.contract.harness import ManualClock
@@ -248,7 +248,7 @@ def test_a_queue_keeps_what_may_lead_to_deleted_records(shared: bool, tmp_path: 
 def rebuild_in_parts(golden: GoldenStore, root: Path) -> None:
     inspector = open_inspector(root, StoreOptions(settings=golden.settings))
     assert isinstance(inspector, SupportsParts)
-    inspector.rebuild_in_parts("consumequeue", one_by_one, write=True)
+    inspector.rebuild_in_parts("consumequeue", run_serially, write=True)
     inspector.close()
 
 

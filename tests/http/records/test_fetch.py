@@ -14,7 +14,7 @@ import pytest
 from api.operations import fetch
 from api.records.encode import encode_page, encode_rows
 from storage.coding.checksum import crc32c
-from storage.interface import SupportsBatchBytes
+from storage.contract import SupportsBatchBytes
 from storage.model import TopicPartition
 from tests.http.harness import (
     BATCH,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from storage import open_store
+from storage.contract import StoreOptions
 from storage.conversion.records import HOST, QueuedMessage
 from storage.conversion.rocketmq_log import LogWriter
 from storage.files import RealFileSystem
-from storage.interface import StoreOptions
 from storage.model import RawMessage, TopicPartition
 from tests.cli.runner import run, settings_options
 from tests.interop.rocketmq import rocketmq_peers

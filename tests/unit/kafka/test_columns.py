@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from storage import Isolation, OffsetRange, Record
 from storage.coding.varint import encode_varint
-from storage.columns import COMMON_COLUMNS, OFFSET, TIMESTAMP, VALUE, Chunk, Slices
+from storage.contract import COMMON_COLUMNS, OFFSET, TIMESTAMP, VALUE, Chunk, Slices, StoreOptions
 from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import OverlayFileSystem
-from storage.interface import StoreOptions
 from storage.kafka.columns import read, record_starts
 from storage.kafka.columns.read import read_split
 from storage.kafka.columns.record_fields import read_varints

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from storage import TopicPartition
+from storage.contract import SupportsParts, run_serially
 from storage.model import Finding, FindQuery, RebuildReport
-from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.names import SCHEDULE_TOPIC, file_name
 from storage.rocketmq.format.queue_entry import UNIT, UNIT_SIZE
 from tests.unit.rocketmq.recovery.foreign_log import Message, inspector, write_log
@@ -79,7 +79,7 @@ def rebuild(
     with inspector(shop, settings) as tools:
         if shared:
             assert isinstance(tools, SupportsParts)
-            return tools.rebuild_in_parts("consumequeue", one_by_one, write=True)
+            return tools.rebuild_in_parts("consumequeue", run_serially, write=True)
         return tools.rebuild("consumequeue", write=True)
 
 

@@ -18,9 +18,9 @@ from storage import (
     TopicPartition,
     open_store,
 )
+from storage.contract import SupportsRawMessages
 from storage.errors import Corrupt, InvalidArgument, RecordNotFound
 from storage.files import FileSystem, OverlayFileSystem
-from storage.interface import SupportsRawMessages
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.properties import encode_properties
 from storage.rocketmq.index.dispatch import Dispatch

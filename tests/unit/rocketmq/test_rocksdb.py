@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from storage.contract import SupportsParts, run_serially
 from storage.errors import NotOffered, UnsupportedFormat
 from storage.model import RebuildReport, TopicPartition
-from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.names import file_name
 from tests.unit.rocketmq.recovery.foreign_log import (
     Message,
@@ -45,7 +45,7 @@ def rebuild(shop: Workshop, *, shared: bool) -> RebuildReport:
     with inspector(shop) as tools:
         if shared:
             assert isinstance(tools, SupportsParts)
-            return tools.rebuild_in_parts("consumequeue", one_by_one, write=True)
+            return tools.rebuild_in_parts("consumequeue", run_serially, write=True)
         return tools.rebuild("consumequeue", write=True)
 
 

@@ -11,8 +11,8 @@ import pytest
 from logserver.config import Settings
 from logserver.errors import SettingsError
 from logserver.opening import plan_store
+from storage.contract import no_progress
 from storage.errors import UnsupportedFormat
-from storage.interface import no_progress
 
 
 def settings(data: Path, **changed: Any) -> Settings:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from storage.contract import TaskRunner, run_serially
 from storage.errors import InvalidArgument
 from storage.files import atomic_write
 from storage.findings import finding
@@ -33,14 +34,13 @@ from storage.kafka.tools.rebuild.segment import RebuildPart, SegmentBuilt, build
 from storage.kafka.tools.verify.partition import index_places, snapshot_place
 from storage.kafka.tools.view import View
 from storage.model import Finding, RebuildReport
-from storage.parallel import RunParts, one_by_one
 from storage.shared.recount import check_files
 
 INDEXES: Final = "indexes"
 
 
 def rebuild_indexes(
-    make_view: Callable[[], View], *, write: bool, run: RunParts = one_by_one
+    make_view: Callable[[], View], *, write: bool, run: TaskRunner = run_serially
 ) -> RebuildReport:
     """See SupportsInspect.rebuild. Raises StoreLocked, InvalidArgument without a store to lock, and DamagedStore if a
     folder has the name of a file.
@@ -75,12 +75,12 @@ class _Given:
 class _Rebuild:
     """One pass over the partitions of a view."""
 
-    def __init__(self, view: View, run: RunParts, *, write: bool) -> None:
+    def __init__(self, view: View, run: TaskRunner, *, write: bool) -> None:
         moment_ms = view.clock()
         self._view = view
         view.start_meter("rebuilding indexes", list(view.folders))
         self._run = run
-        self._here = run is one_by_one  # then a part reports its own progress
+        self._here = run is run_serially  # then a part reports its own progress
         self._work = partial(build_segment, meter=view.reader.meter if self._here else None)
         self._write = write
         self._files = 0

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from functools import partial
 
+from storage.contract import Counted, TaskRunner, not_counted, run_serially
 from storage.errors import IoFailure
-from storage.interface import Counted, not_counted
 from storage.kafka.format import names
 from storage.kafka.state.file_listing import unread_findings
 from storage.kafka.tools.open_transactions import transaction_findings
@@ -21,7 +21,6 @@ from storage.kafka.tools.verify.log import SegmentPart, SegmentResult, check_seg
 from storage.kafka.tools.verify.partition import PartitionCheck
 from storage.kafka.tools.view import View
 from storage.model import Finding
-from storage.parallel import RunParts, one_by_one
 from storage.shared.diagnostics import Notes
 
 
@@ -29,7 +28,7 @@ def check_view(
     view: View,
     *,
     whole: bool,
-    run: RunParts = one_by_one,
+    run: TaskRunner = run_serially,
     counted: Counted = not_counted,
 ) -> Iterator[Finding]:
     """Yield every finding of a fresh view: of the root first, then partition by partition.
@@ -49,7 +48,7 @@ def check_view(
 class _Audit:
     """The partitions of a view: the parts that were handed out, and their results."""
 
-    def __init__(self, view: View, run: RunParts, counted: Counted) -> None:
+    def __init__(self, view: View, run: TaskRunner, counted: Counted) -> None:
         self._view = view
         self._run = run
         self._counted = counted
@@ -57,7 +56,7 @@ class _Audit:
         self._given: deque[tuple[PartitionCheck, SegmentPart]] = deque()  # parts without results
         self._topic_ids: dict[str, str] = {}
         # A part that is read in this process reports its own progress.
-        self._is_local = run is one_by_one
+        self._is_local = run is run_serially
         self._work = partial(check_segment, meter=view.reader.meter if self._is_local else None)
 
     def findings(self) -> Iterator[Finding]:

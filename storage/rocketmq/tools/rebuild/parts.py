@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from storage.interface import Progress
-from storage.parallel import RunParts
+from storage.contract import Progress, TaskRunner
 from storage.rocketmq.format import names
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue
@@ -50,7 +49,7 @@ class SharedRebuild(Rebuild):
         *,
         write: bool,
         progress: Progress,
-        run: RunParts,
+        run: TaskRunner,
     ) -> None:
         super().__init__(view, raw, what, write=write, progress=progress, fs=view.base)
         self._run = run

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from storage.contract import Progress, TaskRunner
 from storage.errors import InvalidArgument, NotOffered
-from storage.interface import Progress
 from storage.model import RebuildReport
-from storage.parallel import RunParts
 from storage.rocketmq.format import names
 from storage.rocketmq.state import live_data
 from storage.rocketmq.state.root import StoreDirectory, take_lock
@@ -24,7 +23,7 @@ KINDS: Final = (QUEUES, INDEX)
 
 
 def rebuild(
-    view: View, what: str, *, write: bool, progress: Progress, run: RunParts | None = None
+    view: View, what: str, *, write: bool, progress: Progress, run: TaskRunner | None = None
 ) -> RebuildReport:
     """See SupportsInspect.rebuild, and SupportsParts if `run` is given. Raises:
 
@@ -57,7 +56,7 @@ def rebuild(
 
 
 def _run(
-    view: View, what: str, *, write: bool, progress: Progress, run: RunParts | None
+    view: View, what: str, *, write: bool, progress: Progress, run: TaskRunner | None
 ) -> RebuildReport:
     raw = RawStore(view.root, view.options, fs=view.base, clock=view.clock)
     try:

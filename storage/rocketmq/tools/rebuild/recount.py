@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.contract import Clock
 from storage.files import FileSystem, HandleCache
-from storage.interface import Clock
 from storage.model import TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import FIRST_ENTRY

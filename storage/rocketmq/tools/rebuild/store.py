@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Progress
 from storage.files import FileSystem, HandleCache, OverlayFileSystem, copy_range
 from storage.findings import finding
-from storage.interface import Progress
 from storage.model import Finding, RebuildReport, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint

@@ -19,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from storage.contract import Clock, StoreOptions
 from storage.errors import DataError, UnsupportedFormat
 from storage.files import FileSystem, HandleCache, copy_range
 from storage.findings import finding
-from storage.interface import Clock, StoreOptions
 from storage.model import Finding, KeptRange, Loss, LossReport, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.config_json import decode_config

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from storage.contract import Counted, Progress, TaskRunner, no_progress, not_counted, run_serially
 from storage.findings import finding
-from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.model import FileCount, Finding
-from storage.parallel import RunParts, one_by_one
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.recovery.evidence import (
     LogEnd,
@@ -51,7 +50,7 @@ def check_store(
     raw: RawStore,
     progress: Progress = no_progress,
     *,
-    run: RunParts = one_by_one,
+    run: TaskRunner = run_serially,
     counted: Counted = not_counted,
 ) -> Iterator[Finding]:
     """Yield every finding: of names and small files, of the log, then of queues and index by file. `run` executes the
@@ -119,11 +118,11 @@ class _Log:
         self._unmatched: dict[Key, list[Range]] = {}
         self._counts: dict[int, tuple[int, int]] = {}
 
-    def read(self, picture: Picture, run: RunParts, progress: Progress) -> Iterator[None]:
+    def read(self, picture: Picture, run: TaskRunner, progress: Progress) -> Iterator[None]:
         """Read the whole log. Yields after each range, so that the caller can report findings early."""
         log = self._raw.run
         meter = Meter(progress, WHAT, log.limit - log.start)
-        here = run is one_by_one  # then a part reports its own progress
+        here = run is run_serially  # then a part reports its own progress
         work = partial(check_stretch, picture, meter=meter if here else None)
         for result in in_order(log, run, work, self.reached, self._fits):
             self._take(result)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 
 from storage import Isolation, StoreOptions
+from storage.contract import SupportsInspect
 from storage.errors import Corrupt, DamagedStore
 from storage.files import FileSystem
-from storage.interface import SupportsInspect
 from storage.kafka.format.batch import scan_headers
 from storage.kafka.store import KafkaStore
 from storage.kafka.tools import open_inspector

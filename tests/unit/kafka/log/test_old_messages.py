@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from storage.contract import StoreOptions
 from storage.errors import Corrupt, DamagedStore, Truncated
-from storage.interface import StoreOptions
 from storage.kafka.format import old_message as old_format
 from storage.kafka.format.batch_header import seal
 from storage.kafka.log.log_file import OLD_FORMAT

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from storage import RawMessage, Record, TopicPartition
+from storage.contract import SupportsParts, run_serially
 from storage.errors import NotOffered, RecordNotFound
-from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.store import RocketMQStore
@@ -136,7 +136,7 @@ def test_missing_queues_are_those_of_others(shop: Workshop, shared: bool) -> Non
     with inspector(shop) as tools:
         if shared:
             assert isinstance(tools, SupportsParts)
-            report = tools.rebuild_in_parts("consumequeue", one_by_one)
+            report = tools.rebuild_in_parts("consumequeue", run_serially)
         else:
             report = tools.rebuild("consumequeue")
     folder = ROOT / "consumequeue/t/0"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from storage import RawMessage, StoreOptions, TopicPartition, open_splitter, open_store
+from storage.contract import SupportsParts, run_serially
 from storage.conversion.records import HOST
 from storage.errors import Corrupt
-from storage.parallel import SupportsParts, one_by_one
 from storage.rocketmq.format.message import MAGIC_V1, decode_message
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.names import file_name
@@ -165,7 +165,7 @@ def test_rebuild_makes_them_too(lmq_shop: Workshop, shared: bool) -> None:
     with inspector(lmq_shop) as tools:
         assert isinstance(tools, SupportsParts)
         if shared:
-            report = tools.rebuild_in_parts("consumequeue", one_by_one, write=True)
+            report = tools.rebuild_in_parts("consumequeue", run_serially, write=True)
         else:
             report = tools.rebuild("consumequeue", write=True)
     assert report.changed == [str(ROOT / "consumequeue/%LMQ%a/0" / file_name(0))]

@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from storage import open_inspector
+from storage.contract import StoreOptions, SupportsInspect
 from storage.conversion.records import HOST, QueuedMessage
 from storage.conversion.rocketmq_log import LogWriter
-from storage.interface import StoreOptions, SupportsInspect
 from storage.model import RawMessage, TopicPartition
 from storage.rocketmq.format.config_json import encode_config
 from storage.rocketmq.format.properties import encode_properties

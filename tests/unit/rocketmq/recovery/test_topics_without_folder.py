@@ -17,7 +17,7 @@ from storage import (
     convert_store,
     open_inspector,
 )
-from storage.parallel import one_by_one
+from storage.contract import run_serially
 from storage.rocketmq.format import scan
 from storage.rocketmq.format.message import decode_message
 from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_file, put_value, values
@@ -126,7 +126,7 @@ def test_a_clean_stop_does_not_make_it_a_deleted_topic(name: str, *, in_parts: b
     assert isinstance(inspector, SupportsParts)
     try:
         if in_parts:
-            report = inspector.rebuild_in_parts("consumequeue", one_by_one)
+            report = inspector.rebuild_in_parts("consumequeue", run_serially)
         else:
             report = inspector.rebuild("consumequeue")
     finally:
@@ -169,7 +169,7 @@ def test_a_rebuild_leaves_it_out(name: str, *, in_parts: bool) -> None:
     assert isinstance(inspector, SupportsParts)
     try:
         if in_parts:
-            report = inspector.rebuild_in_parts("consumequeue", one_by_one)
+            report = inspector.rebuild_in_parts("consumequeue", run_serially)
         else:
             report = inspector.rebuild("consumequeue")
     finally:
