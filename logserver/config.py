@@ -195,7 +195,10 @@ class Settings:
 SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "data": (_path, "The store's directory. A missing or empty one becomes a new store."),
     "backend": (_text, "Format of a new store: kafka (the default) or rocketmq."),
-    "read_only": (_boolean, "Serve what is there when it is opened; change no byte, take no lock."),
+    "read_only": (
+        _boolean,
+        "Serve the data that exists when the store is opened; change no byte, take no lock.",
+    ),
     "write": (_boolean, "Take over a directory that a real server made (else read-only)."),
     "accept_loss": (_boolean, "Cut at damage even if good records follow it."),
     "listen": (_address, "HOST:PORT to listen on. Port 0 takes any free one."),
@@ -203,7 +206,7 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "token_file": (_path, "Tokens, and what each allows; then nearly every call needs one."),
     "tls_cert": (_path, "Certificate chain in PEM; then the server speaks HTTPS only."),
     "tls_key": (_path, "Private key of tls_cert in PEM, if it is not in the same file."),
-    "tls_client_ca": (_path, "CA certificates in PEM; then clients need a certificate of theirs."),
+    "tls_client_ca": (_path, "CA certificates in PEM; then clients need a certificate too."),
     "flush": (
         _choice("sync", "async", "os"),
         "When acknowledged records are put on disk: sync, async or os.",
@@ -286,7 +289,7 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "heartbeat_ms": (_integer(10, HOUR_MS), "Longest silence of a stream that follows records."),
     "log_level": (
         _choice(*LOG_LEVELS),
-        "What is logged on standard error: debug, info, warning or error.",
+        "The level of messages on standard error: debug, info, warning or error.",
     ),
     "log_format": (_choice("text", "json"), "How it is logged: text or json."),
     "access_log": (_boolean, "Log each request: its id, path, status and time."),

@@ -171,7 +171,7 @@ class LogServer:
             self._told = msgspec.json.decode(line, type=_Told)
             return
         exit_code = process.wait() if readable else None
-        said = self.log.strip() or f"it told nothing for {self._start_timeout_s} s"
+        said = self.log.strip() or f"it reported nothing for {self._start_timeout_s} s"
         self._kill()
         raise ServerNotStarted(f"the server does not start: {said}", exit_code=exit_code)
 

@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--logserver-backend",
         default="kafka",
         choices=("kafka", "rocketmq", "memory"),
-        help="format of the store behind the log_server fixture [default: kafka]",
+        help="format of the log_server fixture's store [default: kafka]",
     )
 
 

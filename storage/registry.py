@@ -291,7 +291,7 @@ def convert_store(
     - `on_foreseen` receives notes on data that will be left out, as far as known before the work begins: topics, and
       fields of the first records of each partition.
     - `topics`: convert only these topics.
-    - `options` are the options of the source, whose `progress` is called; `target_options` are those of the new store.
+    - `options` are the options of the source, whose `progress` is called; `target_options` belong to the new store.
     - `run`: does the work in parts of about `split_bytes`, where the same two paths are visible; None: the work is done
       here.
 

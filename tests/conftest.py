@@ -106,7 +106,7 @@ def _require_sources() -> None:
     stale = [str(path) for name in PACKAGES for path in (ROOT / name).rglob("*.so")]
     stale += [str(path) for path in ROOT.glob("logserver__mypyc*.so")]
     if stale:
-        raise pytest.UsageError(f"compiled modules beside the sources: remove {' '.join(stale)}")
+        raise pytest.UsageError(f"compiled modules next to the sources: remove {' '.join(stale)}")
     for name in PACKAGES:
         if _package_folder(name) != ROOT / name:
             raise pytest.UsageError(f"{name} would come from {_package_folder(name)}, not {ROOT}")

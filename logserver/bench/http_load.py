@@ -59,7 +59,7 @@ def not_done(workload: Workload, shape: Shape) -> list[NotDone]:
     lacks(
         "stored_records",
         shape.end_offset is None,
-        "no end_offset: what is acknowledged is believed",
+        "no end_offset: acknowledged records are not verified",
     )
     asked, filled = bool(workload.own.lookups), bool(workload.filled_records)
     for name in ("key_lookup", "time_lookup"):

@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the connection; called by the loop, also after `transport.close()`."""
         refused = self._why == HUNG_UP and self.status >= 300
-        self._lost(f"{self._why}, behind an answer {self.status}" if refused else self._why)
+        self._lost(f"{self._why}, after an answer {self.status}" if refused else self._why)
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes; called by the loop. Of a body only the length is used, unless it is kept."""

@@ -41,9 +41,7 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "offsets": Lazy(
         "logserver.cli.offline.offsets:command", "Print first and next offset, or by time."
     ),
-    "verify": Lazy(
-        "logserver.cli.offline.verify:command", "Read everything and report what is wrong."
-    ),
+    "verify": Lazy("logserver.cli.offline.verify:command", "Read everything and report findings."),
     "explain": Lazy("logserver.cli.offline.explain:command", "Explain the code of a finding."),
     "rebuild": Lazy("logserver.cli.offline.rebuild:command", "Rebuild indexes from the logs."),
     "salvage": Lazy(

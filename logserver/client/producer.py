@@ -142,7 +142,7 @@ class IdempotentProducer:
         """Send one numbered request. While its outcome is unknown, no other request may use its number."""
         if self._in_doubt:
             raise ClientError(
-                "nobody knows whether the last records of this producer are stored: make another"
+                "it is unknown whether the last records of this producer are stored: create a new producer"
             )
         self._in_doubt = True
         sequence = self._sequences.get(partition, 0)

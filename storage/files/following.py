@@ -1,7 +1,7 @@
 """The disk with symbolic links followed: for reading only. Every followed link is remembered.
 
 Owns the target of a link, and the rejection of links to nothing or to a folder above them; must not know any format.
-Writes are those of RealFileSystem, which follows no link: a store's writes stay in its own directory.
+Writes go to RealFileSystem, which follows no link: a store's writes stay in its own directory.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class FollowingFileSystem(RealFileSystem):
         if not target.exists():
             raise _refused(path, target, operation, "to nothing")
         if target.is_dir() and target in {real_path(p) for p in path.parents}:
-            raise _refused(path, target, operation, "back to a folder that it lies in")
+            raise _refused(path, target, operation, "back to a folder that contains it")
         with self._lock:
             self._followed[path] = target
         return target

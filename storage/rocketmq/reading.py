@@ -269,7 +269,7 @@ def judged_units(
 ) -> Iterator[tuple[int, QueueEntry, bool]]:
     """Yield (offset, entry, whether it can be right) for a part of the visible offsets, without fillers.
 
-    An entry can be right if it points into the log and its position rises with those of most others.
+    An entry can be right if it points into the log and its position rises with the positions of most others.
     """
     blocks = range(part.start // UNITS_AT_ONCE, -(-part.stop // UNITS_AT_ONCE))
     order = -1 if backward else 1

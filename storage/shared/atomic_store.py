@@ -44,7 +44,7 @@ def _check(fs: FileSystem, target: Path, sources: Sequence[Path]) -> None:
     for source in sources:
         if source.resolve() in (target, *target.parents):
             raise InvalidArgument(
-                f"{target} lies in {source}, which must stay as it is: name a place outside of it",
+                f"{target} is inside {source}, which must stay as it is: name a place outside of it",
                 field="to",
             )
     if not fs.exists(target):

@@ -132,7 +132,7 @@ class OffsetTable(Generic[_T]):
     def held(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> Sequence[TopicPartition]:
-        """Return those of the given partitions (None: all) for which the group has an offset."""
+        """Return the partitions, of the given ones (None: all), for which the group has an offset."""
         offsets = self._groups.get(group, {})
         return list(offsets) if partitions is None else [p for p in partitions if p in offsets]
 

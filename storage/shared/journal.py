@@ -10,7 +10,7 @@ Losing the journal loses no record.
     u32 size of the payload, 1 at least (big-endian)
     u32 CRC-32C of the payload
     payload
-    ... the next entry; what is not whole, or does not match, ends the generation
+    ... the next entry; an incomplete entry or a wrong CRC ends the generation
 
 A crash can only tear the end; synced entries are before it. An unfinished rotation leaves the entries under one of the
 two names. An unfinished `replace` leaves the old entries, or the old entries followed by the new ones. So a reader must

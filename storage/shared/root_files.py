@@ -67,7 +67,7 @@ class RootFiles(Generic[_Facts]):
         if stored is not None and stored.backend != self._backend:
             self._damaged.add(STORE_FILE)
             message = (
-                f"the file names the backend {stored.backend!r}, and the store's files are those of "
+                f"the file names the backend {stored.backend!r}, and the store's files have the format of "
                 f"{self._backend}: it counts as missing"
             )
             self._report(path, message)

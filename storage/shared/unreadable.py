@@ -1,6 +1,6 @@
 """Findings for data that a rescue could not read, and for the symbolic links that it followed.
 
-The ranges are those that a SkippingFileSystem replaced by filler, the links those of a FollowingFileSystem below it.
+A SkippingFileSystem replaced the ranges by filler, a FollowingFileSystem below it followed the links.
 Owns their codes and severities; must not know a format. A backend says which paths contain records, and of which
 partition.
 """

@@ -151,7 +151,7 @@ def test_no_form_is_lost_to_another_nor_what_is_read_to_any(result: Path, tmp_pa
     kept, one = result.read_bytes(), tmp_path / "one"
     same = tmp_path / ".." / tmp_path.name / "one"
     for more, said in (
-        (("--from", result, "--report", result), f"report: {result}: is what is read"),
+        (("--from", result, "--report", result), f"report: {result}: is an input of the report"),
         (
             ("--from", result, "--json", one, "--markdown", same),
             f"markdown: {same}: is that of json",

@@ -224,7 +224,7 @@ async def test_a_server_that_hangs_up_behind_a_refusal_is_told_so() -> None:
 
     async with server(answering) as address:
         with pytest.raises(
-            ConnectionLost, match="closed a connection under load, behind an answer 500"
+            ConnectionLost, match="closed a connection under load, after an answer 500"
         ):
             await Closed([REQUEST], seconds=30, most=10).run(address, 1)
 

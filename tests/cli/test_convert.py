@@ -157,7 +157,7 @@ def test_a_target_that_is_taken(tmp_path: Path) -> None:
     root = stores.copy_store(WHOLE, tmp_path / "store")
     before = picture(tmp_path)
     assert f"{full} is not empty, it holds mine.txt" in refused(2, WHOLE, full, "--to", "rocketmq")
-    assert "lies in" in refused(2, root, root / "new", "--to", "rocketmq")
+    assert "is inside" in refused(2, root, root / "new", "--to", "rocketmq")
     assert picture(tmp_path) == before
 
 

@@ -53,7 +53,7 @@ def test_the_report_as_json_is_the_one_in_the_new_store(option: list[str], tmp_p
 def test_a_whole_store(root: Path, options: list[str], tmp_path: Path) -> None:
     target = tmp_path / "new"
     ended = fine("salvage", root, "--to", target, "--output", "table", *options)
-    assert ended.out.decode().splitlines()[-1] == "lost: nothing was left behind"
+    assert ended.out.decode().splitlines()[-1] == "lost: nothing"
     assert fine("verify", target, *options).rows == []
     ours, theirs = fine("dump", target, *options).rows, fine("dump", root, *options).rows
     assert ours == theirs
@@ -146,10 +146,10 @@ def test_a_target_inside_the_source(inside: str, tmp_path: Path) -> None:
     root = stores.copy_store(DAMAGED, tmp_path / "store")
     before = picture(tmp_path)
     for path in (root, root / "epoch-idem-0", root / "epoch-idem-0" / f"{0:020}.log"):
-        assert "lies in" in refused(2, path, "--to", root / inside)
+        assert "is inside" in refused(2, path, "--to", root / inside)
     link = tmp_path / "link"
     link.symlink_to(root)
-    assert "lies in" in refused(2, root, "--to", link / inside)
+    assert "is inside" in refused(2, root, "--to", link / inside)
     link.unlink()
     left = {name: entry for name, entry in picture(tmp_path).items() if name != "."}
     assert left == {name: entry for name, entry in before.items() if name != "."}

@@ -302,7 +302,7 @@ DAMAGES = {
     "a forgotten aborted transaction": Damage(
         "wrong-txn-index", "warning", TXN, lambda _, folder: emptied(file_of(folder, ".txnindex"))
     ),
-    "zeros behind an index": Damage(
+    "zeros after an index": Damage(
         "index-not-trimmed",
         "warning",
         SEGMENTS,
@@ -461,7 +461,7 @@ DAMAGES = {
         IDEM,
         lambda root, _: start_above_recovery_point(root, 1000, 1100),
     ),
-    "a start behind the end": Damage(
+    "a start after the end": Damage(
         "log-start-beyond-end",
         "error",
         IDEM,

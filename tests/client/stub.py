@@ -25,7 +25,7 @@ def answer(status: int, body: object, **headers: str) -> bytes:
 
 def error(status: int, error_code: int, **headers: str) -> bytes:
     """Return an error answer in the form of this project's server."""
-    return answer(status, {"error_code": error_code, "message": "told so"}, **headers)
+    return answer(status, {"error_code": error_code, "message": "so"}, **headers)
 
 
 @dataclass

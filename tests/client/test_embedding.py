@@ -123,7 +123,7 @@ def test_what_keeps_it_from_starting(tmp_path: Path, settings: dict[str, Any], t
 
 def test_a_start_that_takes_too_long() -> None:
     server = LogServer(start_timeout_s=0.001)
-    with pytest.raises(ServerNotStarted, match=r"told nothing for 0\.001 s"):
+    with pytest.raises(ServerNotStarted, match=r"reported nothing for 0\.001 s"):
         server.start()
     assert server.pid is None
 

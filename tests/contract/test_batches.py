@@ -174,8 +174,8 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], Sequence[str]]] = {
     "header only": (lambda data: data[:61], ["length"]),
     "header cut": (lambda data: data[:60], ["length"]),
     "base offset only": (lambda data: data[:8], ["length"]),
-    "bytes behind": (lambda data: data + b"\0" * 5, ["length"]),
-    "zeros behind": (lambda data: data + b"\0" * 100, ["length", "magic"]),
+    "bytes after it": (lambda data: data + b"\0" * 5, ["length"]),
+    "zeros after it": (lambda data: data + b"\0" * 100, ["length", "magic"]),
 }
 
 

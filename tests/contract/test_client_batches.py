@@ -36,7 +36,7 @@ LONG_RECORD = batch("x" * 100_000)[61:]
 NULL_NAME = RECORD.replace(b"\x02h", b"\x01h")
 UNREADABLE = {
     "no records": with_records(bytes(20)),
-    "bytes behind the record": with_records(RECORD + b"xx"),
+    "bytes after the record": with_records(RECORD + b"xx"),
     "bytes in the record": with_records(bytes([RECORD[0] + 4]) + RECORD[1:] + b"xx"),
     "a null header name": with_records(bytes([RECORD[0] - 2]) + NULL_NAME[1:-2] + b"\1"),
     "the second offset": with_records(RECORD[:3] + b"\x02" + RECORD[4:]),

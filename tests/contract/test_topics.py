@@ -138,7 +138,7 @@ def test_same_again_changes_nothing(store: LogStore, flavour: Flavour) -> None:
     info = store.create_topic("a", 2, {name: value})
     store.append(TopicPartition("a", 1), texts("kept"))
     assert store.create_topic("a", 2, {name: value}) == info
-    assert store.create_topic("a") == info, "what is not given is not asked for"
+    assert store.create_topic("a") == info, "a config that is not given is not requested"
     assert store.bounds(TopicPartition("a", 1)).end == 1
 
 

@@ -162,5 +162,5 @@ def test_a_walk_ends_where_links_lead_around(tmp_path: Path) -> None:
         (tmp_path / name / "x").symlink_to(tmp_path / other)
     fs = FollowingFileSystem()
     assert fs.is_dir(tmp_path / "a/x")
-    with pytest.raises(IoFailure, match="back to a folder that it lies in"):
+    with pytest.raises(IoFailure, match="back to a folder that contains it"):
         fs.is_dir(tmp_path / "a/x/x")

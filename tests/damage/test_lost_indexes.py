@@ -31,7 +31,7 @@ LOST: dict[str, Lost] = {
     "offset indexes alone": lambda path: path.suffix == ".index",
     "time indexes alone": lambda path: path.suffix == ".timeindex",
     "every second segment's": lambda path: path.suffix in ALL and int(path.stem) % 2 == 0,
-    "those of the active segment": lambda path: path.suffix in ALL and int(path.stem) == 504,
+    "files of the active segment": lambda path: path.suffix in ALL and int(path.stem) == 504,
     "snapshots alone": lambda path: path.suffix == ".snapshot",
 }
 

@@ -399,7 +399,7 @@ def test_a_log_file_of_the_wrong_length_is_not_opened_for_writing(store: str, mo
 def test_what_is_left_of_a_log_file_of_the_wrong_length_is_shown(store: str) -> None:
     recipe = stores.recipe(store, "short-log-file")
     ours = came_of(recipe, READ_ONLY)
-    assert ours.rows == written(store), "what is missing was behind the last record"
+    assert ours.rows == written(store), "the missing bytes were after the last record"
     path = recipe.store.root / recipe.case["truncate"]["file"]
     assert [(f.severity, f.path) for f in ours.findings] == [("error", str(path))]
 

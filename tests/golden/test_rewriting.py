@@ -22,7 +22,7 @@ APPENDED = [p for p in stores.partitions() if p.store != stores.COMPACTED]
 LARGE = {"max.message.bytes": "10000000"}
 FILES_COMPARED = 542
 
-_ROLL = "made at the roll to what is now the first segment: the batches before that are gone"
+_ROLL = "made at the roll to the present first segment: the batches before that are gone"
 _START = "the log start was raised since, and the first entry with it"
 EXCEPTIONS = {
     ("deleted:del-all-0", "00000000000000000175.snapshot"): _ROLL,

@@ -90,7 +90,7 @@ async def test_without_a_token_the_answer_says_what_to_send(guarded: Api) -> Non
 
 @pytest.mark.parametrize(
     "header",
-    ["", "Bearer", "Bearer ", "Bearer nobody-0123456789", f"Basic {READER}", f"Bearer {READER}x"],
+    ["", "Bearer", "Bearer ", "Bearer unknown-0123456789", f"Basic {READER}", f"Bearer {READER}x"],
 )
 async def test_another_token_is_401(guarded: Api, header: str) -> None:
     answer = await guarded.call("GET", "/topics", headers={"Authorization": header})

@@ -18,13 +18,13 @@ SEEN = {
         "records/test_produce.py::test_base64_keeps_null_and_empty_apart",
         "records/test_produce_stream.py::test_null_empty_zero_and_false_are_four_things",
     ),
-    "offset -1 is answered for what is null or empty": (
+    "offset -1 is answered for a null or empty value": (
         "test_seen_in_peers.py::test_what_is_null_or_empty_is_answered_its_offset",
     ),
     "null as base64 is stored as garbage": (
         "records/test_produce.py::test_base64_keeps_null_and_empty_apart",
     ),
-    "what is no base64 is taken": (
+    "invalid base64 is accepted": (
         "records/test_produce.py::test_bad_base64_alone_gives_its_own_status",
         "records/test_produce_stream.py::test_bad_base64_says_what_to_do",
     ),

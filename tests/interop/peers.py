@@ -1,6 +1,6 @@
 """The real Kafka as the judge: runs the scripts of tests/interop/peers/kafka (and spark) and gives their answers.
 
-Owns the calls and their errors; knows no byte of ours. Every call works on a copy of what it is given, so the directory
+Owns the calls and their errors; knows no format. Every call works on a copy of its directory, so the directory
 stays as it is; only start_broker works on the directory itself, in a process of its own. All other calls of a process
 are answered by one JVM. The first call of a machine fetches and compiles the peer, which takes a minute.
 """
@@ -46,7 +46,7 @@ class KafkaAnswer:
 
 
 def run_kafka_opens(directory: Path, *options: str, check: bool = True) -> KafkaAnswer:
-    """Let the real Kafka open a copy of a log directory and read all of it; `options` are those of kafka-opens.
+    """Let the real Kafka open a copy of a log directory and read all of it; `options` go to kafka-opens.
 
     Raises PeerError unless everything could be read; with `check` False only when the broker did not start.
     """
@@ -92,7 +92,7 @@ def run_read_messages(file: Path) -> list[dict[str, Any]]:
 
 
 def index_check(directories: Iterable[Path]) -> None:
-    """Let the real Kafka check every index of these partition directories; PeerError tells what is wrong."""
+    """Let the real Kafka check every index of these partition directories; PeerError has the reason."""
     folders = list(directories)
     assert all(list(folder.glob("*.log")) for folder in folders), "not all are partition folders"
     if not folders:

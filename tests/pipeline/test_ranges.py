@@ -68,7 +68,7 @@ def test_choices() -> None:
         ({"assign": '{"a":[7]}'}, "option assign: the store has no a-7; it has .*a-0, a-1"),
         (
             {"subscribe": "a", "startingOffsets": '{"a":{"0":1}}'},
-            "option startingOffsets: must name every partition: it names a-0, but what is read is "
+            "option startingOffsets: must name every partition: it names a-0, but the partitions are "
             "a-0, a-1",
         ),
         (
@@ -77,7 +77,7 @@ def test_choices() -> None:
                 "startingOffsets": '{"a":{"0":15}}',
                 "endingOffsets": '{"a":{"0":12}}',
             },
-            "option startingOffsets: a-0 would begin at 15, behind its end 12",
+            "option startingOffsets: a-0 would begin at 15, after its end 12",
         ),
         (
             {"startingTimestamp": 6000},

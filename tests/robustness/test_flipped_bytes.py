@@ -249,7 +249,7 @@ def test_every_byte(
     told = sum(number for (what, _), number in seen.items() if what == "told")
     refused = sum(number for (what, _), number in seen.items() if what == "refused")
     figures(
-        f"flipped bytes {backend}: {count:,}, {told:,} told by verify, {refused:,} refused by a start"
+        f"flipped bytes {backend}: {count:,}, {told:,} reported by verify, {refused:,} refused by a start"
     )
     for what, table in (("unseen", UNSEEN), ("otherwise", OTHERWISE), ("not opened", NOT_OPENED)):
         fields = {field for kind, field in seen if kind == what}

@@ -138,7 +138,7 @@ def test_ids_are_above_what_was_seen() -> None:
     assert ids.next_above(4711) == 4712
     ids.remember(4715)
     ids.remember(4713)
-    assert written == [4712 + PRODUCER_ID_BLOCK], "nothing new to be told"
+    assert written == [4712 + PRODUCER_ID_BLOCK], "nothing new to report"
     assert ids.next_above(-1) == 4712 + PRODUCER_ID_BLOCK
     ids.remember(1_000_000)
     assert written[-1] == 1_000_001

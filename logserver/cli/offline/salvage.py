@@ -96,9 +96,9 @@ def _totals(report: LossReport) -> Iterator[str]:
         f"in {report.target}"
     )
     if not report.losses:
-        behind = sum(found.code == LEFT_BEHIND for found in report.findings)
-        things = "1 file or folder was" if behind == 1 else f"{behind} files and folders were"
-        yield f"lost: {f'no record of the log; {things} left behind' if behind else 'nothing was left behind'}"
+        skipped = sum(found.code == LEFT_BEHIND for found in report.findings)
+        things = "1 file or folder was" if skipped == 1 else f"{skipped} files and folders were"
+        yield f"lost: {f'no record of the log; {things} not copied' if skipped else 'nothing'}"
         return
     reasons = Counter(loss.reason for loss in report.losses)
     shown = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))

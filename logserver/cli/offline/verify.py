@@ -102,7 +102,7 @@ def command(
     settings: Mapping[str, str],
     output: str,
 ) -> None:
-    """Read all of PATH and print what is wrong: a store, a partition directory or one file.
+    """Read all of PATH, a store, a partition directory or one file, and print the findings.
 
     The last line counts the checked items; with --output json or ndjson it goes to standard error. In a table,
     similar findings are one line with their number. The exit code is 1 if a finding is worse than `info`. Nothing

@@ -80,7 +80,7 @@ def _options(
             "--skip-damaged",
             "skips",
             is_flag=True,
-            help="Continue after damage in the store; what is skipped is named, and the exit code is 1.",
+            help="Continue after damage in the store; the skipped offsets are printed, and the exit code is 1.",
         ),
     ]
 

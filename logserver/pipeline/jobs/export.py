@@ -195,7 +195,7 @@ def _span(
     if start < bounds.start:
         raise InvalidArgument(
             f"{out} has {where} up to offset {start}, and the store begins at {bounds.start}: records between "
-            "them are gone, export into another folder",
+            "them were deleted, export into another folder",
             field="out",
         )
     return Span(partition, start, max(start, end))

@@ -122,7 +122,9 @@ class Chosen:
         """
         partitions = self.partitions()
         if limit.each is not None and set(limit.each) != set(partitions):
-            told = f"names {_listed(sorted(limit.each))}, but what is read is {_listed(partitions)}"
+            told = (
+                f"names {_listed(sorted(limit.each))}, but the partitions are {_listed(partitions)}"
+            )
             raise wrong(limit.option, f"must name every partition: it {told}")
         values = limit.each or dict.fromkeys(partitions, limit.every or 0)
         find = self._at_time if limit.by_time else self._at_offset
@@ -158,7 +160,7 @@ class Chosen:
         named = self._options.start.each is not None and self._options.end.each is not None
         for address, start in starts.items():
             if named and not self._options.start.by_time and start > ends[address]:
-                told = f"{address} would begin at {start}, behind its end {ends[address]}"
+                told = f"{address} would begin at {start}, after its end {ends[address]}"
                 raise wrong(self._options.start.option, told)
         return list(self.checked(OffsetRange(at, starts[at], ends[at]) for at in starts))
 
@@ -195,7 +197,9 @@ class Chosen:
         """Raise the error of a data loss; without failOnDataLoss, log it."""
         if self._options.fail_on_data_loss:
             raise error
-        _log.warning("%s; failOnDataLoss is off: reading goes on with what is there", error)
+        _log.warning(
+            "%s; failOnDataLoss is off: reading continues with the existing records", error
+        )
 
     def plan(self, ranges: Sequence[OffsetRange]) -> Sequence[Split]:
         """Plan the splits of checked ranges, by maxPartitionBytes, minPartitions and maxRecordsPerPartition.

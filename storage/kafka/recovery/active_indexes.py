@@ -79,12 +79,12 @@ def wrong_index(indexes: ReadsFiles, file: File, segment: SegmentPlan) -> WrongI
 
 
 def _unreadable(suffix: str, error: DataError) -> WrongIndex:
-    message = f"{error.message}: the indexes of this segment are made anew"
+    message = f"{error.message}: the indexes of this segment are rebuilt"
     return WrongIndex(suffix, "bad-index", message)
 
 
 def _wrong(suffix: str, position: int, expected: str, found: str) -> WrongIndex:
-    message = "an entry is wrong: the indexes of this segment are made anew"
+    message = "an entry is wrong: the indexes of this segment are rebuilt"
     return WrongIndex(suffix, "wrong-index-entry", message, position, expected, found)
 
 

@@ -39,7 +39,7 @@ def decoded_partitions(
     if topic is not None and topic not in DECODED_TOPICS:
         view.select(topic, partition)
         raise InvalidArgument(
-            f"{DECODED}: records of {topic} are not decoded, only those of {', '.join(sorted(DECODED_TOPICS))}",
+            f"{DECODED}: records of {topic} are not decoded, only records of {', '.join(sorted(DECODED_TOPICS))}",
             field="topic",
         )
     found = []

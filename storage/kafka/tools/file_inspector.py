@@ -170,7 +170,7 @@ class FileInspector(FileInspectorBase):
         if topic in DECODED_TOPICS:
             return str(topic)
         raise InvalidArgument(
-            f"{DECODED}: {self._path} does not lie in a folder of {', '.join(sorted(DECODED_TOPICS))}",
+            f"{DECODED}: {self._path} is not in a folder of {', '.join(sorted(DECODED_TOPICS))}",
             field="what",
         )
 

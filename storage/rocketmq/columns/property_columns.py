@@ -2,7 +2,7 @@
 
 Owns the parser's rules for whole columns (`format.properties` explains them, and has them for one record); must not
 know where a record has its properties. The parsed bytes are the properties of all records joined, in any order, with an
-02 after those of each record:
+02 after each record's properties:
 
     bytes    TAGS 01 red 02 KEYS 01 a b 02 | TAGS 01 blue 02 | 02
     pieces   [TAGS 01 red] [KEYS 01 a b]     [TAGS 01 blue]    []

@@ -1,7 +1,7 @@
 """The fields of many records at once, and whether the records are good.
 
 Owns the checks of `format.message.decode_message`, done for all records of a piece of the log in a few steps, and the
-columns of the fields up to the body; must not read files, nor say what is wrong with a bad record. `format.message` has
+columns of the fields up to the body; must not read files, nor explain why a record is bad. `format.message` has
 the whole layout. These are the fields used here, at their positions in every record (b and s: 12 where the born host or
 the store host is IPv6):
 
@@ -153,7 +153,7 @@ class Records:
         return good
 
     def _of_topics(self, addresses: Addresses) -> Flags:
-        """Return whether the topics are those of the queues."""
+        """Return whether the topics of records and queues agree."""
         wanted = addresses.topic_bytes[self.units.codes]
         right: Flags = self.good & (wanted == self._topic_bytes)
         for size in np.unique(wanted[right]).tolist():

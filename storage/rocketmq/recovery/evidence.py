@@ -481,6 +481,6 @@ def missing_config_findings(directory: StoreDirectory) -> Iterator[Finding]:
             path,
             expected="the broker's topics",
             found="no file",
-            message=f"{told[0]} is there, and topics.json is missing: topics without records are lost, and what is "
-            "configured of the others",
+            message=f"{told[0]} is there, and topics.json is missing: topics without records are lost, and the "
+            "configuration of the others",
         )

@@ -589,7 +589,9 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
         border = max(end, context.index_end)
         build_from = _index_start(walk, border)
         if context.read_only and walk.end - border > INDEXED_AGAIN_BYTES:
-            build_from = None  # too long for a read-only start: lookups scan what is not indexed
+            build_from = (
+                None  # too long for a read-only start: lookups scan the records without an entry
+            )
         return _IndexPlan(build_from=build_from, border_again=border != end)
     doomed = [file for file in files if _is_doubtful(file, context.checkpoint)]
     kept = files[: len(files) - len(doomed)]

@@ -1,6 +1,6 @@
 """Reports of a start about damage in the log: findings, and what readers lose by a cut.
 
-Owns the wording of these reports; must not decide what is cut (storage.rocketmq.recovery.examine does), nor write.
+Owns the wording of these reports; must not decide about cuts (storage.rocketmq.recovery.examine does), nor write.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from storage.rocketmq.recovery.plan import Damage, StorePlan
 
 
 def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> None:
-    """Add to the plan what is wrong with the log and, if `cutting`, what the cut at its end removes.
+    """Add findings about the log to the plan and, if `cutting`, the losses by the cut at its end.
 
     `torn`: bytes that are no record follow the end.
     """
@@ -75,7 +75,7 @@ def _loss(
 
 
 def _passed(plan: StorePlan, losses: Sequence[Loss]) -> list[Loss]:
-    """Return what is lost if the log continues above its end.
+    """Return the losses if the log continues above its end.
 
     These are offsets without an entry, and the bytes of missing log files if no queue accounts for them.
     """

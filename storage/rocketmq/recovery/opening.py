@@ -2,7 +2,7 @@
 
 Owns the order of a start and its report; must not serve requests. A writable start that is refused has changed nothing.
 
-    sizes -> load -> examine -> refuse? -> note topics others deleted -> abort -> copy what is cut -> repair
+    sizes -> load -> examine -> refuse? -> note topics others deleted -> abort -> copy cut bytes -> repair
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class StorePlan:
     index_border_again: bool  # index the record at the border again, as the reference does
     doomed_index_files: Sequence[str]
     doubtful_index_files: Sequence[str]  # kept, though they may be incomplete
-    index_is_lost: bool  # remove what is left of unreadable index files
+    index_is_lost: bool  # remove the rest of unreadable index files
     keys_beside: list[tuple[int, int]] = field(
         default_factory=list
     )  # see index_coverage.key_beside

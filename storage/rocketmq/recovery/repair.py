@@ -1,6 +1,6 @@
 """Repair of a store as its recovery plan says: the only part of a start that writes.
 
-Owns cutting the log, its queues and its index, rebuilding what is missing, and keeping a copy of what is cut; must not
+Owns cutting the log, its queues and its index, rebuilding missing entries, and keeping a copy of cut bytes; must not
 decide anything (storage.rocketmq.recovery.examine does). On an overlay the same steps produce the read-only view of a
 store.
 """

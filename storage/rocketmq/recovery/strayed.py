@@ -1,7 +1,7 @@
 """Records that may name the wrong queue: the only record of its queue, with an offset that another queue lacks.
 
-Owns this judgement; must not read whole queues, nor change what is served. RocketMQ's CRC covers the body only, and a
-damaged queue id is a plausible number. If the entries of the old queue exist, they contradict it (see queue_proof).
+Owns this judgement; must not read whole queues, nor change records. RocketMQ's CRC covers the body only, and a damaged
+queue id is a plausible number. If the entries of the old queue exist, they contradict it (see queue_proof).
 Queues that were built from the log alone do not.
 
     in the log        t-0: 0 1 2 4 5     t-2: 3      the record of t-2 has the offset that t-0 lacks: error
@@ -264,6 +264,6 @@ class _Ends:
 
 
 def _keep(kept: list[tuple[int, TopicPartition]], rank: int, partition: TopicPartition) -> None:
-    """Add a queue if its rank is above those of all queues before it."""
+    """Add a queue if its rank is above the rank of all queues before it."""
     if not kept or rank > kept[-1][0]:
         kept.append((rank, partition))

@@ -38,7 +38,7 @@ def findings(directory: StoreDirectory) -> Iterator[Finding]:
             found[0],
             message="a RocksDB database, which is not read: "
             + (
-                "records are those of the commit log, and no queue is looked at"
+                "records come from the commit log, and no queue is read"
                 if directory.queues_in_database()
                 else "what the broker's configs say is not known"
             ),

@@ -1,6 +1,6 @@
 """RocketMQ's own names for store and topic settings, checked once and converted to numbers.
 
-Owns the tables of settings that this engine acts on; must not do IO. Names and defaults are those of
+Owns the tables of settings that this engine acts on; must not do IO. Names and defaults come from
 MessageStoreConfig, BrokerConfig and TopicConfig in 5.5.0. The exception is the deletion of old files, which is off
 unless it is set: nothing is deleted without a request. The four file sizes have no default here, because an existing
 directory determines its own (storage.rocketmq.index.sizes).
@@ -176,7 +176,7 @@ def _log_folders(settings: Mapping[str, str]) -> tuple[str, ...]:
         found += [folder for folder in folders if folder not in found]
     if found and "storePathCommitLog" not in settings:
         raise InvalidConfig(
-            "setting readOnlyCommitLogStorePaths names folders beside storePathCommitLog: set that too",
+            "setting readOnlyCommitLogStorePaths names folders in addition to storePathCommitLog: set that too",
             name="storePathCommitLog",
             value=None,
         )
@@ -217,7 +217,7 @@ def _delays_ms(value: str | None) -> tuple[int, ...] | None:
     known = [int(delay[1]) * _UNITS_MS[delay[2]] for delay in delays if delay is not None]
     if len(known) < len(delays):
         raise InvalidConfig(
-            "setting messageDelayLevel must be numbers with s, m, h or d behind each and a space between them, "
+            "setting messageDelayLevel must be numbers each followed by s, m, h or d, with a space between them, "
             f"such as '1s 5m 2h', not {value!r}",
             name="messageDelayLevel",
             value=value,

@@ -458,5 +458,5 @@ def test_the_target_is_in_none_of_the_directories(keyed: Split, number: int) -> 
     ):
         ended = run(*arguments)
         assert ended.code == 2
-        assert f"lies in {keyed.roots[number]}" in ended.err
+        assert f"is inside {keyed.roots[number]}" in ended.err
     assert not target.exists()

@@ -94,7 +94,7 @@ def test_by_id() -> None:
     assert found("--id", row["msgId"], "--topic", "another") == []
     assert found("--id", "0A" + row["msgId"][2:]) == [], "another host stored it"
     assert found("--id", row["msgId"][:-1] + "1") == [], "no record begins there"
-    assert found("--id", row["msgId"][:-6] + "FFFFFF") == [], "behind the end"
+    assert found("--id", row["msgId"][:-6] + "FFFFFF") == [], "after the end"
     ended = run("find", BASIC.root, "--id", "t:0:1", *settings_options(BASIC.settings))
     assert ended.code == 2
     assert "message id" in ended.err

@@ -390,7 +390,7 @@ DAMAGES = {
     "a unit into a record": Damage(
         "unit-points-nowhere", "error", lambda root: one_unit_more(root, 40)
     ),
-    "a unit behind the log": Damage(
+    "a unit after the log": Damage(
         "unit-beyond-log", "error", lambda root: one_unit_more(root, 1 << 40)
     ),
     "no last index file": Damage("missing-index-entry", "warning", the_last_index_file_gone),
@@ -401,7 +401,7 @@ DAMAGES = {
     "a zeroed slot": Damage("wrong-index-slot", "warning", a_zeroed_slot),
     "another count of slots": Damage("wrong-index-header", "warning", another_slot_count),
     "a zeroed index header": Damage("wrong-index-header", "warning", a_zeroed_header),
-    "an index behind the log": Damage("index-beyond-log", "warning", an_index_behind_the_log),
+    "an index after the log": Damage("index-beyond-log", "warning", an_index_behind_the_log),
     "an index file of another size": Damage("index-file-size", "warning", an_index_of_another_size),
     "a checkpoint ahead": Damage("checkpoint-ahead", "warning", ahead),
     "a short checkpoint": Damage("bad-root-file", "warning", a_short_checkpoint),

@@ -52,7 +52,7 @@ SYNTAX = [
     pytest.param(b"\n \t\n# x=y\n  ! z\na=b", {"a": "b"}, id="blanks and comments"),
     pytest.param(b"# x\\\na=b", {"a": "b"}, id="a comment is not continued"),
     pytest.param(b"a=b\\\n  c", {"a": "bc"}, id="continued"),
-    pytest.param(b"a=b\\\\\\\n c", {"a": "b\\c"}, id="continued behind an escaped backslash"),
+    pytest.param(b"a=b\\\\\\\n c", {"a": "b\\c"}, id="continued after an escaped backslash"),
     pytest.param(b"a=b\\\\\nc=d", {"a": "b\\", "c": "d"}, id="an escaped backslash ends a line"),
     pytest.param(b"a=b\\\n#c", {"a": "b#c"}, id="no comment in a continued line"),
     pytest.param(b"\\\n#c\na=b", {"a": "b"}, id="unless nothing stands before it"),

@@ -120,7 +120,7 @@ READABLE = {
         SNAPPY,
         XERIAL + b"".join(chunk(TEXT[at : at + 999]) for at in range(0, len(TEXT), 999)),
     ),
-    "snappy, a stream behind a stream": (
+    "snappy, a stream after a stream": (
         SNAPPY,
         XERIAL + chunk(TEXT[:50_000]) + XERIAL + chunk(TEXT[50_000:]),
     ),
@@ -146,7 +146,7 @@ READABLE = {
         zstandard.ZstdCompressor(write_content_size=False, write_checksum=True).compress(TEXT),
     ),
     "gzip in members": (GZIP, b"".join(gzip.compress(part) for part in PARTS)),
-    "gzip, an empty member in front and one behind": (
+    "gzip, an empty member in front and one after it": (
         GZIP,
         gzip.compress(b"") + gzip.compress(TEXT) + gzip.compress(b""),
     ),
@@ -205,8 +205,8 @@ UNREADABLE_BEHIND = {
     "an empty snappy chunk": (SNAPPY, bytes(4)),
     "a snappy chunk that is cut": (SNAPPY, chunk(b"more")[:-1]),
     "a snappy stream of version 0": (SNAPPY, XERIAL[:8] + bytes(8)),
-    "a zero behind zstd": (ZSTD, b"\0"),
-    "junk behind zstd": (ZSTD, b"junkjunk"),
+    "a zero after zstd": (ZSTD, b"\0"),
+    "junk after zstd": (ZSTD, b"junkjunk"),
     "a zstd frame with a flipped bit": (ZSTD, b"\x29" + compress(ZSTD, b"more")[1:]),
 }
 

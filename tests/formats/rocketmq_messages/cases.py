@@ -166,7 +166,7 @@ CASES = [
         ),
     ),
     Case(
-        name="no separator behind the last property",
+        name="no separator after the last property",
         text="0000008c daa320a7 078810cf 00000000 00000000 0000000000000002 0000000000045194 00000000 "
         "0000018bd21b00d3 0a01040700009c44 0000018bd21b030d c0a804c800002a9f 00000000 0000000000000000 "
         "0000000a 6974656d2d3333373b69 0b 6f726465725f70726f7073 001c "

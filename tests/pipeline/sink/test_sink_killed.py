@@ -145,7 +145,7 @@ OF_THE_STORE: Sequence[str] = (
 )
 """Points at which the backends have their own code; at the other points both run the same code."""
 KILLS: Mapping[str, Sequence[str]] = {"kafka": tuple(POINTS), "rocketmq": OF_THE_STORE}
-IN_CI = 3  # points of a backend: those of the commit's turn
+IN_CI = 3  # points of a backend, chosen by the commit
 
 
 @pytest.mark.timeout(3600)

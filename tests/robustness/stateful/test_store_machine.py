@@ -100,7 +100,7 @@ def fitted(record: Record) -> Record:
     )
 
 
-# CI takes half of a run's examples, which the commit chooses; the quick run and the soak take all of theirs.
+# CI takes half of a run's examples, which the commit chooses; the quick run and the soak take all.
 SHARE = 2 if settings.default is not None and settings.default.derandomize else 1
 LIMITS = settings(
     stateful_step_count=40, deadline=None, max_examples=settings().max_examples // SHARE

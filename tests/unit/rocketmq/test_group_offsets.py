@@ -130,7 +130,7 @@ BROKEN = {
     "an entry that is a list": b'{"offsetTable":{"t@g":{0:4,1:5},"u@h":{3:9},"t@list":[1]}}',
     "a queue that is no number": b'{"offsetTable":{"t@g":{0:4,1:5,"x":1},"u@h":{3:9}}}',
     "an offset beyond 2^63": b'{"offsetTable":{"t@g":{0:4,1:5,2:9223372036854775808},"u@h":{3:9}}}',
-    "number keys in a table of nobody": b'{"x":{0:1.50},"offsetTable":{"t@g":{0:4,1:5},"u@h":{3:9}}}',
+    "number keys in a table without a group": b'{"x":{0:1.50},"offsetTable":{"t@g":{0:4,1:5},"u@h":{3:9}}}',
 }
 
 

@@ -153,7 +153,7 @@ def check_small_files(
     address = plan.partition
     epochs = plan.directory / names.LEADER_EPOCHS
     if not view.fs.exists(epochs):
-        message = "the next start makes it anew from the batches, without epochs that wrote nothing"
+        message = "the next start rebuilds it from the batches, without epochs that wrote nothing"
         yield _of_folder(address, epochs, "missing-leader-epochs", message)
     else:
         yield from _check_epochs(view, address, epochs)

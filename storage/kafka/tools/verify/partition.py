@@ -174,5 +174,5 @@ def _missing(log: Log, segment: SegmentPlan) -> Iterator[Finding]:
                 log.path.with_name(segment_name(log.base_offset, suffix)),
                 topic=log.topic,
                 partition=log.partition,
-                message="the next start makes it anew",
+                message="the next start rebuilds it",
             )

@@ -89,7 +89,7 @@ class RecordCheck:
             "unknown-record-flags",
             "warning" if is_readable else "error",
             placed,
-            f"the flags of the record are those of a later RocketMQ, or damaged. The record is kept, and {what}",
+            f"the flags of the record come from a later RocketMQ, or are damaged. The record is kept, and {what}",
             found=hex(flags),
         )
 

@@ -32,7 +32,7 @@ def files() -> Iterator[HandleCache]:
 
 
 def nothing() -> Sequence[tuple[int, int]]:
-    raise AssertionError("the index was not to be made anew")
+    raise AssertionError("the index must not be rebuilt")
 
 
 def an_index(files: HandleCache, max_bytes: int = 80) -> SparseIndex:

@@ -57,7 +57,7 @@ ODD = {
         log_with(odd_batch(2, (0, 0, 0)), None), [0, 1, 2], "unusual-offsets", 5
     ),
     "deltas from 1": Odd(log_with(odd_batch(2, (1, 2, 3))), [0, 1, 3, 4, 5], "unusual-offsets", 6),
-    "deltas from 1, the next batch behind": Odd(
+    "deltas from 1, the next batch after it": Odd(
         log_with(odd_batch(2, (1, 2, 3)), 6), [0, 1, 3, 4, 5, 6], "unusual-offsets", 7
     ),
     "falling deltas": Odd(log_with(odd_batch(2, (2, 1, 0))), [0, 1, 4, 5], "unusual-offsets", 6),
@@ -77,10 +77,10 @@ ODD = {
     "codec 7 at the end": Odd(
         log_with(odd_batch(2, attributes=7), None), [0, 1], "unknown-codec", 5
     ),
-    "bytes behind the records": Odd(
+    "bytes after the records": Odd(
         log_with(odd_batch(2, behind=b"\0\0\0")), [0, 1, 5], "trailing-bytes", 6
     ),
-    "bytes behind the records at the end": Odd(
+    "bytes after the records at the end": Odd(
         log_with(odd_batch(2, behind=b"more"), None), [0, 1], "trailing-bytes", 5
     ),
     "more records counted than there are": Odd(
@@ -215,7 +215,7 @@ MISPLACED = {  # a log, and the number of its records that fit
     "an offset below 0": (data_batch(0, count=2) + b"\xff" * 8 + data_batch(2)[8:], 2),
     "a last offset delta below 0": (data_batch(0, count=2) + odd_batch(2, last_offset_delta=-2), 2),
     "an offset of 63 bits": (data_batch(0, count=2) + b"\x7f" + b"\xff" * 7 + data_batch(2)[8:], 2),
-    "behind a bad one": (data_batch(0, count=2) + data_batch(2)[:-1] + b"?" + data_batch(0), 2),
+    "after a bad one": (data_batch(0, count=2) + data_batch(2)[:-1] + b"?" + data_batch(0), 2),
 }
 
 

@@ -33,7 +33,7 @@ LOGS = {
         [0, 1, FAR - 1, FAR, FAR + 1, FAR + 5, FAR + 6],
         [0, FAR - 1],
     ),
-    "the first batch behind the base": (
+    "the first batch after the base": (
         data_batch(5, count=2) + data_batch(FAR + 10, count=2),
         [5, 6, FAR + 10, FAR + 11],
         [5, FAR + 10],
@@ -127,7 +127,7 @@ class KilledAt(Relay):
                 raise Killed
 
 
-@pytest.mark.parametrize("name", ["three parts", "the first batch behind the base"])
+@pytest.mark.parametrize("name", ["three parts", "the first batch after the base"])
 def test_a_kill_at_any_step_of_a_split(shop: Workshop, name: str) -> None:
     log, offsets, bases = LOGS[name]
     found = directory_with(shop, log, stopped=False)

@@ -58,7 +58,7 @@ WRONG = {
     "falls": (".index", 2 * 8, offset_entry(0x4003, 225), "bad-index"),
     "odd": (".index", None, b"abc", "bad-index"),
     "time high": (".timeindex", None, time_entry(1 << 60, COUNT - 1), "wrong-index-entry"),
-    "time behind": (".timeindex", None, time_entry(1 << 60, 1 << 30), "wrong-index-entry"),
+    "time after it": (".timeindex", None, time_entry(1 << 60, 1 << 30), "wrong-index-entry"),
     "time falls": (".timeindex", 12, time_entry(1, 2), "bad-index"),
     "time odd": (".timeindex", None, b"abc", "bad-index"),
 }

@@ -125,7 +125,7 @@ def test_a_lost_write_is_damage_when_no_crash_explains_it(shop: Workshop) -> Non
     broken.open().close()
     broken.overwrite(-(-(starts[3] + 100) // 512) * 512, bytes(512))
     with broken.open() as store:
-        assert values(store) == LARGE[:3], "nothing behind it: torn all the same"
+        assert values(store) == LARGE[:3], "nothing after it: torn all the same"
     broken = shop.after_kill()
     broken.open().close()
     broken.overwrite(-(-(starts[2] + 100) // 512) * 512, bytes(512))

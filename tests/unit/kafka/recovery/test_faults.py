@@ -125,7 +125,7 @@ def test_all_of_a_topic_is_made_inside_the_store(shop: Workshop, faulty: FaultyF
     store.create_topic("t", 2)
     store.delete_topic("t")
     assert {path for path in touched if ROOT not in path.parents} <= {ROOT}, (
-        "beside it another file system may lie, from which nothing can be renamed"
+        "next to it another file system may be mounted, and no file can be renamed across"
     )
 
 

@@ -43,7 +43,7 @@ HEAD = data_batch(0, count=3)
 
 CASES = {
     "one hole up to the end": {0: HEAD},
-    "garbage far behind": {0: HEAD, SIZE // 2: b"\x02garbage" * 100},
+    "garbage far after it": {0: HEAD, SIZE // 2: b"\x02garbage" * 100},
     "garbage at the very end": {0: HEAD, SIZE - 9: b"\xff" * 9},
     "nothing at all": {},
 }

@@ -79,7 +79,7 @@ DAMAGES: dict[str, Callable[[Workshop], None]] = {
     "a time entry of an earlier time": changed(
         TIME, lambda old: old[:24] + struct.pack(">q", int.from_bytes(old[12:20]) + 1) + old[32:]
     ),
-    "a last time entry behind the log": changed(
+    "a last time entry after the log": changed(
         TIME, lambda old: old[:-12] + struct.pack(">qi", int.from_bytes(old[-12:-4]) - 1, 5000)
     ),
     "the times of another segment": of_the_segment_before(TIME),
@@ -91,7 +91,7 @@ DAMAGES: dict[str, Callable[[Workshop], None]] = {
     "an offset entry past its batch": changed(
         OFFSET, lambda old: old[:16] + old[16:20] + old[28:32] + old[24:]
     ),
-    "an offset entry behind the log": changed(OFFSET, entry(2, 8, 5, 100_000, form=">ii")),
+    "an offset entry after the log": changed(OFFSET, entry(2, 8, 5, 100_000, form=">ii")),
     "an offset entry inside a batch": changed(
         OFFSET, lambda old: old[:20] + struct.pack(">i", int.from_bytes(old[20:24]) + 7) + old[24:]
     ),

@@ -97,10 +97,10 @@ UNITS = {
     "a size over a file's": made(9 * SIZE, 1 << 20),
     "far outside": made(1 << 40, SIZE),
     "a little outside": made(1 << 17, SIZE),
-    "inside a record behind": made(60 * SIZE + 7, SIZE),
+    "inside a record after it": made(60 * SIZE + 7, SIZE),
     "inside a record before": made(7, SIZE),
     "a record before": copied(3),
-    "a record behind": copied(25),
+    "a record after it": copied(25),
 }
 every_unit = pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 both_ways = pytest.mark.parametrize("backward", [False, True])

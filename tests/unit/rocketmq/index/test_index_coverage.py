@@ -130,7 +130,7 @@ DAMAGES: dict[str, Callable[[Workshop], None]] = {
     "a folder in the place of a file": a_folder,
     "zeros in the header": in_file(2, 0, bytes(HEADER_SIZE)),
     "an end before the last record": in_file(2, 24, bytes(8)),
-    "a begin behind the last record": in_file(2, 16, struct.pack(">q", 1 << 40)),
+    "a begin after the last record": in_file(2, 16, struct.pack(">q", 1 << 40)),
     "a count that is too small": in_file(2, 36, struct.pack(">i", 5)),
     "a count that is too large": in_file(2, 36, struct.pack(">i", 5000)),
     "another begin time": in_file(2, 0, struct.pack(">q", 5)),
@@ -147,7 +147,7 @@ DAMAGES: dict[str, Callable[[Workshop], None]] = {
     "random bytes in the middle": in_file(2, 100, bytes(range(7, 107))),
     "the content of another file": another_file,
     "an index of an earlier life": an_earlier_life,
-    "a file of an earlier life beside the others": beside_an_earlier_life,
+    "a file of an earlier life next to the others": beside_an_earlier_life,
 }
 
 
@@ -336,7 +336,7 @@ BAD_UNITS = {
     "one entry of zeros": (5, bytes(UNIT)),
     "several entries of zeros": (5, bytes(3 * UNIT)),
     "the first entries of zeros": (0, bytes(2 * UNIT)),
-    "an entry behind the log": (7, struct.pack(">qiq", 1 << 40, 155, 0)),
+    "an entry after the log": (7, struct.pack(">qiq", 1 << 40, 155, 0)),
     "an entry inside a record": (7, struct.pack(">qiq", 40, 155, 0)),
     "an entry of a negative size": (7, struct.pack(">qiq", 700, -1, 0)),
 }

@@ -40,9 +40,9 @@ CHANGES: dict[str, Change] = {
     "the end is that of another record": lambda h: h._replace(
         end_physical_offset=h.begin_physical_offset
     ),
-    "the end is behind the log": lambda h: h._replace(end_physical_offset=1 << 40),
+    "the end is after the log": lambda h: h._replace(end_physical_offset=1 << 40),
     "the end is negative": lambda h: h._replace(end_physical_offset=-1),
-    "the begin is behind the log": lambda h: h._replace(begin_physical_offset=1 << 40),
+    "the begin is after the log": lambda h: h._replace(begin_physical_offset=1 << 40),
     "a count that is too small": lambda h: h._replace(index_count=h.index_count - 1),
     "a count that is too large": lambda h: h._replace(index_count=1 << 30),
     "a negative count": lambda h: h._replace(index_count=-7),
