@@ -52,7 +52,7 @@ class BatchOffsetRow(Struct, gc=False):
 
 
 class ProduceAnswer(Struct, Generic[R]):
-    """The answer to a produce request; its members are those of the Kafka REST Proxy."""
+    """The answer to a produce request; its members have the names of the Kafka REST Proxy."""
 
     offsets: Sequence[R] | None
     key_schema_id: int | None = None

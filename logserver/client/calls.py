@@ -1,7 +1,7 @@
 """The calls for topics and their records: one typed method for each operation of the HTTP API.
 
 Owns which request a call makes; must not know connections and retries (`transport`), shapes of answers (`values`), or
-what is made of several calls (`reading`, `producer`).
+sequences of several calls (`reading`, `producer`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ HANG_UP = b""
 def answer(status: int, body: object, **headers: str) -> bytes:
     """Return the bytes of an HTTP answer with a JSON body."""
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    lines = [f"HTTP/1.1 {status} Told", f"Content-Length: {len(data)}", "Connection: close"]
+    lines = [f"HTTP/1.1 {status} Answer", f"Content-Length: {len(data)}", "Connection: close"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
 

@@ -49,7 +49,7 @@ def test_a_status_is_a_real_one(kind: type[StorageError]) -> None:
     if issubclass(kind, errors.CallerError):
         assert status < 500
     error = errors.StorageError.__new__(kind)
-    StorageError.__init__(error, "what is wrong", fact=1)
+    StorageError.__init__(error, "the reason", fact=1)
     response = error_response(as_api_error(error))
     assert response.status == status
     assert b'"fact":1' in bytes(response.body)  # type: ignore[arg-type]  # always bytes here

@@ -215,7 +215,7 @@ class Checker(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         if not self.open or self.open.pop() != tag:
-            self.problems.append(f"{tag} ends what is not open, at {self.getpos()}")
+            self.problems.append(f"{tag} ends an element that is not open, at {self.getpos()}")
 
 
 async def test_the_page_is_whole_and_loads_nothing(api: Api) -> None:

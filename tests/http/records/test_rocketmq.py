@@ -1,5 +1,5 @@
-"""RocketMQ's store over HTTP: records as messages, fields rejected by name, unique ids, the time of the store, and stores
-of the real broker as the real store reads them.
+"""RocketMQ over HTTP: records as messages, fields rejected by name, unique ids, the time of the store, and stores of
+the real broker as the real store reads them.
 """
 
 from __future__ import annotations
