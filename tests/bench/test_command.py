@@ -139,7 +139,7 @@ def test_what_would_lose_a_run_is_told_before_it(tmp_path: Path) -> None:
     for more, said in (
         (("--baseline", "kafka"), "baseline: 'kafka' is none of the targets logserver-kafka"),
         (target, "target: 'logserver-kafka' is given twice"),
-        (("--report", tmp_path / "no" / "r.html"), "there is no folder"),
+        (("--report", tmp_path / "no" / "r.html"), "does not exist"),
         (("--result", "/proc/version/x"), "result: /proc/version/x: there is no folder"),
     ):
         ended = run("compare", "all", *target, *more)
@@ -154,9 +154,9 @@ def test_no_form_is_lost_to_another_nor_what_is_read_to_any(result: Path, tmp_pa
         (("--from", result, "--report", result), f"report: {result}: is an input of the report"),
         (
             ("--from", result, "--json", one, "--markdown", same),
-            f"markdown: {same}: is that of json",
+            f"markdown: {same}: is also the file of json",
         ),
-        (("all", "--result", one, "--json", one), f"result: {one}: is that of json too"),
+        (("all", "--result", one, "--json", one), f"result: {one}: is also the file of json too"),
     ):
         ended = run("compare", *more)
         assert (ended.code, ended.out) == (2, b"")
