@@ -187,9 +187,9 @@ async def create_consumer(call: RequestContext, settings: dict[str, object] | No
     """Create a consumer instance.
 
     A member of the group; it reads once it has a subscription or assigned partitions. Without a name it gets a
-    generated one. Numbers and booleans may be text. Settings of Kafka's consumer that change what is read are applied
-    or rejected with 42204. Unknown settings are ignored and named in `X-Warnings`. Idle instances are closed after
-    the setting `consumer_idle_ms`.
+    generated one. Numbers and booleans may be text. Settings of Kafka's consumer that change the read records are
+    applied or rejected with 42204. Unknown settings are ignored and named in `X-Warnings`. Idle instances are closed
+    after the setting `consumer_idle_ms`.
     """
     settings = settings or {}
     wanted = as_kind(settings, NewConsumer)

@@ -140,7 +140,10 @@ def test_what_would_lose_a_run_is_told_before_it(tmp_path: Path) -> None:
         (("--baseline", "kafka"), "baseline: 'kafka' is none of the targets logserver-kafka"),
         (target, "target: 'logserver-kafka' is given twice"),
         (("--report", tmp_path / "no" / "r.html"), "does not exist"),
-        (("--result", "/proc/version/x"), "result: /proc/version/x: there is no folder"),
+        (
+            ("--result", "/proc/version/x"),
+            "result: /proc/version/x: the folder /proc/version does not exist",
+        ),
     ):
         ended = run("compare", "all", *target, *more)
         assert (ended.code, ended.out) == (2, b"")
@@ -156,7 +159,7 @@ def test_no_form_is_lost_to_another_nor_what_is_read_to_any(result: Path, tmp_pa
             ("--from", result, "--json", one, "--markdown", same),
             f"markdown: {same}: is also the file of json",
         ),
-        (("all", "--result", one, "--json", one), f"result: {one}: is also the file of json too"),
+        (("all", "--result", one, "--json", one), f"result: {one}: is also the file of json"),
     ):
         ended = run("compare", *more)
         assert (ended.code, ended.out) == (2, b"")
