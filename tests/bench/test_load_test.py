@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from logserver.bench.load_loops import Sample
-from logserver.bench.result import Spread
-from scripts import _load_http
-from scripts._load_report import Figures, Measured, Report, Row, from_json
-from scripts._load_work import RAW_RECORDS, Case, Work
+from scripts.bench import http_load
+from scripts.bench.http_report import Figures, Measured, Row
+from scripts.bench.http_work import RAW_RECORDS, Case, Work
 
 SPREAD = {"minimum", "median", "maximum"}
 FIGURES = {
@@ -123,7 +122,7 @@ def test_bad_options_are_refused(
     options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = argparse.ArgumentParser()
-    _load_http.add_options(parser)
+    http_load.add_options(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(options)
     assert problem in capsys.readouterr().err
@@ -165,38 +164,3 @@ def test_a_ratio_is_taken_turn_by_turn() -> None:
     assert slower.cpu_share("kafka", "no-store") == pytest.approx(2.75)
     assert slower.cpu_share("kafka", "bare") is None
     assert Row.of(Case("produce", 1, 16, "all"), None, turns).goal("kafka") is None
-
-
-def load_report() -> Report:
-    spread = Spread(minimum=1000.0, median=1100.0, maximum=1200.0)
-    figures = Figures(
-        requests_per_s=spread,
-        records_per_s=spread,
-        bytes_per_s=spread,
-        cpu_s_per_million=None,
-        generator_busy=0.5,
-        latency_us={"p50": 1.0, "p99": 2.0, "p99.9": 3.0},
-        service_us={"p50": 1.0},
-        answered=10,
-        refused=0,
-        unsent=0,
-        records=10,
-        stored=None,
-    )
-    row = Row(
-        case=Case("produce", 1, 16, "1"),
-        loop="closed",
-        rate=None,
-        figures={"kafka": figures, "no-store": figures},
-        ratios={
-            "kafka": {"no-store": Spread(minimum=0.5, median=0.7, maximum=0.8)},
-            "no-store": {},
-        },
-    )
-    return Report(about={"cpu": "X"}, settings={}, generator_requests_per_s=spread, rows=[row])
-
-
-def test_a_load_report_is_read_back() -> None:
-    report = load_report()
-    again = from_json(report.to_json().encode())
-    assert again == report

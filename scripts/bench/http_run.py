@@ -11,13 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from logserver.bench.ceiling import measure
 from logserver.bench.load_loops import Closed, Open, Sample, Turn
-from logserver.bench.processes import Cores, Server
-from logserver.bench.result import Spread
+from logserver.bench.processes import Server
 from logserver.bench.wire import Address
-from scripts._load_report import CLOSED, OPEN, Measured, Report, Row
-from scripts._load_work import (
+from scripts.bench.http_report import CLOSED, OPEN, Measured, Report, Row
+from scripts.bench.http_work import (
     PRODUCE,
     RAW,
     RAW_PRODUCE,
@@ -142,12 +140,3 @@ def cases(amounts: Amounts, operations: Sequence[str], only: str) -> list[Case]:
         for concurrency in amounts.concurrency
     ]
     return [case for case in made if only in case.name]
-
-
-def generator_ceiling(runner: asyncio.Runner, cores: Cores, amounts: Amounts) -> Spread:
-    """Measure requests a second against a server that does not parse them: the limit of the generator or of that
-    server.
-    """
-    return measure(
-        runner, cores, seconds=amounts.seconds, repeats=amounts.rounds
-    ).ceiling_requests_per_s

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
-import msgspec
 from rich.console import Console
 
+from logserver.bench.environment import machine
 from logserver.bench.goals import goal_of
 from logserver.bench.result import Spread
 
@@ -190,13 +190,19 @@ def _repeats(text: str) -> int:
     return int(text)
 
 
-def report(bench: Bench, about: dict[str, str], given: argparse.Namespace) -> str:
-    """Format the report as requested."""
+def run(bench: Bench, rows: Iterable[Row], given: argparse.Namespace, about: dict[str, str]) -> int:
+    """Measure the selected rows and print the report as requested; return the exit status, 1 for a wrong count."""
+    for row in rows:
+        if given.only in row.name:
+            bench.take(row)
+    about = machine() | {"package": "compiled" if bench.compiled else "plain Python"} | about
     if given.json:
-        return report_json(bench, about)
-    if given.markdown and not bench.quick:
-        return report_markdown(bench.results)
-    return report_text(bench, about)
+        print(report_json(bench, about))
+    elif given.markdown and not bench.quick:
+        print(report_markdown(bench.results))
+    else:
+        print(report_text(bench, about))
+    return 0 if all(result.count_ok for result in bench.results) else 1
 
 
 def report_text(bench: Bench, about: dict[str, str]) -> str:
@@ -261,20 +267,15 @@ def _verdict(result: Result) -> str:
 
 def _told(result: Result, rate: float) -> str:
     """Format a rate, or the time of a unit."""
-    return f"{1e6 / rate:.1f} us" if result.latency else _short(rate)
+    return f"{1e6 / rate:.1f} us" if result.latency else short(rate)
 
 
-def _short(rate: float) -> str:
+def short(rate: float) -> str:
+    """Format a rate with three significant figures or more."""
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if rate >= size:
             return f"{rate / size:.2f}{suffix}"
     return f"{rate:.1f}"
-
-
-def markdown_of_json(data: bytes) -> str:
-    """Format the Markdown table of a report in JSON."""
-    rows = msgspec.json.decode(data)["rows"]
-    return report_markdown(msgspec.convert(rows, list[Result]))
 
 
 def report_json(bench: Bench, about: dict[str, str]) -> str:

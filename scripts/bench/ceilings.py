@@ -24,7 +24,7 @@ from logserver.bench.ceiling import serve as serve_blindly
 from logserver.config import Address, Settings
 from logserver.service.requests import AppendOutcome, Fetch, Produce, ProduceBatches
 from logserver.service.service import LogService
-from scripts._load_work import VALUE_BYTES, raw_batch
+from scripts.bench.http_work import VALUE_BYTES, raw_batch
 from storage import BatchPage, OffsetBounds, Page, StoredRecord, StoreOptions, open_store
 
 MOST_ROWS: Final = 10_000

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import storage
-from scripts._bench import Turn
+from scripts.bench.harness import Turn
 from storage import Record, TopicPartition
 
 if TYPE_CHECKING:

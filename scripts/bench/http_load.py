@@ -18,18 +18,19 @@ from typing import Any, Final, TypeVar
 import uvloop
 from rich.console import Console
 
+from logserver.bench.ceiling import measure
 from logserver.bench.environment import machine, versions
 from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.processes import Cores, Server, ServerFailed, running, store_server
 from logserver.bench.wire import Address, call
-from scripts._load_report import BARE, CLOSED, NO_STORE, OPEN, Report
-from scripts._load_run import QUICK, Amounts, Loaded, Run, cases, generator_ceiling
-from scripts._load_work import OPERATIONS, LoadRefused, Target
+from scripts.bench.http_report import BARE, CLOSED, NO_STORE, OPEN, Report
+from scripts.bench.http_run import QUICK, Amounts, Loaded, Run, cases
+from scripts.bench.http_work import OPERATIONS, LoadRefused, Target
 from storage import is_compiled
 
 T = TypeVar("T")
 
-SCRIPT: Final = Path(__file__).resolve().parent / "load_test"
+SCRIPT: Final = Path(__file__).resolve().parents[1] / "load_test"
 BACKENDS: Final = ("kafka", "rocketmq")
 TABLE_WIDTH: Final = 240  # without a terminal
 STANDARD_OUTPUT: Final = Path("-")
@@ -128,7 +129,8 @@ def main(given: argparse.Namespace) -> int:
     status = 0
     try:
         with _servers(given, cores) as servers, _runner(cores) as runner:
-            report.generator_requests_per_s = generator_ceiling(runner, cores, amounts)
+            generator = measure(runner, cores, seconds=amounts.seconds, repeats=amounts.rounds)
+            report.generator_requests_per_s = generator.ceiling_requests_per_s
             run = Run(servers, amounts, runner, report)
             _take_all(run, given, amounts, told)
     except FAILURES as error:
@@ -185,7 +187,7 @@ def _runner(cores: Cores) -> Iterator[asyncio.Runner]:
 
 
 def _ceiling_server(kind: str) -> Sequence[str]:
-    """Return the command of a server without a store: see `_load_ceiling`."""
+    """Return the command of a server without a store: see `ceilings`."""
     return [str(SCRIPT), "serve", f"--{kind}"]
 
 
@@ -226,6 +228,6 @@ def _write(report: Report, given: argparse.Namespace) -> None:
             console if console.is_terminal else Console(highlight=False, width=TABLE_WIDTH)
         )
     if given.plot is not None:
-        from scripts._load_plot import draw  # importing the drawing library takes a second
+        from scripts.bench.http_plot import draw  # importing the drawing library takes a second
 
         draw(report, given.plot)

@@ -24,7 +24,7 @@ import storage
 from logserver.metrics import Metrics
 from logserver.service.commit import Writer
 from logserver.service.requests import Acks, PartitionAppend
-from scripts._bench import Turn
+from scripts.bench.harness import Turn
 from storage import LogStore, RawMessage, Record, StoreOptions, TopicPartition
 from storage.rocketmq.format.message import MAGIC_V1, decode_message
 from storage.rocketmq.format.message_encoding import Placement, encode_messages

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from scripts._load_report import CLOSED, OPEN, Report, Row
+from scripts.bench.http_report import CLOSED, OPEN, Report, Row
 
 COLOURS: Final = {
     "kafka": "#1f77b4",

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from logserver.bench.goals import HTTP, goal_of
 from logserver.bench.load_loops import Sample, latency_of
 from logserver.bench.result import Spread
-from scripts._load_work import PRODUCE, Case, Work
+from scripts.bench.harness import short
+from scripts.bench.http_work import PRODUCE, Case, Work
 
 FORMAT_VERSION: Final = 1
 CLOSED, OPEN = "closed", "open"
@@ -266,33 +266,6 @@ def _ratio_cells(row: Row, server: str) -> tuple[str, ...]:
     return "" if share is None else f"{share:.2f}", *told, verdict
 
 
-def from_json(data: bytes) -> Report:
-    """Decode a report from its JSON."""
-    given = msgspec.json.decode(data)
-    return Report(
-        about=given["about"],
-        settings=given["settings"],
-        generator_requests_per_s=msgspec.convert(
-            given["generator"]["requests_per_s"], Spread | None
-        ),
-        rows=[_row_of(row) for row in given["rows"]],
-    )
-
-
-def _row_of(given: Mapping[str, Any]) -> Row:
-    servers = given["servers"]
-    return Row(
-        case=Case(**{name: given[name] for name in Case._fields}),
-        loop=given["loop"],
-        rate=given["rate"],
-        figures={name: msgspec.convert(server, Figures) for name, server in servers.items()},
-        ratios={
-            name: msgspec.convert(server["ratios"], dict[str, Spread])
-            for name, server in servers.items()
-        },
-    )
-
-
 def _row_json(row: Row) -> dict[str, Any]:
     case = row.case
     servers = {
@@ -313,11 +286,3 @@ def _row_json(row: Row) -> dict[str, Any]:
         "rate": row.rate,
         "servers": servers,
     }
-
-
-def short(rate: float) -> str:
-    """Format a number with about three figures."""
-    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if rate >= size:
-            return f"{rate / size:.2f}{suffix}"
-    return f"{rate:.1f}"
