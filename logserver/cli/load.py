@@ -75,7 +75,7 @@ _OPTIONS: Final = (
         "--peers",
         type=click.Path(path_type=Path),
         envvar="BENCH_PEERS",
-        help="For kafka and rocketmq: the folder tests/interop/peers of a checkout.",
+        help="For kafka, rocketmq and ceilings: the folder tests/interop/peers of a checkout.",
     ),
     click.option(
         "--no-pin", is_flag=True, help="Do not pin server and load generator to cores of their own."

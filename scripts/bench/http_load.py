@@ -22,15 +22,16 @@ from logserver.bench.ceiling import measure
 from logserver.bench.environment import machine, versions
 from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.processes import Cores, Server, ServerFailed, running, store_server
+from logserver.bench.targets.ceilings import CEILINGS, serve_command
 from logserver.bench.wire import Address, call
-from scripts.bench.http_report import BARE, CLOSED, NO_STORE, OPEN, Report
+from scripts.bench.http_report import CLOSED, OPEN, Report
 from scripts.bench.http_run import QUICK, Amounts, Loaded, Run, cases
 from scripts.bench.http_work import OPERATIONS, LoadRefused, Target
 from storage import is_compiled
 
 T = TypeVar("T")
 
-SCRIPT: Final = Path(__file__).resolve().parents[1] / "load_test"
+SCRIPTS: Final = Path(__file__).resolve().parents[1]
 BACKENDS: Final = ("kafka", "rocketmq")
 TABLE_WIDTH: Final = 240  # without a terminal
 STANDARD_OUTPUT: Final = Path("-")
@@ -173,8 +174,8 @@ def _servers(given: argparse.Namespace, cores: Cores) -> Iterator[Mapping[str, L
                 command = store_server(backend, folder / backend, given.flush)
                 server = closing.enter_context(running(command, cores.servers))
                 add(backend, server, counts=True, raw=backend == "kafka")
-        for kind in () if given.no_ceiling else (NO_STORE, BARE):
-            server = closing.enter_context(running(_ceiling_server(kind), cores.servers))
+        for kind in () if given.no_ceiling else CEILINGS:
+            server = closing.enter_context(running(serve_command(SCRIPTS, kind), cores.servers))
             add(kind, server, counts=False, raw=True)
         yield servers
 
@@ -184,11 +185,6 @@ def _runner(cores: Cores) -> Iterator[asyncio.Runner]:
     """Yield the generator's event loop, pinned to its core."""
     with cores.pinned_generator(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         yield runner
-
-
-def _ceiling_server(kind: str) -> Sequence[str]:
-    """Return the command of a server without a store: see `ceilings`."""
-    return [str(SCRIPT), "serve", f"--{kind}"]
 
 
 def _amounts(given: argparse.Namespace) -> Amounts:

@@ -16,13 +16,12 @@ from rich.table import Table
 from logserver.bench.goals import HTTP, goal_of
 from logserver.bench.load_loops import Sample, latency_of
 from logserver.bench.result import Spread
+from logserver.bench.targets.ceilings import CEILINGS, NO_STORE
 from scripts.bench.harness import short
 from scripts.bench.http_work import PRODUCE, Case, Work
 
 FORMAT_VERSION: Final = 1
 CLOSED, OPEN = "closed", "open"
-NO_STORE, BARE = "no-store", "bare"
-YARDSTICKS: Final = (NO_STORE, BARE)
 
 COLUMNS: Final = (
     "row", "loop", "server", "records/s min / median / max", "requests/s", "MB/s",
@@ -119,11 +118,11 @@ class Row:
         ratios = {
             name: {
                 yardstick: _ratio(rates[name], rates[yardstick])
-                for yardstick in YARDSTICKS
+                for yardstick in CEILINGS
                 if yardstick in rates
             }
             for name in rates
-            if loop == CLOSED and name not in YARDSTICKS
+            if loop == CLOSED and name not in CEILINGS
         }
         figures = {name: Figures.of(taken) for name, taken in turns.items()}
         return cls(case=case, loop=loop, rate=rate, figures=figures, ratios=ratios)
@@ -247,13 +246,13 @@ def _figure_cells(figures: Figures) -> tuple[str, ...]:
 
 
 def _ratio_cells(row: Row, server: str) -> tuple[str, ...]:
-    share = row.cpu_share(server, NO_STORE) if server not in YARDSTICKS else None
+    share = row.cpu_share(server, NO_STORE) if server not in CEILINGS else None
     ratios = row.ratios.get(server, {})
     told = [
         f"{ratio.median:.2f} ({ratio.minimum:.2f}-{ratio.maximum:.2f})"
         if (ratio := ratios.get(yardstick)) is not None
         else ""
-        for yardstick in YARDSTICKS
+        for yardstick in CEILINGS
     ]
     figures, goal, reached = row.figures[server], row.goal(server), row.reached(server)
     verdict = "" if goal is None else f"{goal:.2f}"
@@ -273,7 +272,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         | {
             "count_ok": figures.count_ok,
             "ratios": {yardstick: asdict(r) for yardstick, r in row.ratios.get(name, {}).items()},
-            "cpu_shares": {yardstick: row.cpu_share(name, yardstick) for yardstick in YARDSTICKS},
+            "cpu_shares": {yardstick: row.cpu_share(name, yardstick) for yardstick in CEILINGS},
             "goal": row.goal(name),
             "reached": row.reached(name),
         }

@@ -138,6 +138,29 @@ def test_a_few_records_are_told_without_nonsense(tmp_path: Path) -> None:
     assert cpu_s_per_million(1.0, 500_000) == 2.0
 
 
+@pytest.mark.slow
+def test_servers_without_a_store_are_the_ceiling(tmp_path: Path) -> None:
+    """They acknowledge all records, and the result says what they cannot do."""
+    targets = ("--target", "no-store", "--target", "bare")
+    code, errors, result = bench(tmp_path, EVERYTHING, *targets)
+    assert (code, result.complete) == (0, True), errors
+    assert [run.target.name for run in result.runs] == ["no-store", "bare"]
+    for run in result.runs:
+        (repeat,) = run.repeats
+        assert (run.errors, repeat.errors) == ([], [])
+        assert (repeat.published_records or 0) > 0
+        assert (repeat.stored_records, repeat.disk_bytes) == (None, None)
+        left_out = {part.field for part in run.not_done}
+        assert left_out >= {"stored_records", "logserver.lookups", "logserver.kill"}
+
+
+def test_a_ceiling_needs_a_checkout(tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    code, errors, result = bench(tmp_path, EVERYTHING, "--target", "bare", "--peers", path)
+    assert (code, result.complete) == (3, False)
+    assert "load_test: --peers is tests/interop/peers of a checkout" in errors
+
+
 def test_readers_are_not_limited_by_how_many_files_a_shell_allows(tmp_path: Path) -> None:
     """The run has 150 connections although the soft limit is 100 files."""
     workload = tmp_path / "mine.toml"

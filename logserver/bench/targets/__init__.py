@@ -1,4 +1,5 @@
-"""Benchmark targets: our server with either backend, the real brokers, and any HTTP server.
+"""Benchmark targets: our server with either backend, the real brokers, servers without a store, and any HTTP
+server.
 
 Owns the target names. `base` has the interface; each other module is one kind, and kinds must not know each other.
 """
@@ -32,6 +33,15 @@ def _kafka(bench: Bench) -> Target:
     return RealBroker(bench, Kafka(bench))
 
 
+def _ceiling(name: str) -> Maker:
+    def make(bench: Bench) -> Target:
+        from logserver.bench.targets.ceilings import Ceiling
+
+        return Ceiling(bench, name)
+
+    return make
+
+
 def _rocketmq(bench: Bench) -> Target:
     from logserver.bench.targets.broker import RealBroker
     from logserver.bench.targets.rocketmq import RocketMQ
@@ -44,6 +54,8 @@ KINDS: Final[Mapping[str, Maker]] = {
     "logserver-rocketmq": _ours("rocketmq"),
     "kafka": _kafka,
     "rocketmq": _rocketmq,
+    "no-store": _ceiling("no-store"),
+    "bare": _ceiling("bare"),
 }
 """The targets that have a name; an HTTP server is `http:` and the path of its description."""
 
