@@ -388,7 +388,11 @@ def until(found: Callable[[], T]) -> T:
             "target: 'moon' is none of logserver-kafka",
         ),
         (["hot-topic", "hot-topic"], 2, "workload: 'hot-topic' is given twice"),
-        (["all", "--json", "no/where.json"], 2, "json: no/where.json: there is no folder no"),
+        (
+            ["all", "--json", "no/where.json"],
+            2,
+            "json: no/where.json: the folder no does not exist",
+        ),
         (["gone.toml"], 3, "gone.toml: No such file"),
     ],
 )
