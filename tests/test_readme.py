@@ -259,6 +259,21 @@ def test_every_decision_is_listed() -> None:
     assert listed == expected
 
 
+def test_the_architecture_names_what_exists() -> None:
+    """Names after a file, as in `storage/a.py`: `Name`, `Class.method`, are defined in that file."""
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"`([\w/]+\.py)`: ((?:`[\w.]+`(?:, )?)+)", page)
+    missing = []
+    for path, names in rows:
+        text = (ROOT / path).read_text()
+        for name in re.findall(r"`([\w.]+)`", names):
+            defined = rf"^ *(?:async )?(?:def|class) {name.split('.')[-1]}\b|^{name}\b.* = "
+            if not re.search(defined, text, re.MULTILINE):
+                missing.append(f"{path}: {name}")
+    assert len(rows) > 20
+    assert missing == []
+
+
 def test_the_architecture_shows_every_folder() -> None:
     shown = "".join((ROOT / "docs" / name).read_text() for name in PICTURED)
     folders = [marker.parent for layer in LAYERS for marker in (ROOT / layer).glob("*/__init__.py")]
