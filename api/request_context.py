@@ -152,7 +152,7 @@ class RequestContext:
         number = self.partition_number
         if number is None:
             raise LookupError("the route has no partition")
-        return self.service.partition(self.topic, number)
+        return self.service.topics.partition(self.topic, number)
 
     async def body(self, reservation: Reservation) -> bytes:
         """Read the whole body within the limits; `reservation` has grown by its size."""

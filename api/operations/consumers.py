@@ -399,7 +399,7 @@ async def commit(call: RequestContext, body: CommitBody | None) -> web.Response:
         else:
             await consumer.commit(
                 {
-                    call.service.partition(row.topic, row.partition): CommittedOffset(
+                    call.service.topics.partition(row.topic, row.partition): CommittedOffset(
                         row.offset + 1, metadata=row.metadata or ""
                     )
                     for row in body.offsets
@@ -436,8 +436,8 @@ async def get_committed(call: RequestContext, body: PartitionsBody | None) -> we
         if body is not None:
             partitions = _existing(call, body.partitions)
         elif topic is not None:
-            numbers = call.service.topic(topic).partitions if number is None else [number]
-            partitions = [call.service.partition(topic, number) for number in numbers]
+            numbers = call.service.topics.info(topic).partitions if number is None else [number]
+            partitions = [call.service.topics.partition(topic, number) for number in numbers]
         offsets = await consumer.committed(partitions)
     rows = [
         PartitionOffset(*partition, committed.offset, committed.metadata)
@@ -519,7 +519,7 @@ def _agreed_type(call: RequestContext, kind: str) -> str:
 
 
 def _existing(call: RequestContext, names: Iterable[PartitionName]) -> list[TopicPartition]:
-    return [call.service.partition(name.topic, name.partition) for name in names]
+    return [call.service.topics.partition(name.topic, name.partition) for name in names]
 
 
 async def _rendered(store: LogStore, batch: GroupRead, kind: Format) -> bytes:

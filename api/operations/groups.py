@@ -209,8 +209,8 @@ def _partitions(call: RequestContext, reset: ResetGroup) -> Iterable[TopicPartit
         return None
     numbers = reset.partitions
     if numbers is None:
-        numbers = list(call.service.topic(reset.topic).partitions)
-    return [call.service.partition(reset.topic, number) for number in numbers]
+        numbers = list(call.service.topics.info(reset.topic).partitions)
+    return [call.service.topics.partition(reset.topic, number) for number in numbers]
 
 
 def _start(to: str | ResetTo) -> Start:

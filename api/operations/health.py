@@ -14,7 +14,7 @@ from api.http.errors import NOT_READY, ApiError
 from api.operation import TEXT, Answer, Example, Resource
 from api.request_context import RequestContext
 from logserver.metrics import CONTENT_TYPE
-from logserver.service.health import Health
+from logserver.service.service import Health
 
 HEALTH: Final = Resource("Operation")
 

@@ -233,7 +233,7 @@ async def new_producer(call: RequestContext, _: dict[str, object] | None) -> web
 
     For `producer_id`, `producer_epoch` and `sequence` of a produce request: a repeat of it is stored once.
     """
-    return call.json(NewProducer(await call.service.new_producer_id(), 0))
+    return call.json(NewProducer(await call.service.producer.new_id(), 0))
 
 
 async def _produce_records(
@@ -277,7 +277,7 @@ async def _store(
         return _answer(call, decoded, [])
     request = request_of(call, decoded, options, reservation=reservation, size_bytes=size_bytes)
     record_names = record_ids(call.service.store, call.topic)
-    runs = await call.service.produce(request)
+    runs = await call.service.producer.produce(request)
     if options.acks is Acks.NONE and not runs:
         return call.json(ProduceAnswer[OffsetRow](None), status=202)
     return _answer(call, decoded, runs, record_names)
@@ -292,7 +292,7 @@ async def _produce_batches(call: RequestContext, reservation: Reservation) -> we
     body = await call.body(reservation)
     if not body:
         raise ApiError(PAYLOAD, "the body is empty: send one or more record batches")
-    runs = await call.service.produce_batches(
+    runs = await call.service.producer.produce_batches(
         ProduceBatches(
             topic=call.topic,
             data=body,

@@ -99,7 +99,7 @@ _WARNINGS: Final = {WARNINGS: "The configs that are stored and have no effect he
 )
 async def list_topics(call: RequestContext) -> web.Response:
     """All topics."""
-    return call.json(call.service.topics())
+    return call.json(sorted(call.service.topics))
 
 
 @TOPICS.operation(
@@ -111,7 +111,7 @@ async def list_topics(call: RequestContext) -> web.Response:
 )
 async def get_topic(call: RequestContext) -> web.Response:
     """One topic."""
-    return call.json(_described(call.service.topic(call.topic)))
+    return call.json(_described(call.service.topics.info(call.topic)))
 
 
 @TOPICS.operation(
@@ -152,7 +152,7 @@ async def create_topic(call: RequestContext, wanted: NewTopic | None) -> web.Res
     configs = None
     if wanted.configs is not None:
         configs = {name: _config_text(value) for name, value in wanted.configs.items()}
-    info, created = await call.service.create_topic(call.topic, wanted.partitions, configs)
+    info, created = await call.service.topics.create(call.topic, wanted.partitions, configs)
     response = call.json(_described(info), status=201 if created else 200)
     warn_of_configs(call, response, configs or {})
     return response
@@ -190,7 +190,7 @@ async def alter_topic(call: RequestContext, changed: ChangedTopic) -> web.Respon
         name: None if value is None else _config_text(value)
         for name, value in changed.configs.items()
     }
-    response = call.json(_described(await call.service.alter_topic(call.topic, configs)))
+    response = call.json(_described(await call.service.topics.alter(call.topic, configs)))
     warn_of_configs(call, response, configs)
     return response
 
@@ -205,7 +205,7 @@ async def alter_topic(call: RequestContext, changed: ChangedTopic) -> web.Respon
 )
 async def delete_topic(call: RequestContext) -> web.Response:
     """Delete a topic with its records."""
-    await call.service.delete_topic(call.topic)
+    await call.service.topics.delete(call.topic)
     return web.Response(status=204)
 
 
@@ -218,7 +218,7 @@ async def delete_topic(call: RequestContext) -> web.Response:
 )
 async def list_partitions(call: RequestContext) -> web.Response:
     """A topic's partitions."""
-    info = call.service.topic(call.topic)
+    info = call.service.topics.info(call.topic)
     return call.json([_partition(number) for number in info.partitions])
 
 

@@ -115,7 +115,7 @@ async def v3_produce_batch(call: RequestContext) -> web.Response:
             request = request_of(
                 call, decoded, options, reservation=reservation, size_bytes=len(body)
             )
-            runs = await call.service.produce(request)
+            runs = await call.service.producer.produce(request)
 
     def success(position: int, fields: Mapping[str, Any]) -> BatchSuccess:
         return BatchSuccess(

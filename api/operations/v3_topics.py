@@ -284,7 +284,7 @@ async def v3_get_cluster(call: RequestContext) -> web.Response:
 async def v3_list_topics(call: RequestContext) -> web.Response:
     """All topics."""
     resources = _resources(call)
-    infos = [call.service.topic(name) for name in call.service.topics()]
+    infos = [call.service.topics.info(name) for name in sorted(call.service.topics)]
     return call.json(resources.topics(infos))
 
 
@@ -312,7 +312,7 @@ async def v3_create_topic(call: RequestContext, wanted: CreateTopicRequest) -> w
     resources = _resources(call)
     _check(wanted)
     configs = {entry.name: entry.value for entry in wanted.configs if entry.value is not None}
-    info, created = await call.service.create_topic(
+    info, created = await call.service.topics.create(
         wanted.topic_name, wanted.partitions_count, configs
     )
     if not created:  # in any shape
@@ -331,7 +331,7 @@ async def v3_create_topic(call: RequestContext, wanted: CreateTopicRequest) -> w
 )
 async def v3_get_topic(call: RequestContext) -> web.Response:
     """One topic."""
-    return call.json(_resources(call).topic(call.service.topic(call.topic)))
+    return call.json(_resources(call).topic(call.service.topics.info(call.topic)))
 
 
 @V3_TOPICS.operation(
@@ -345,7 +345,7 @@ async def v3_get_topic(call: RequestContext) -> web.Response:
 async def v3_delete_topic(call: RequestContext) -> web.Response:
     """Delete a topic with its records."""
     _resources(call)
-    await call.service.delete_topic(call.topic)
+    await call.service.topics.delete(call.topic)
     return web.Response(status=204)
 
 
@@ -358,7 +358,7 @@ async def v3_delete_topic(call: RequestContext) -> web.Response:
 )
 async def v3_list_partitions(call: RequestContext) -> web.Response:
     """A topic's partitions."""
-    return call.json(_resources(call).partitions(call.service.topic(call.topic)))
+    return call.json(_resources(call).partitions(call.service.topics.info(call.topic)))
 
 
 @V3_TOPICS.operation(
@@ -385,7 +385,7 @@ async def v3_list_topic_configs(call: RequestContext) -> web.Response:
 
     The configs that were set; the store's defaults are not listed.
     """
-    return call.json(_resources(call).configs(call.service.topic(call.topic)))
+    return call.json(_resources(call).configs(call.service.topics.info(call.topic)))
 
 
 @V3_TOPICS.operation(
@@ -403,7 +403,7 @@ async def v3_list_topic_configs(call: RequestContext) -> web.Response:
 async def v3_get_topic_config(call: RequestContext) -> web.Response:
     """One config of a topic."""
     resources = _resources(call)
-    info, name = call.service.topic(call.topic), call.config_name
+    info, name = call.service.topics.info(call.topic), call.config_name
     if name not in info.configs:
         raise ApiError(404, f"config {name[:80]!r} is not set for topic {info.name!r}")
     return call.json(resources.config(info.name, name, info.configs[name]))

@@ -84,7 +84,7 @@ class ProduceStream(Generic[D]):
         """
         call = self._call
         request = call.request
-        await call.service.check_target(call.topic, call.partition_number)
+        await call.service.producer.check_target(call.topic, call.partition_number)
         body = BodyStream(request, call.settings, call.service.stopping)
         await meet_expectation(request)
         response = await call.stream({}, status=202 if self._options.acks is Acks.NONE else 200)
@@ -153,7 +153,7 @@ class ProduceStream(Generic[D]):
             request = request_of(
                 call, decoded, self._options, reservation=reservation, size_bytes=size_bytes
             )
-            return await call.service.produce(request)
+            return await call.service.producer.produce(request)
 
     async def _reserve(self, size_bytes: int) -> Reservation:
         """Wait for room among the bytes in flight; meanwhile nothing is read from the client."""

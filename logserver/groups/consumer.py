@@ -18,7 +18,6 @@ from functools import partial
 from logserver.errors import ConsumerState, UnknownConsumer
 from logserver.groups.config import ConsumerConfig
 from logserver.groups.coordinator import Coordinator, Subscription
-from logserver.groups.log import Log
 from logserver.groups.offsets import Acknowledgement, Offsets
 from logserver.groups.reading import (
     GroupRead,
@@ -30,6 +29,7 @@ from logserver.groups.reading import (
     reset_positions,
     timed_positions,
 )
+from logserver.service.topics import TopicCatalog
 from storage import CommittedOffset, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Consumer:
 
     def __init__(
         self,
-        log: Log,
+        topics: TopicCatalog,
         coordinator: Coordinator,
         offsets: Offsets,
         config: ConsumerConfig,
@@ -52,7 +52,8 @@ class Consumer:
         name: str,
     ) -> None:
         self.config = config
-        self._log = log
+        self._topics = topics
+        self._access = topics.access
         self._coordinator = coordinator
         self._offsets = offsets
         # The next offset in each partition of the member; a partition without an entry is not located yet.
@@ -62,7 +63,7 @@ class Consumer:
         self._moved: set[TopicPartition] = set()
         # The positions at the last commit, or as found in the commits: an equal position needs no new commit.
         self._committed: dict[TopicPartition, int] = {}
-        self._auto_committed_ms = log.clock()
+        self._auto_committed_ms = self._access.clock()
         self._turn = asyncio.Lock()
         self._polls = 0  # polls in progress, including polls that wait for their turn
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -71,7 +72,7 @@ class Consumer:
         self.member = coordinator.join(
             group,
             name,
-            session_timeout_ms=log.settings.consumer_idle_ms,
+            session_timeout_ms=self._access.settings.consumer_idle_ms,
             reassigned=self._reassigned,
         )
 
@@ -110,7 +111,7 @@ class Consumer:
         """
         known = None
         if subscription.pattern is not None:  # in a thread: thousands of long names take a while
-            known = await self._log.run(subscription.pattern.matching, tuple(self._log.topics()))
+            known = await self._access.run(subscription.pattern.matching, tuple(self._topics))
         before = self.member.subscription
         other_kind = before is not None and (before.pattern is None) != (
             subscription.pattern is None
@@ -148,8 +149,8 @@ class Consumer:
         after the end.
         """
         self._check_own([*offsets, *times_ms])
-        await self._log.run(check_range, self._log.store, offsets, from_start=False)
-        found = await self._log.run(timed_positions, self._log.store, times_ms)
+        await self._access.run(check_range, self._access.store, offsets, from_start=False)
+        found = await self._access.run(timed_positions, self._access.store, times_ms)
         self._move({**offsets, **found})
 
     async def seek_to(self, end: Reset, partitions: Sequence[TopicPartition]) -> None:
@@ -171,7 +172,7 @@ class Consumer:
         UnknownTopic, UnknownPartition, StoreReadOnly, ...
         """
         wanted = {partition: committed.offset for partition, committed in offsets.items()}
-        await self._log.run(check_range, self._log.store, wanted, from_start=False)
+        await self._access.run(check_range, self._access.store, wanted, from_start=False)
         await self._offsets.commit(self.group, offsets)
         self._committed |= {at: self._positions[at] for at in offsets if at in self._positions}
 
@@ -230,16 +231,16 @@ class Consumer:
             self._check_reading()
             changed = self._changed
             await self._locate()
-            tickets = {at: self._log.waiters.ticket(at) for at in self._positions}
+            tickets = {at: self._access.waiters.ticket(at) for at in self._positions}
             self._moved.clear()
-            batch = await self._log.run(read_batch, self._log.store, self._reading(max_bytes))
+            batch = await self._access.run(read_batch, self._access.store, self._reading(max_bytes))
             batch = self._own(batch)
             left_s = deadline_s - loop.time()
             enough = batch.full or batch.size_bytes >= self.config.min_bytes
             over = left_s <= 0 or self._polls > 1 or (until is not None and until.done())
             if (batch.slices and enough) or over:
                 return batch
-            if not await self._log.waiters.any_changed(tickets, left_s, or_done=changed):
+            if not await self._access.waiters.changed(tickets, left_s, or_done=changed):
                 return batch
 
     def _reading(self, max_bytes: int) -> Reading:
@@ -249,7 +250,7 @@ class Consumer:
         partitions = sorted(self._positions)
         first = 0 if self._last_first is None else bisect_right(partitions, self._last_first)
         turns = partitions[first:] + partitions[:first]
-        limit = self._log.settings.max_records_per_request
+        limit = self._access.settings.max_records_per_request
         return Reading(
             positions=[(partition, self._positions[partition]) for partition in turns],
             max_records=min(limit, self.config.max_records or limit),
@@ -318,8 +319,8 @@ class Consumer:
     async def _ends(
         self, partitions: Sequence[TopicPartition], end: Reset
     ) -> Mapping[TopicPartition, int]:
-        return await self._log.run(
-            reset_positions, self._log.store, partitions, end, self.config.isolation
+        return await self._access.run(
+            reset_positions, self._access.store, partitions, end, self.config.isolation
         )
 
     def _reassigned(self, partitions: Sequence[TopicPartition]) -> None:
@@ -362,7 +363,7 @@ class Consumer:
             until.remove_done_callback(wake)
 
     def _auto_commit_when_due(self) -> None:
-        now_ms = self._log.clock()
+        now_ms = self._access.clock()
         if now_ms - self._auto_committed_ms >= self.config.commit_interval_ms:
             self._auto_committed_ms = now_ms
             self._auto_commit(self._positions)
@@ -372,7 +373,7 @@ class Consumer:
         fresh = {
             at: offset for at, offset in positions.items() if self._committed.get(at) != offset
         }
-        if fresh and self.config.auto_commit and not self._log.store.read_only:
+        if fresh and self.config.auto_commit and not self._access.store.read_only:
             self._committed |= fresh
             answer = self._offsets.submit(self.group, self._kept(fresh))
             answer.add_done_callback(partial(self._auto_committed, fresh))
@@ -390,7 +391,7 @@ class Consumer:
         self, positions: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, CommittedOffset]:
         """Return the offsets to commit, without partitions that no longer exist."""
-        topics = self._log.topics()
+        topics = self._topics
         return {
             at: CommittedOffset(offset)
             for at, offset in positions.items()

@@ -17,8 +17,8 @@ from logserver.errors import Busy, UnknownConsumer
 from logserver.groups.config import ConsumerConfig, check_group_name, check_instance_name
 from logserver.groups.consumer import Consumer
 from logserver.groups.coordinator import Coordinator
-from logserver.groups.log import Log
 from logserver.groups.offsets import Offsets
+from logserver.service.topics import TopicCatalog
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +28,11 @@ SWEEP_S: Final = 1.0
 class Consumers:
     """Consumer instances by group and name."""
 
-    def __init__(self, log: Log) -> None:
-        self.coordinator = Coordinator(log.topics, log.clock)
-        self.offsets = Offsets(log, lambda: self.coordinator.groups)
-        self._log = log
+    def __init__(self, topics: TopicCatalog) -> None:
+        self.coordinator = Coordinator(topics, topics.access.clock)
+        self.offsets = Offsets(topics, self.coordinator.groups)
+        self._topics = topics
+        self._access = topics.access
         self._instances: dict[tuple[str, str], Consumer] = {}
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -58,19 +59,19 @@ class Consumers:
         """Create an instance; without a name it gets a generated one. Raises InvalidGroup, ConsumerExists, Busy (too
         many instances or groups).
         """
-        check_group_name(group, rocketmq=self._log.store.capabilities.messages)
+        check_group_name(group, rocketmq=self._access.store.capabilities.messages)
         if name is None:
             name = f"consumer-{uuid.uuid4()}"
         check_instance_name(name)
         self.offsets.admit(group)
-        limit = self._log.settings.max_consumer_instances
+        limit = self._access.settings.max_consumer_instances
         if self.count >= limit and (group, name) not in self._instances:
             raise Busy(
                 f"there are {self.count} consumer instances, the limit is {limit} "
                 "(max_consumer_instances): delete some or try again later"
             )
         consumer = Consumer(
-            self._log, self.coordinator, self.offsets, config, group=group, name=name
+            self._topics, self.coordinator, self.offsets, config, group=group, name=name
         )
         self._instances[group, name] = consumer
         return consumer

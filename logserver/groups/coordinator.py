@@ -16,9 +16,6 @@ from logserver.groups.assignment import assign
 from logserver.groups.pattern import TopicPattern
 from storage import Clock, TopicInfo, TopicPartition
 
-Topics: TypeAlias = Callable[[], Mapping[str, TopicInfo]]
-"""Returns all existing topics."""
-
 Reassigned: TypeAlias = Callable[[Sequence[TopicPartition]], None]
 """Called with all partitions of a member after a change. Must not call the coordinator."""
 
@@ -38,8 +35,8 @@ class Subscription:
             return topic.name in self.topics
         if topic.internal:
             return False
-        found = None if known is None else known.get(topic.name)
-        return self.pattern.matches(topic.name) if found is None else found
+        is_match = None if known is None else known.get(topic.name)
+        return self.pattern.matches(topic.name) if is_match is None else is_match
 
 
 class Member:
@@ -154,9 +151,9 @@ class Group:
 
 
 class Coordinator:
-    """All groups that have members. `topics` is called at every new assignment."""
+    """All groups that have members. `topics`: all existing topics, as they are at the moment."""
 
-    def __init__(self, topics: Topics, clock: Clock) -> None:
+    def __init__(self, topics: Mapping[str, TopicInfo], clock: Clock) -> None:
         self.groups: dict[str, Group] = {}
         self._topics = topics
         self._clock = clock
@@ -187,12 +184,12 @@ class Coordinator:
         if not group.members:
             del self.groups[group.name]
         elif member.subscription is not None:
-            group.rebalance(self._topics())
+            group.rebalance(self._topics)
 
     def members(self, group: str) -> Iterable[Member]:
         """Return the group's members by name; no members for an unknown group."""
-        found = self.groups.get(group)
-        return () if found is None else [found.members[name] for name in sorted(found.members)]
+        known = self.groups.get(group)
+        return () if known is None else [known.members[name] for name in sorted(known.members)]
 
     def subscribe(
         self,
@@ -206,7 +203,7 @@ class Coordinator:
         member.subscription = subscription
         if subscription is None:
             member.take(())
-        member.group.rebalance(self._topics(), known)
+        member.group.rebalance(self._topics, known)
 
     def pin(self, member: Member, partitions: Sequence[TopicPartition]) -> None:
         """Let the member read exactly these partitions, even if others read them too: it has no part in the
@@ -217,12 +214,12 @@ class Coordinator:
 
     def topic_changed(self, name: str) -> None:
         """Give a new assignment to groups that subscribe to a topic that was created, changed or deleted."""
-        info = self._topics().get(name)
+        info = self._topics.get(name)
         for group in self.groups.values():
             if info is None:
                 group.unlocate(name)
             if group.drop(name) if info is None else group.wants(info):
-                group.rebalance(self._topics())
+                group.rebalance(self._topics)
 
     def seen(self, member: Member) -> None:
         """Note that the member is alive."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from logserver.errors import Busy
-from logserver.groups.log import Log
+from logserver.service.topics import TopicCatalog
 from storage import (
     CommittedOffset,
     GroupCommit,
@@ -31,9 +31,10 @@ Acknowledgement: TypeAlias = "asyncio.Future[None]"
 class Offsets:
     """Commits and look-ups of all groups of one store."""
 
-    def __init__(self, log: Log, live: Callable[[], Iterable[str]]) -> None:
-        """Create the queue. `live` returns the groups that have members."""
-        self._log = log
+    def __init__(self, topics: TopicCatalog, live: Collection[str]) -> None:
+        """Create the queue. `live`: the groups that have members, as they are at the moment."""
+        self._topics = topics
+        self._access = topics.access
         self._live = live
         self._groups: set[str] = set()
         self._counted = False  # whether `_groups` holds all groups of the store
@@ -55,7 +56,7 @@ class Offsets:
 
     async def _count(self) -> None:
         try:
-            self._groups = {*await self.groups(), *self._live()}
+            self._groups = {*await self.groups(), *self._live}
             self._counted = True
         except StorageError as error:
             log.warning("the groups could not be counted: %s", error)
@@ -64,7 +65,7 @@ class Offsets:
 
     def admit(self, group: str) -> None:
         """Admit a group, which may be new. Raises Busy if it would exceed `max_groups`."""
-        limit = self._log.settings.max_groups
+        limit = self._access.settings.max_groups
         if self._counted and group not in self._groups and len(self._groups) >= limit:
             self.start()  # count again: some groups may have ended, so a later attempt may succeed
             raise Busy(
@@ -93,7 +94,7 @@ class Offsets:
 
         Raises what `submit` raises, and Busy for one group too many or for metadata that is too long.
         """
-        limit_bytes = self._log.settings.max_group_metadata_bytes
+        limit_bytes = self._access.settings.max_group_metadata_bytes
         for partition, committed in offsets.items():
             size_bytes = len(committed.metadata.encode("utf-8", "surrogatepass"))
             if size_bytes > limit_bytes:
@@ -107,18 +108,18 @@ class Offsets:
     async def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Return the group's offsets, including commits submitted before."""
         await self.settled()
-        return await self._log.run(self._store().committed, group)
+        return await self._access.run(self._store().committed, group)
 
     async def groups(self) -> Sequence[str]:
         """Return the groups that have offsets."""
         await self.settled()
-        return await self._log.run(self._store().groups)
+        return await self._access.run(self._store().groups)
 
     async def delete(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Delete offsets (None: all offsets of the group); durable on return. Raises StoreReadOnly, ..."""
         await self.settled()
-        await self._log.run(self._store().delete_offsets, group, partitions)
-        if partitions is None and group not in self._live():
+        await self._access.run(self._store().delete_offsets, group, partitions)
+        if partitions is None and group not in self._live:
             self._groups.discard(group)
 
     async def settled(self) -> None:
@@ -145,9 +146,11 @@ class Offsets:
                 answer.set_exception(error)
 
     async def _attempt(self, commits: Sequence[GroupCommit]) -> Exception | None:
-        durable = self._log.settings.flush != "os"  # in mode async too: one sync serves all commits
+        durable = (
+            self._access.settings.flush != "os"
+        )  # in mode async too: one sync serves all commits
         try:
-            await self._log.run(self._store().commit_offsets, commits, durable=durable)
+            await self._access.run(self._store().commit_offsets, commits, durable=durable)
             await self._note_their_topic()
         except StorageError as error:
             return error
@@ -159,12 +162,12 @@ class Offsets:
     async def _note_their_topic(self) -> None:
         """Add the topic that the store created for offsets to the server's topics."""
         name = self._store().offsets_topic
-        if name is not None and name not in self._log.topics():
-            topics = await self._log.run(self._log.store.topics)
-            self._log.note_topic(name, topics.get(name))
+        if name is not None and name not in self._topics:
+            topics = await self._access.run(self._access.store.topics)
+            self._topics.note(name, topics.get(name))
 
     def _store(self) -> SupportsGroupOffsets:
-        store = self._log.store
+        store = self._access.store
         if not isinstance(store, SupportsGroupOffsets):
             raise NotOffered(
                 f"backend {store.capabilities.backend} keeps no offsets of groups",

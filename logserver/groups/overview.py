@@ -14,10 +14,10 @@ from logserver.errors import ConsumerState, UnknownGroup
 from logserver.groups.config import check_group_name
 from logserver.groups.consumers import Consumers
 from logserver.groups.coordinator import Member
-from logserver.groups.log import Log
 from logserver.groups.reading import Reset, check_range, reset_positions, timed_positions
 from logserver.metrics import Metrics
 from logserver.service.requests import Start, StartAt
+from logserver.service.topics import TopicCatalog
 from storage import CommittedOffset, LogStore, OffsetBounds, TopicPartition
 from storage.errors import UnknownPartition, UnknownTopic
 
@@ -58,11 +58,13 @@ class GroupOverview:
 class Groups:
     """All groups of one server: their consumer instances, and the operations from outside."""
 
-    def __init__(self, log: Log) -> None:
-        self.consumers = Consumers(log)
-        self._log = log
+    def __init__(self, topics: TopicCatalog) -> None:
+        self.consumers = Consumers(topics)
+        self._access = topics.access
         self._coordinator = self.consumers.coordinator
         self._offsets = self.consumers.offsets
+        # The readers of a topic that was created, changed or deleted get a new assignment at once.
+        topics.listeners.append(self._coordinator.topic_changed)
 
     def start(self, metrics: Metrics) -> None:
         """Begin to close idle instances and to count groups, and register the metrics."""
@@ -74,10 +76,6 @@ class Groups:
         """Close all instances; their auto-commits are stored on return."""
         await self.consumers.stop()
 
-    def topic_changed(self, name: str) -> None:
-        """Give the readers of a topic that was created, changed or deleted a new assignment at once."""
-        self._coordinator.topic_changed(name)
-
     async def names(self) -> Sequence[str]:
         """Return all groups that have members or committed offsets, in order."""
         return sorted({*await self._offsets.groups(), *self._coordinator.groups})
@@ -88,7 +86,7 @@ class Groups:
         members = list(self._coordinator.members(group))
         readers = {at: member.name for member in members for at in member.partitions}
         partitions = sorted({*committed, *readers})
-        bounds = await self._log.run(_bounds, self._log.store, partitions)
+        bounds = await self._access.run(_bounds, self._access.store, partitions)
         live = self._coordinator.groups.get(group)
         return GroupOverview(
             name=group,
@@ -121,9 +119,9 @@ class Groups:
         if partitions is None:
             chosen: Sequence[TopicPartition] = list(await self._known(group))
         else:
-            check_group_name(group, rocketmq=self._log.store.capabilities.messages)
+            check_group_name(group, rocketmq=self._access.store.capabilities.messages)
             chosen = sorted(set(partitions))
-        offsets = await self._log.run(_resolved, self._log.store, chosen, to)
+        offsets = await self._access.run(_resolved, self._access.store, chosen, to)
         self._check_empty(group)
         commits = {at: CommittedOffset(offset) for at, offset in offsets.items()}
         await self._offsets.commit(group, commits)

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from logserver.config import Settings
+from logserver.errors import NotReady
 from logserver.idempotency.journal import (
     ENTRIES_OF_A_KEY,
     IdempotencyStore,
@@ -23,43 +23,32 @@ from logserver.idempotency.journal import (
     ProducerPool,
     load_keys,
 )
+from logserver.service.access import StoreAccess
 from logserver.service.requests import Acks, AppendOutcome, PartitionAppend, RequestKey
-from storage import (
-    Clock,
-    LogStore,
-    ProducerSequence,
-    StorageError,
-    TopicPartition,
-    open_journal,
-)
+from storage import LogStore, ProducerSequence, StorageError, TopicPartition, open_journal
 from storage.errors import OutOfOrderSequence
 from storage.request_journal import JOURNAL
 
 Submit: TypeAlias = Callable[
     [Sequence[PartitionAppend], Acks, JournalEntries], Awaitable[list[AppendOutcome]]
 ]
-InThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class KeyedWriter:
-    """Appends requests by their keys.
+    """Appends requests by their keys. `submit` queues parts with their journal entries."""
 
-    `submit` queues parts with their journal entries. `run` runs a blocking call in a thread. `sync`: acks=all waits
-    until the records are on disk.
-    """
-
-    def __init__(
-        self, store: LogStore, keys: IdempotencyStore, *, submit: Submit, run: InThread, sync: bool
-    ) -> None:
+    def __init__(self, access: StoreAccess, keys: IdempotencyStore, submit: Submit) -> None:
         self.keys = keys
-        self._store = store
+        self._store = access.store
+        self._run = access.run
+        self._sync = access.settings.flush == "sync"
         self._submit = submit
-        self._run = run
-        self._sync = sync
         self._tasks: set[asyncio.Task[list[AppendOutcome]]] = set()
+        self._closed = False
 
     async def close(self) -> None:
         """Wait for the requests in progress (the queue accepts no more), then flush and close the journal."""
+        self._closed = True
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._run(self._close)
 
@@ -70,7 +59,7 @@ class KeyedWriter:
 
     async def forget_topic(self, topic: str) -> None:
         """Forget the keys of a deleted topic; durable on return."""
-        line = self.keys.forget_topic(topic)
+        line = None if self._closed else self.keys.forget_topic(topic)
         if line is not None:
             await self._run(self.keys.journal.append, [line], sync=True)
 
@@ -81,8 +70,11 @@ class KeyedWriter:
 
         The append continues if the caller is cancelled. All parts belong to one topic, and the key covers the request
         as a whole (see `RequestKey`). A part is stored whole or not at all. A request waits while another request
-        with its key is in progress. The future may raise KeyReused, and what an append raises.
+        with its key is in progress. The future may raise KeyReused, and what an append raises. Raises NotReady once
+        the writer is closing.
         """
+        if self._closed:
+            raise NotReady("the server is stopping", state="stopping")
         task = asyncio.ensure_future(self._in_turn(key, parts, acks))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -173,19 +165,17 @@ class KeyedWriter:
         return ProducerSequence(await self._run(self._store.new_producer_id), 0, 0)
 
 
-async def open_keyed_writer(
-    store: LogStore, settings: Settings, *, submit: Submit, run: InThread, clock: Clock
-) -> KeyedWriter:
+async def open_keyed_writer(access: StoreAccess, submit: Submit) -> KeyedWriter:
     """Open the journal next to the store, and restore the keys of requests from before this start."""
-    max_keys = settings.max_idempotency_keys
-    journal = await run(
+    store, max_keys = access.store, access.settings.max_idempotency_keys
+    journal = await access.run(
         open_journal, store, JOURNAL, generation_entries=max_keys * ENTRIES_OF_A_KEY
     )
     losses = store.recovery.losses
-    keys = await run(
-        load_keys, journal, store.bounds, clock=clock, max_keys=max_keys, losses=losses
+    keys = await access.run(
+        load_keys, journal, store.bounds, clock=access.clock, max_keys=max_keys, losses=losses
     )
-    return KeyedWriter(store, keys, submit=submit, run=run, sync=settings.flush == "sync")
+    return KeyedWriter(access, keys, submit)
 
 
 def _locators(

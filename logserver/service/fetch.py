@@ -1,17 +1,22 @@
-"""One read of a partition: the start offset, the page, and its size.
+"""A fetch: read a page of a partition, wait for new records, read again.
 
-Owns the meaning of a fetch's start, and how a read skips offsets without a record for the reader (control records,
-aborted transactions, other tags). Blocking; it runs in a thread and must not know the event loop.
+Owns the meaning of a fetch's start, how a read skips offsets without a record for the reader (control records, aborted
+transactions, other tags), when a page is enough, and the tasks that wait. The functions `read_*` block and run in a
+thread; use `Waiters` and `poll` on the event loop only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
-from logserver.service.requests import Fetch, StartAt
+from msgspec import structs
+
+from logserver.errors import Busy
+from logserver.service.requests import Fetch, Start, StartAt
 from storage import (
     BatchPage,
     Isolation,
@@ -20,6 +25,7 @@ from storage import (
     Page,
     StoredRecord,
     SupportsBatchBytes,
+    TopicPartition,
 )
 from storage.errors import NotOffered
 
@@ -43,6 +49,118 @@ class ReadResult(Generic[SomePage]):
     begin: int
     size_bytes: int
     more: bool
+
+
+class Waiters:
+    """Counted publishes per partition, and the tasks that wait for the next publish: at most `limit`.
+
+    A reader takes a ticket and reads. If the page is not enough, it waits for a publish after its ticket, so it misses
+    no publish in between. A publish wakes all waiters of its partition at once.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._changes = 0  # of all partitions; a partition stores the number of its last change
+        self._published: dict[TopicPartition, int] = {}
+        self._forgotten = 0  # the last change that removed a partition
+        self._waiting: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._closed = False
+        self.count = 0
+
+    def ticket(self, partition: TopicPartition) -> int:
+        """Return a ticket for `changed`; take it before reading."""
+        return self._published.get(partition, self._forgotten)
+
+    def notify(self, partition: TopicPartition) -> None:
+        """Count a publish of this partition, and wake all waiters."""
+        self._changes += 1
+        self._published[partition] = self._changes
+        self._wake(partition)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Forget a deleted partition, and wake all waiters.
+
+        The tickets of all partitions without a publish change, so their readers read once more.
+        """
+        self._changes += 1
+        self._forgotten = self._changes
+        self._published.pop(partition, None)
+        self._wake(partition)
+
+    def _wake(self, partition: TopicPartition) -> None:
+        waiting = self._waiting.pop(partition, None)
+        if waiting is not None:
+            waiting.set_result(None)
+
+    async def changed(
+        self,
+        tickets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        *,
+        or_done: asyncio.Future[None] | None = None,
+    ) -> bool:
+        """Wait for a publish in one of these partitions after its ticket was taken. Return False if the time expires
+        or the server stops.
+
+        `or_done` ends the wait like a publish. Raises Busy if too many tasks wait already.
+        """
+        if self._closed:
+            return False
+        if any(self.ticket(partition) != ticket for partition, ticket in tickets.items()):
+            return True
+        if self.count >= self._limit:
+            raise Busy(
+                f"{self.count} fetches wait for records, the limit is {self._limit} "
+                "(max_waiting_fetches): try again later"
+            )
+        waiting = [self._next_publish(partition) for partition in tickets]
+        if or_done is not None:
+            waiting.append(or_done)
+        self.count += 1
+        try:
+            done, _ = await asyncio.wait(
+                waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            self.count -= 1
+        return bool(done) and not self._closed
+
+    def _next_publish(self, partition: TopicPartition) -> asyncio.Future[None]:
+        """Return the future that all waiters of a partition share."""
+        waiting = self._waiting.get(partition)
+        if waiting is None:
+            waiting = self._waiting[partition] = asyncio.get_running_loop().create_future()
+        return waiting
+
+    def close(self) -> None:
+        """Wake all waiters; no task can wait any more."""
+        self._closed = True
+        for waiting in self._waiting.values():
+            waiting.set_result(None)
+        self._waiting.clear()
+
+
+async def poll(
+    request: Fetch, read: Callable[[Fetch], Awaitable[ReadResult[SomePage]]], waiters: Waiters
+) -> SomePage:
+    """Read; until `min_bytes` are available or the timeout expires, wait for new records and read again.
+
+    Raises what `read` raises, and Busy if too many requests wait. May be cancelled.
+    """
+    now = asyncio.get_running_loop().time
+    deadline_s = now() + request.timeout_ms / 1000
+    while True:
+        tickets = {request.partition: waiters.ticket(request.partition)}
+        result = await read(request)
+        if result.more or result.size_bytes >= max(request.min_bytes, 1):
+            return result.page
+        left_s = deadline_s - now()
+        if left_s <= 0 or (request.until is not None and request.until.done()):
+            return result.page
+        if not await waiters.changed(tickets, left_s, or_done=request.until):
+            return result.page
+        begin = result.begin if result.size_bytes else result.page.next_offset
+        request = structs.replace(request, start=Start(StartAt.OFFSET, begin))
 
 
 def read_page(store: LogStore, request: Fetch) -> ReadResult[Page]:
@@ -79,11 +197,11 @@ def _cut(page: Page, max_bytes: int) -> Page:
 
     The store counts bytes as stored, and a million headers can be small there.
     """
-    weights = record_sizes(page.records)
-    if sum(weights) <= max_bytes:
+    sizes = record_sizes(page.records)
+    if sum(sizes) <= max_bytes:
         return page
-    fitting = sum(total_bytes <= max_bytes for total_bytes in accumulate(weights)) or 1
-    if fitting == len(weights):
+    fitting = sum(total_bytes <= max_bytes for total_bytes in accumulate(sizes)) or 1
+    if fitting == len(sizes):
         return page
     records = page.records[:fitting]
     return page._replace(records=records, next_offset=page.records[fitting].offset)
@@ -117,9 +235,9 @@ def _begin(store: LogStore, request: Fetch) -> int:
     if at is StartAt.OFFSET:
         return value
     if at is StartAt.TIME:
-        found = store.offset_for_time(request.partition, value)
-        if found is not None:
-            return found.offset
+        record = store.offset_for_time(request.partition, value)
+        if record is not None:
+            return record.offset
     bounds = store.bounds(request.partition)
     end = visible_end(bounds, request.isolation)
     if at is StartAt.EARLIEST:

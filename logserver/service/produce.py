@@ -7,23 +7,26 @@ decides how requests share appends. All methods are called on one event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import structs
 
-from logserver.config import Settings
-from logserver.errors import Busy, NotReady, TimedOut
-from logserver.groups.log import RunInThread as InThread
+from logserver.errors import Busy, TimedOut
 from logserver.idempotency.keys import KeyedWriter
 from logserver.metrics import Metrics
 from logserver.service.commit import Writer, without_waiting
 from logserver.service.partitioning import Partitioner, address, only_partition
-from logserver.service.requests import Acks, AppendOutcome, PartitionAppend, Produce, ProduceBatches
-from logserver.service.topic_rules import check_new_name, check_open
+from logserver.service.requests import (
+    Acks,
+    AppendOutcome,
+    PartitionAppend,
+    Produce,
+    ProduceBatches,
+)
+from logserver.service.topics import TopicCatalog, check_new_name, check_open
 from storage import LogStore, ProducerSequence, SupportsBatchBytes, TopicInfo, TopicPartition
 from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
 
@@ -31,37 +34,27 @@ from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, Unrep
 _ANY_MARK: Final = ProducerSequence(0, 0, 0)
 
 
-class CreateTopic(Protocol):
-    """The signature of `LogService.create_topic`."""
+class Producer:
+    """Stores produce requests in one open, writable store."""
 
-    async def __call__(
-        self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
-    ) -> tuple[TopicInfo, bool]:
-        """Create a topic, or find an existing topic of the same shape."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Producing:
-    """Produce requests to one open, writable store.
-
-    `keyed` returns None once the server is stopping. `topic_changes` is held while a topic is created or deleted.
-    `run` runs a blocking call in a thread.
-    """
-
-    store: LogStore
-    settings: Settings
-    metrics: Metrics
-    writer: Writer
-    keyed: Callable[[], KeyedWriter | None]
-    topics: Callable[[], Mapping[str, TopicInfo]]
-    topic_changes: asyncio.Lock
-    create_topic: CreateTopic
-    run: InThread
-    partitioner: Partitioner = field(default_factory=Partitioner)
-    created: set[str] = field(default_factory=set)  # topics that requests have created
-    # Only one request at a time may unpack compressed batches.
-    unpacking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    def __init__(
+        self,
+        topics: TopicCatalog,
+        writer: Writer,
+        keyed_writer: KeyedWriter,
+        metrics: Metrics,
+    ) -> None:
+        self._access = topics.access
+        self._store = topics.access.store
+        self._topics = topics
+        self._writer = writer
+        self._keyed_writer = keyed_writer
+        self._metrics = metrics
+        self._partitioner = Partitioner()
+        self._created: set[str] = set()  # topics that requests have created
+        # Only one request at a time may unpack compressed batches.
+        self._unpacking = asyncio.Lock()
+        topics.listeners.append(self._topic_changed)
 
     async def produce(self, request: Produce) -> list[AppendOutcome]:
         """Append records; on return they are as durable as `acks` requires.
@@ -77,25 +70,29 @@ class Producing:
 
     async def _produce(self, request: Produce) -> list[AppendOutcome]:
         info = await self._target(request.topic, request.partition)
-        parts, failed = self.partitioner.parts(info, request)
-        is_new, unanswered = request.topic not in self.topics(), request.acks is Acks.NONE
+        parts, failed = self._partitioner.parts(info, request)
+        is_new, unanswered = request.topic not in self._topics, request.acks is Acks.NONE
         if is_new or unanswered:
             whole = request.producer is not None or request.key is not None
-            refused = failed + await self.run(_refusals, self.store, parts, whole=whole)
+            refused = failed + await self._access.run(_refusals, self._store, parts, whole=whole)
             if len(refused) == len(request.records) or (refused and unanswered):
                 return refused
         if is_new:
             await self._create(request.topic)
         if not parts:
             return failed
-        relaxed = self.store.capabilities.messages and without_waiting(request.records)
+        relaxed = self._store.capabilities.messages and without_waiting(request.records)
         if relaxed and request.acks is Acks.ALL:
             request = structs.replace(request, acks=Acks.WRITTEN)
         outcomes = await self._append(parts, request)
         if request.acks is not Acks.NONE:
             stored = sum(len(outcome.positions) for outcome in outcomes if outcome.error is None)
-            self.metrics.produced(records=stored, size_bytes=request.size_bytes)
+            self._metrics.produced(records=stored, size_bytes=request.size_bytes)
         return failed + outcomes
+
+    async def new_id(self) -> int:
+        """Return a producer id above every id that was seen or allocated."""
+        return await self._access.run(self._store.new_producer_id)
 
     async def check_target(self, topic: str, partition: int | None) -> None:
         """Check that records can be sent to the topic, before the first record arrives.
@@ -116,13 +113,13 @@ class Producing:
         info = await self._target(request.topic, request.partition)
         number = only_partition(info) if request.partition is None else request.partition
         target = address(info, number)
-        is_new = request.topic not in self.topics()
+        is_new = request.topic not in self._topics
         part = await self._checked(target, request, is_new=is_new)
         if is_new:
             await self._create(request.topic)
         outcomes = await self._append([part], request)
         stored = sum(len(outcome.positions) for outcome in outcomes)
-        self.metrics.produced(records=stored, size_bytes=len(request.data))
+        self._metrics.produced(records=stored, size_bytes=len(request.data))
         return outcomes
 
     async def _checked(
@@ -132,20 +129,20 @@ class Producing:
 
         Compressed batches are checked for one request at a time, since each may unpack to 256 MiB.
         """
-        store = self.store
+        store = self._store
         if not isinstance(store, SupportsBatchBytes):
             await self._preview_batches(request, is_new=is_new)
             return PartitionAppend(
                 target, request.data, ()
             )  # the writer rejects it with NotOffered
-        async with self.unpacking if store.are_compressed(request.data) else nullcontext():
+        async with self._unpacking if store.are_compressed(request.data) else nullcontext():
             await self._preview_batches(request, is_new=is_new)
-            data = await self.run(store.check_client_batches, request.topic, request.data)
+            data = await self._access.run(store.check_client_batches, request.topic, request.data)
         return PartitionAppend(target, data, (), checked=True)
 
     async def _preview_batches(self, request: ProduceBatches, *, is_new: bool) -> None:
         if is_new or request.acks is Acks.NONE:
-            await self.run(self.store.preview_topic, request.topic, request.data)
+            await self._access.run(self._store.preview_topic, request.topic, request.data)
 
     async def _once_more(
         self, attempt: Callable[[], Awaitable[list[AppendOutcome]]]
@@ -159,21 +156,16 @@ class Producing:
             return await attempt()
         except UnknownTopic:
             pass
-        # Wait for the deletion: the store deletes a topic before the server forgets it.
-        async with self.topic_changes:
-            pass
+        await self._topics.changed()  # the store deletes a topic before the server forgets it
         return await attempt()
 
     async def _append(
         self, parts: Sequence[PartitionAppend], request: Produce | ProduceBatches
     ) -> list[AppendOutcome]:
-        keyed = self.keyed()
-        if keyed is None:
-            raise NotReady("the server is stopping", state="stopping")
         if isinstance(request, Produce) and request.key is not None:
-            answer = keyed.append(request.key, parts, request.acks)
+            answer = self._keyed_writer.append(request.key, parts, request.acks)
         else:
-            answer = self.writer.submit(parts, request.acks)
+            answer = self._writer.submit(parts, request.acks)
         if request.acks is Acks.NONE:
             request.reservation.release_when(answer)
             answer.add_done_callback(self._note_dropped)
@@ -198,33 +190,37 @@ class Producing:
 
     async def _target(self, topic: str, partition: int | None) -> TopicInfo:
         """Return the topic of a request, which may not exist yet. Raises what `produce` raises for the topic."""
-        info = self.topics().get(topic) or await self._preview(topic, partition)
+        info = self._topics.get(topic) or await self._preview(topic, partition)
         check_open(info)
         return info
 
     async def _create(self, topic: str) -> None:
         """Create the topic of a request. Raises Busy if requests have created too many topics."""
-        limit = self.settings.max_auto_created_topics
-        if len(self.created) >= limit:
-            self.created.intersection_update(self.topics())
-        if len(self.created) >= limit:
+        limit = self._access.settings.max_auto_created_topics
+        if len(self._created) >= limit:
+            self._created.intersection_update(self._topics)
+        if len(self._created) >= limit:
             raise Busy(
-                f"requests have created {len(self.created)} topics, the limit is {limit} "
+                f"requests have created {len(self._created)} topics, the limit is {limit} "
                 "(max_auto_created_topics): create this one by PUT /topics"
             )
-        _, is_new = await self.create_topic(topic, None, None)
+        _, is_new = await self._topics.create(topic, None, None)
         if is_new:
-            self.created.add(topic)
+            self._created.add(topic)
 
     async def _preview(self, topic: str, partition: int | None) -> TopicInfo:
         """Return the topic that a produce request to an unknown topic would create."""
-        if not self.settings.auto_create_topics:
+        if not self._access.settings.auto_create_topics:
             raise UnknownTopic(topic)
         check_new_name(topic)
-        info = await self.run(self.store.preview_topic, topic)
+        info = await self._access.run(self._store.preview_topic, topic)
         if partition is not None and partition not in info.partitions:
             raise UnknownTopic(topic)
         return info
+
+    def _topic_changed(self, name: str) -> None:
+        if name not in self._topics:
+            self._partitioner.forget(name)
 
     def _note_dropped(self, answer: asyncio.Future[list[AppendOutcome]]) -> None:
         if (
@@ -232,7 +228,7 @@ class Producing:
             or answer.exception() is not None
             or any(outcome.error is not None for outcome in answer.result())
         ):
-            self.metrics.dropped()
+            self._metrics.dropped()
 
 
 def _refusals(

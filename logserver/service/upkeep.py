@@ -9,39 +9,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
-from logserver.config import Settings
-from storage import Clock, Journal, LogStore, RetentionReport, StorageError, TopicPartition
+from logserver.service.access import StoreAccess
+from logserver.service.commit import Writer
+from storage import Journal, RetentionReport, StorageError, TopicPartition
 from storage.errors import CallerError
 
 log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Periodic work on one store and its journal. `take_unflushed` runs on the loop, the passes run in `executor`."""
+    """Periodic work on one store and its journal, in a thread of its own. `writer` names the unflushed partitions."""
 
-    def __init__(
-        self,
-        store: LogStore,
-        settings: Settings,
-        *,
-        take_unflushed: Callable[[], set[TopicPartition]],
-        journal: Journal | None = None,
-        clock: Clock,
-        executor: Executor,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._take_unflushed = take_unflushed
+    def __init__(self, access: StoreAccess, writer: Writer, journal: Journal | None = None) -> None:
+        self._store = access.store
+        self._settings = access.settings
+        self._clock = access.clock
+        self._writer = writer
         self._journal = journal
-        self._clock = clock
-        self._executor = executor
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="upkeep")
         self._tasks: list[asyncio.Task[None]] = []
         # The error code that was logged last, by pass; only for passes that fail.
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def start(self) -> None:
         """Begin the schedule; a read-only store needs none."""
@@ -62,6 +54,7 @@ class Upkeep:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        self._thread.shutdown(wait=False)
 
     def flush_pass(self, partitions: set[TopicPartition]) -> None:
         """Make the earlier appends to these partitions durable; a deleted partition is skipped."""
@@ -87,7 +80,7 @@ class Upkeep:
     async def _flush_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._settings.flush_interval_ms / 1000)
-            partitions = self._take_unflushed()
+            partitions = self._writer.take_unflushed()
             if self._journal is not None:
                 await self._run("journal", self._journal.flush)
             await self._run("flush", partial(self.flush_pass, partitions))
@@ -102,7 +95,7 @@ class Upkeep:
 
         A fenced store fails every pass, so an error with the same code as the last one is not logged again.
         """
-        running = asyncio.get_running_loop().run_in_executor(self._executor, one_pass)
+        running = asyncio.get_running_loop().run_in_executor(self._thread, one_pass)
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -110,11 +103,11 @@ class Upkeep:
             await asyncio.gather(running, return_exceptions=True)
             raise
         except StorageError as error:
-            if self._told.get(name) != error.code:
+            if self._logged.get(name) != error.code:
                 log.error("upkeep: %s", error)  # noqa: TRY400  # no trace: the message is complete
             # Compare codes, because the message may name another file each time.
-            self._told[name] = error.code
+            self._logged[name] = error.code
         except Exception:  # a bug: the next pass may still succeed
             log.exception("upkeep: the %s pass broke", name)
         else:
-            self._told.pop(name, None)
+            self._logged.pop(name, None)

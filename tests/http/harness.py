@@ -108,12 +108,12 @@ class Api:
 
     async def until_waiting(self, count: int = 1) -> None:
         """Wait until `count` fetches wait for records."""
-        while self.service.waiting < count:  # noqa: ASYNC110  # the service has no event for tests
+        while self.service.waiters.count < count:  # noqa: ASYNC110  # the service has no event for tests
             await asyncio.sleep(0.001)
 
     async def until_none_waits(self) -> None:
         """Wait until no fetch waits for records."""
-        while self.service.waiting:  # noqa: ASYNC110  # as above
+        while self.service.waiters.count:  # noqa: ASYNC110  # as above
             await asyncio.sleep(0.001)
 
     async def until_queued(self, count: int) -> None:

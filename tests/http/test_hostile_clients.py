@@ -50,7 +50,7 @@ async def test_a_pattern_over_many_long_names(api: Api) -> None:
     names = [f"{'a' * 100}{number:04}" for number in range(400)]
     for name in names:
         info = await asyncio.to_thread(store.create_topic, name, 1)
-        api.service._note_topic(name, info)
+        api.service.topics.note(name, info)
     me = await consumer(api)
     numbers = iter(range(1000))
 

@@ -200,7 +200,7 @@ async def test_a_full_disk_speaks_for_the_whole_request(api: Api, store: Watched
 async def test_readiness_tells_of_a_full_disk_until_there_is_space(
     api: Api, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logserver.service.health.DISK_FULL_BELOW_BYTES", 1 << 62)
+    monkeypatch.setattr("logserver.service.service.DISK_FULL_BELOW_BYTES", 1 << 62)
     store.fail_append = lambda partition, records: FULL
     await api.post("/topics/t", records(1))
     unready = await api.get("/readyz")

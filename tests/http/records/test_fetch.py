@@ -344,7 +344,7 @@ async def test_a_client_that_goes_away_waits_no_more(api: Api) -> None:
             writer.write(f"GET {PATH}?timeout=200000 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
             await api.until_waiting()
         async with asyncio.timeout(10):
-            while api.service.waiting:  # noqa: ASYNC110  # the service has no event for tests
+            while api.service.waiters.count:  # noqa: ASYNC110  # the service has no event for tests
                 await asyncio.sleep(0.001)
     async with asyncio.timeout(10):
         await api.until_connected(1)

@@ -354,7 +354,7 @@ async def test_a_client_that_goes_away_frees_what_it_held(api: Api) -> None:
         await api.until_waiting()
         stream.response.close()
     async with asyncio.timeout(WAIT_S):
-        while api.service.waiting:  # noqa: ASYNC110  # the service has no event for tests
+        while api.service.waiters.count:  # noqa: ASYNC110  # the service has no event for tests
             await asyncio.sleep(0.001)
         await api.until_connected(0)
 

@@ -240,8 +240,8 @@ async def test_what_cannot_be_noted_is_not_stored(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await api.create("t")
-    assert api.service._keyed is not None
-    journal = api.service._keyed.keys.journal
+    assert api.service._keyed_writer is not None
+    journal = api.service._keyed_writer.keys.journal
 
     def full(entries: Sequence[bytes], *, sync: bool) -> None:
         raise DiskFull("no space", path="f", operation="write", errno=28)
@@ -258,8 +258,8 @@ async def test_an_end_that_cannot_be_noted_costs_nothing(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await api.create("t")
-    assert api.service._keyed is not None
-    journal = api.service._keyed.keys.journal
+    assert api.service._keyed_writer is not None
+    journal = api.service._keyed_writer.keys.journal
     append = journal.append
 
     def full(entries: Sequence[bytes], *, sync: bool) -> None:
@@ -339,8 +339,8 @@ async def test_a_key_is_kept_for_a_day(tmp_path: Path) -> None:
     clock = ManualClock()
     chosen = settings(tmp_path)
     async with serving(chosen, opener("memory", chosen)) as api:
-        assert api.service._keyed is not None
-        api.service._keyed.keys._clock = clock
+        assert api.service._keyed_writer is not None
+        api.service._keyed_writer.keys._clock = clock
         await keyed(api, "k", records(1))
         clock.now_ms += DAY_MS - 1
         assert (await keyed(api, "k", records(2))).code == 42209
@@ -352,8 +352,8 @@ async def test_the_oldest_key_makes_room(start: Start) -> None:
     async with start(max_idempotency_keys=3) as api:
         for n in range(5):
             await keyed(api, f"k{n}", records(n))
-        assert api.service._keyed is not None
-        assert len(api.service._keyed.keys) == 3
+        assert api.service._keyed_writer is not None
+        assert len(api.service._keyed_writer.keys) == 3
         for n in (2, 3, 4):
             await keyed(api, f"k{n}", records(n))
         assert await api.values("t") == [0, 1, 2, 3, 4]

@@ -10,24 +10,29 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from logserver.config import Settings
-from logserver.idempotency.keys import InThread, KeyedWriter, open_keyed_writer
+from logserver.idempotency.keys import KeyedWriter, open_keyed_writer
 from logserver.metrics import Metrics
+from logserver.service.access import RunInThread, ServerState, StoreAccess
 from logserver.service.commit import Writer
+from logserver.service.fetch import Waiters
 from logserver.service.requests import Acks, PartitionAppend, RequestKey
 from storage import LogStore, TopicPartition
 from tests.contract.harness import ManualClock
 from tests.robustness.crash.history import Acked, Flushed, History, Note, Sent, origin_of
 from tests.robustness.crash.invariants import require
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 MAX_KEYS = 6  # fewer than a workload sends, so that generations change
 LAST_KEYS = 4  # of these a repeat is always recognised
 FORGOTTEN = ""  # in place of a key that a store may forget: keeps older keys out of the last ones
 
 
-async def at_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def at_once(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function directly, in place of `asyncio.to_thread`, where no other task is on the loop."""
     return function(*args, **kwargs)
 
@@ -38,11 +43,19 @@ async def keys_of(
     clock: ManualClock,
     *,
     sync: bool,
-    run: InThread = asyncio.to_thread,
+    run: RunInThread = asyncio.to_thread,
 ) -> KeyedWriter:
     """Open the idempotency keys of the store."""
     settings = Settings(flush="sync" if sync else "async", max_idempotency_keys=MAX_KEYS)
-    return await open_keyed_writer(store, settings, submit=writer.submit, run=run, clock=clock)
+    access = StoreAccess(
+        store=store,
+        state=ServerState(),
+        settings=settings,
+        run=run,
+        waiters=Waiters(limit=0),
+        clock=clock,
+    )
+    return await open_keyed_writer(access, writer.submit)
 
 
 async def send(keyed: KeyedWriter, sent: Sent, acks: Acks) -> int:

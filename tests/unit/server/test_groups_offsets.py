@@ -12,8 +12,9 @@ import pytest
 
 import storage
 from logserver.config import Settings
-from logserver.groups.log import Log
 from logserver.groups.offsets import Offsets
+from logserver.service.access import StoreAccess
+from logserver.service.topics import TopicCatalog
 from storage import CommittedOffset, LogStore, Record, TopicPartition
 from storage.errors import UnknownTopic
 from tests.robustness.crash.power import Power
@@ -46,14 +47,8 @@ def store(tmp_path: Any) -> LogStore:
 
 def offsets_of(store: LogStore, run: Slow, flush: str = "sync") -> Offsets:
     """Return an `Offsets` over a store, without the other parts of a server."""
-    parts = SimpleNamespace(
-        store=store,
-        run=run,
-        settings=Settings(flush=flush),
-        topics=store.topics,
-        note_topic=lambda name, info: None,
-    )
-    return Offsets(cast("Log", parts), tuple)
+    access = SimpleNamespace(store=store, run=run, settings=Settings(flush=flush))
+    return Offsets(TopicCatalog(cast("StoreAccess", access), store.topics()), ())
 
 
 async def test_commits_that_come_meanwhile_share_a_call(store: LogStore) -> None:

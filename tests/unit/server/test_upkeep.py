@@ -6,14 +6,16 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from logserver.config import Settings
+from logserver.service.access import StoreAccess
+from logserver.service.commit import Writer
 from logserver.service.upkeep import Upkeep
 from storage import Record, RetentionReport, StoreOptions, TopicPartition
 from storage.errors import DiskFull, StoreFenced
@@ -53,18 +55,13 @@ class TendedStore(WatchedStore):
 async def tending(
     store: MemoryStore, journal: Journal | None = None, **changed: Any
 ) -> AsyncIterator[Upkeep]:
-    settings = Settings(data=Path("unused"), **changed)
-    with ThreadPoolExecutor(1) as executor:
-        upkeep = Upkeep(
-            store,
-            settings,
-            take_unflushed=lambda: {T0},
-            journal=journal,
-            clock=lambda: 4711,
-            executor=executor,
-        )
-        yield upkeep
-        await upkeep.stop()
+    access = SimpleNamespace(
+        store=store, settings=Settings(data=Path("unused"), **changed), clock=lambda: 4711
+    )
+    writer = SimpleNamespace(take_unflushed=lambda: {T0})
+    upkeep = Upkeep(cast("StoreAccess", access), cast("Writer", writer), journal)
+    yield upkeep
+    await upkeep.stop()
 
 
 async def test_each_pass_by_hand() -> None:

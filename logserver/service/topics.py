@@ -1,0 +1,135 @@
+"""The topics of the open store, as the server knows them: look-ups without a call of the store, and changes.
+
+Owns the catalogue, the order of changes, and the checks of topic names: which topics clients may write to, and which
+names a client's request may create. Must not append anything. Use it on the event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from logserver.idempotency.keys import KeyedWriter
+from logserver.service.access import StoreAccess
+from logserver.service.partitioning import address
+from storage import TopicInfo, TopicPartition
+from storage.errors import InvalidTopic, UnknownTopic
+
+# Kafka's Topic.INTERNAL_TOPICS, and the topic of the KRaft controllers' log.
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+
+
+class TopicCatalog(Mapping[str, TopicInfo]):
+    """All topics by name. Each of `listeners` is called with the name of a topic that was created, altered or deleted.
+
+    `keyed_writer` forgets the keys of a deleted topic.
+    """
+
+    def __init__(
+        self,
+        access: StoreAccess,
+        topics: Mapping[str, TopicInfo],
+        keyed_writer: KeyedWriter | None = None,
+    ) -> None:
+        self.listeners: list[Callable[[str], None]] = []
+        self.access = access
+        self._topics = dict(topics)
+        self._keyed_writer = keyed_writer
+        self._changing = asyncio.Lock()
+
+    def __getitem__(self, name: str) -> TopicInfo:
+        return self._topics[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._topics)
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def info(self, name: str) -> TopicInfo:
+        """Return one topic. Raises UnknownTopic."""
+        info = self._topics.get(name)
+        if info is None:
+            raise UnknownTopic(name)
+        return info
+
+    def partition(self, topic: str, number: int) -> TopicPartition:
+        """Return the address of a partition that exists. Raises UnknownTopic, UnknownPartition."""
+        return address(self.info(topic), number)
+
+    async def create(
+        self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
+    ) -> tuple[TopicInfo, bool]:
+        """Create a topic, or find an existing topic of the same shape: then the second value is False. Raises what
+        the store raises.
+        """
+        self.access.check_writable()
+        async with self._changing:
+            known = self._topics.get(topic)
+            if (
+                known is not None
+                and partitions in {None, len(known.partitions)}
+                and configs is None
+            ):
+                return known, False
+            if known is None:
+                check_new_name(topic)
+            create = self.access.store.create_topic
+            info = await self.access.run(create, topic, partitions, configs)
+            self.note(topic, info)
+            return info, known is None
+
+    async def alter(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
+        """Set topic configs; the value None resets a config."""
+        self.access.check_writable()
+        self.info(topic)
+        async with self._changing:
+            info = await self.access.run(self.access.store.alter_topic, topic, configs)
+            self.note(topic, info)
+            return info
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic with its records, and wake the fetches that wait on it: they then find that it is deleted."""
+        self.access.check_writable()
+        info = self.info(topic)
+        async with self._changing:
+            await self.access.run(self.access.store.delete_topic, topic)
+            self.note(topic, None)
+            for number in info.partitions:
+                self.access.waiters.forget(TopicPartition(topic, number))
+            if self._keyed_writer is not None:
+                await self._keyed_writer.forget_topic(topic)
+
+    async def changed(self) -> None:
+        """Wait until the change in progress has ended."""
+        async with self._changing:
+            pass
+
+    def note(self, name: str, info: TopicInfo | None) -> None:
+        """Note that the store has created or changed a topic, or deleted it (None)."""
+        self._topics.pop(name, None)
+        if info is not None:
+            self._topics[name] = info
+        for listener in self.listeners:
+            listener(name)
+
+
+def check_new_name(topic: str) -> None:
+    """Raise InvalidTopic for the name of a broker's internal topic.
+
+    A broker that takes over the directory would read such a topic as its own state.
+    """
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopic(f"topic name {topic!r} is for a broker's own use", topic=topic)
+
+
+def check_open(info: TopicInfo) -> None:
+    """Raise InvalidTopic for a topic that holds a broker's own state.
+
+    The broker rejects writes of clients to it, and would read any record in it as its own state.
+    """
+    if info.closed or info.name in INTERNAL_TOPICS:
+        raise InvalidTopic(f"only a broker itself writes to topic {info.name!r}", topic=info.name)
