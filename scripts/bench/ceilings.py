@@ -67,7 +67,7 @@ class NoStore(LogService):
 
 
 async def no_store(stop: asyncio.Event) -> None:
-    """The whole API, in front of nothing."""
+    """Serve the whole API without a store."""
     service = NoStore(Settings(listen=LISTEN))
     server = Server(service)
     await server.listen()
@@ -79,7 +79,7 @@ async def no_store(stop: asyncio.Event) -> None:
 
 
 async def bare(stop: asyncio.Event) -> None:
-    """aiohttp's own server and msgspec: bodies are decoded and answers encoded, no more."""
+    """Aiohttp's own server and msgspec: bodies are decoded and answers encoded, no more."""
     protocols = web.Server(_Bare().answer, access_log=None, read_bufsize=READ_BUFFER_BYTES)
     runner = web.ServerRunner(protocols)
     await runner.setup()

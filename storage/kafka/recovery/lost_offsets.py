@@ -44,7 +44,8 @@ MISSING: Final = "missing"
 
 def judge_start(plan: PartitionPlan, known: Sequence[Loss], *, read_only: bool) -> None:
     """Compare the start of a listed partition's log with the start that files name. `known`: losses of the partition
-    that are reported already."""
+    that are reported already.
+    """
     first = first_offset(plan)
     if not plan.segments or first is None:
         return

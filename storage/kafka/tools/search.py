@@ -24,7 +24,7 @@ class LogSearch(RecordSearch):
     """A query on logs; `offset` is the offset of a record id."""
 
     def __init__(self, query: FindQuery) -> None:
-        """Raises InvalidArgument, and NotOffered for a feature that Kafka does not have."""
+        """Check the query. Raises InvalidArgument, and NotOffered for a feature that Kafka does not have."""
         query.check()
         if query.unique_id is not None or query.raw:
             feature = "raw" if query.raw else "unique_id"

@@ -224,5 +224,4 @@ def offsets_are_renamed_without_a_sync(patch: pytest.MonkeyPatch) -> None:
 @fault("rocketmq")
 def offsets_are_synced_before_their_records(patch: pytest.MonkeyPatch) -> None:
     """Let an offset count records that may be lost."""
-
     left_out(patch, GroupOffsets, "_sync_records")
