@@ -308,7 +308,7 @@ def convert_store(
     detected = detect(source, fs=fs)
     if detected is None:
         raise UnsupportedFormat(f"{source} holds no store: it is empty", path=str(source))
-    resolve("storage.conversion.convert:check_direction")(detected.backend, to)
+    resolve("storage.conversion.request:check_direction")(detected.backend, to)
     order = resolve("storage.conversion.request:Order")(
         source=source,
         target=target,

@@ -1,52 +1,41 @@
 """The conversion of a whole store: the order of the steps, and the report.
 
-Owns the selection of topics, the order of the new log, and the offsets; must not change the source. The rule for a
-record is in `rule`. Memory: the memory of the sources and writers, for Kafka -> RocketMQ of every partition at once.
+Owns the steps, and a preview of the data that will be left out; must not change the source. The rule for a record is in
+`mapping`. Memory: the memory of the sources and writers, for Kafka -> RocketMQ of every partition at once.
 
     source -> rule -> logs in DIR.unfinished-TIME -> the engine's own recovery -> DIR
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from storage.contract import Clock, OffsetRange, OnForeseen, Progress, TaskRunner
-from storage.conversion import kafka_logs, mapping, rocketmq_log
-from storage.conversion.counters import Fates, Tally
-from storage.conversion.earlier import REPORT, replaced
-from storage.conversion.foresight import foreseen
-from storage.conversion.records import QueuedMessage
-from storage.conversion.request import Order
-from storage.conversion.selection import Selection
+from storage.conversion import kafka_writer, mapping, rocketmq_writer
+from storage.conversion.counters import Fates
+from storage.conversion.log_order import (
+    QueuedRecord,
+    TargetQueue,
+    Written,
+    target_queues,
+    write_merged,
+)
+from storage.conversion.records import KafkaRecord
+from storage.conversion.report import make_report, replaced, write_report
+from storage.conversion.request import ROCKETMQ, Order, Selection, select
 from storage.conversion.sources import NOT_ENDED, KafkaSource, RocketMQSource, Source
-from storage.conversion.topic_names import topic_name
-from storage.errors import (
-    Corrupt,
-    InvalidArgument,
-    InvalidTopic,
-    UnknownTopic,
-    UnrepresentableRecord,
-)
-from storage.files import FileSystem, write_durably
-from storage.model import (
-    ConversionReport,
-    ConvertedTopic,
-    TopicPartition,
-)
+from storage.errors import UnrepresentableRecord
+from storage.files import FileSystem
+from storage.model import ConversionNote, ConversionReport, TopicPartition
 from storage.shared.atomic_store import new_store
 from storage.shared.recount import Contents, check_recount
-from storage.shown import encode_json
 
 WHAT: Final = "converting"
 TOLD_EVERY: Final = 10_000
-KAFKA: Final = "kafka"
-ROCKETMQ: Final = "rocketmq"
-MOVED: Final = "at another offset than before"
+SAMPLE_RECORDS: Final = 1000
 
 
 def convert(
@@ -81,87 +70,25 @@ def convert(
     return report
 
 
-def select(source: Source, order: Order, fates: Fates) -> Selection:
-    """Return the selected topics; topics whose names the target does not allow are counted in `fates`.
+def foreseen(
+    source: KafkaSource | RocketMQSource, selection: Selection, fates: Fates, *, encode: bool
+) -> Sequence[ConversionNote]:
+    """Return notes on the topics that `fates` leaves out already, and on sampled record fields that a message cannot
+    keep.
 
-    Raises UnknownTopic.
+    The sample is the first records of each other partition of a Kafka source without `encode`. A Kafka record keeps all
+    data of a message, and with `encode` a message keeps nearly all data of a record.
     """
-    found = source.topics()
-    for topic in order.topics:
-        if topic not in found:
-            raise UnknownTopic(topic)
-    selection = Selection()
-    for topic in order.topics or [t for t in found if not source.is_internal(t)]:
-        try:
-            name = _new_name(topic, order, selection.names.values())
-        except InvalidTopic as error:
-            _leave_out(source, topic, found[topic], error.message, fates.left_out)
-            continue
-        if name != topic:
-            for number in found[topic]:
-                _tell_all(source, TopicPartition(topic, number), f"is {name!r}", fates.encoded)
-        selection.topics[topic] = found[topic]
-        selection.names[topic] = name
-    return selection
-
-
-def _new_name(topic: str, order: Order, others: Collection[str]) -> str:
-    """Return the topic's name in the target. Raises InvalidTopic."""
-    name = topic_name(topic, to=order.to, encode=order.encode)
-    if name in others:
-        raise InvalidTopic(f"topic name {topic!r}: another topic is {name!r} there", topic=topic)
-    return name
-
-
-def _leave_out(
-    source: Source, topic: str, partitions: Sequence[int], why: str, tally: Tally
-) -> None:
-    for number in partitions:
-        _tell_all(source, TopicPartition(topic, number), why, tally)
-
-
-def _tell_all(source: Source, address: TopicPartition, why: str, tally: Tally) -> None:
-    start, stable, _ = source.bounds(address)
-    if stable > start:
-        tally.add(address, start, "topic", why, records=stable - start)
-
-
-def make_report(
-    order: Order,
-    selection: Selection,
-    fates: Fates,
-    counts: Mapping[TopicPartition, int],
-    source: Source,
-) -> ConversionReport:
-    """Return the report; `counts` are the records of each source partition that are in the target."""
-    topics = [
-        ConvertedTopic(
-            topic=topic,
-            name=selection.names[topic],
-            partitions=len(numbers),
-            records=sum(counts.get(TopicPartition(topic, number), 0) for number in numbers),
-        )
-        for topic, numbers in selection.topics.items()
-    ]
-    return ConversionReport(
-        source=str(order.source),
-        target=str(order.target),
-        backend=KAFKA if order.to == ROCKETMQ else ROCKETMQ,
-        to=order.to,
-        records=sum(counts.values()),
-        topics=topics,
-        left_out=fates.left_out.notes(),
-        encoded=fates.encoded.notes(),
-        moved=fates.moved.notes(),
-        hidden=fates.hidden.notes(),
-        findings=source.findings(),
-    )
-
-
-def write_report(fs: FileSystem, root: Path, report: ConversionReport) -> None:
-    """Write the report to the new store; durable on return."""
-    write_durably(fs, root / REPORT, msgspec.json.format(encode_json(report)))
-    fs.sync_dir(root)
+    sampled = Fates()
+    if isinstance(source, KafkaSource) and not encode:
+        for address in selection.addresses():
+            for record in islice(source.records(address, Fates()), SAMPLE_RECORDS):
+                try:
+                    mapping.to_rocketmq(record, least_store_ms=0, encode=False)
+                except UnrepresentableRecord as error:
+                    field = str(error.facts().get("field", ""))
+                    sampled.left_out.add(address, record.offset, field, error.message)
+    return [*fates.left_out.notes(), *sampled.left_out.notes()]
 
 
 class _Work:
@@ -190,12 +117,6 @@ class _Work:
         self._tell: Progress = order.options.progress
         self._done = self._total = 0
 
-    def _count(self, address: TopicPartition, offset: int, placed: int) -> None:
-        self._counts[address] += 1
-        self._ends[self._selection.renamed(address)] = placed + 1
-        if placed != offset:
-            self._fates.moved.add(address, offset, "offset", MOVED)
-
     def _step(self) -> None:
         self._done += 1
         if self._done % TOLD_EVERY == 0:
@@ -221,7 +142,7 @@ class _Work:
         selection = self._selection
         topics = {selection.names[topic]: numbers for topic, numbers in selection.topics.items()}
         self._check(
-            kafka_logs.complete(
+            kafka_writer.complete(
                 self._made, topics, self._order.target_options, fs=self._fs, clock=self._clock
             )
         )
@@ -229,30 +150,28 @@ class _Work:
 
     def _write_partition(self, source: RocketMQSource, address: TopicPartition) -> None:
         target = self._selection.renamed(address)
-        settings = kafka_logs.settings_for(target.topic, self._order.target_options.settings)
-        writer = kafka_logs.SegmentWriter(self._fs, self._made, target, settings)
-        next_offset = 0
+        settings = kafka_writer.settings_for(target.topic, self._order.target_options.settings)
+        segments = kafka_writer.SegmentWriter(self._fs, self._made, target, settings)
+        writer = kafka_writer.PartitionWriter(segments, address, may_move=True)
         try:
             for queued in source.messages(address):
                 self._step()
-                try:
-                    record = mapping.to_kafka(queued)
-                except Corrupt as error:
-                    self._fates.left_out.add(address, queued.offset, "body", error.message)
-                    continue
-                placed = max(record.offset, next_offset)
-                next_offset = placed + 1
-                writer.add(record._replace(offset=placed))
-                self._count(address, record.offset, placed)
-            writer.finish()
+                writer.add(queued, self._fates)
+            segments.finish()
         finally:
-            writer.abandon()
+            segments.abandon()
+        if writer.records:
+            self._take_pieces(address, [writer.piece()])
+
+    def _take_pieces(
+        self, address: TopicPartition, pieces: Sequence[kafka_writer.PieceOfPartition]
+    ) -> None:
+        self._counts[address] = sum(piece.records for piece in pieces)
+        self._ends[self._selection.renamed(address)] = pieces[-1].end
 
     def _write_segments(self, source: RocketMQSource, run: TaskRunner) -> None:
         """Write the partitions in parts of the source."""
-        from storage.conversion import (
-            segments_in_parts as parts,  # needs NumPy: for parts only
-        )
+        from storage.conversion import kafka_tasks as parts
 
         names = self._selection.names
         ranges = [OffsetRange(a, *source.bounds(a)[::2]) for a in self._counts]
@@ -264,8 +183,7 @@ class _Work:
             done.append(result)
             self._tell(WHAT, len(done), len(planned))
         for address, pieces in parts.put_together(self._fs, self._made, names, done).items():
-            self._counts[address] = sum(piece.records for piece in pieces)
-            self._ends[self._selection.renamed(address)] = pieces[-1].end
+            self._take_pieces(address, pieces)
 
     # ---- to RocketMQ ---------------------------------------------------------------------------
 
@@ -273,79 +191,66 @@ class _Work:
         """Convert to one log, ordered by store time and then by partition; the order within a partition stays."""
         self._start_meter(source)
         options = self._order.target_options
-        sizes = rocketmq_log.sizes_for(self._made, options, fs=self._fs)
+        sizes = rocketmq_writer.sizes_for(self._made, options, fs=self._fs)
         starts = [source.bounds(address).start for address in self._counts]
         position = first_position(starts, sizes.commit_log_bytes)
         if self._order.run is None:
-            self._write_log(source, sizes.commit_log_bytes, position)
+            written = self._write_log(source, sizes.commit_log_bytes, position)
         else:
-            self._write_files(source, self._order.run, sizes.commit_log_bytes, position)
+            written = self._write_files(source, self._order.run, sizes.commit_log_bytes, position)
+        self._fates.take(written.fates)
+        source.note(written.findings)
+        self._counts.update(written.counts)
         selection = self._selection
+        self._ends |= {selection.renamed(a): end for a, end in written.ends.items()}
         topics = {
             selection.names[topic]: max(numbers) + 1 for topic, numbers in selection.topics.items()
         }
         self._check(
-            rocketmq_log.complete(self._made, topics, options, fs=self._fs, clock=self._clock)
+            rocketmq_writer.complete(self._made, topics, options, fs=self._fs, clock=self._clock)
         )
         return self._counts
 
-    def _write_log(self, source: KafkaSource, file_bytes: int, position: int) -> None:
-        writer = rocketmq_log.LogWriter(self._fs, self._made, file_bytes, position=position)
+    def _write_log(self, source: KafkaSource, file_bytes: int, position: int) -> Written:
+        written = Written()
+        writer = rocketmq_writer.LogWriter(self._fs, self._made, file_bytes, position=position)
         try:
-            streams = [
-                self._stream(source, number, address, file_bytes)
-                for number, address in enumerate(self._counts)
+            queues = [
+                self._queued(source, queue, written.fates)
+                for queue in target_queues(self._order, self._selection, file_bytes)
             ]
-            for _, _, address, queued in heapq.merge(*streams):
-                writer.add(self._selection.renamed(address), queued)
+            write_merged(writer, queues, written)
             writer.finish(last=True)
         finally:
             writer.abandon()
+        return written
+
+    def _queued(
+        self, source: KafkaSource, queue: TargetQueue, fates: Fates
+    ) -> Iterator[QueuedRecord]:
+        start = source.bounds(queue.source).start
+        records = self._stepped(source.records(queue.source, fates))
+        for place, queued in queue.messages(records, fates, next_offset=start):
+            yield place, queue, queued
+
+    def _stepped(self, records: Iterable[KafkaRecord]) -> Iterator[KafkaRecord]:
+        for record in records:
+            self._step()
+            yield record
 
     def _write_files(
         self, source: KafkaSource, run: TaskRunner, file_bytes: int, position: int
-    ) -> None:
+    ) -> Written:
         """Write the log in parts: first of the source, then of the log."""
-        from storage.conversion.log_in_parts import LogInParts  # needs NumPy: for parts only
+        from storage.conversion.rocketmq_tasks import LogInParts  # needs NumPy: for parts only
 
         bounds = {address: source.bounds(address) for address in self._counts}
         for address, (_, stable, end) in bounds.items():
             if stable < end:
                 self._fates.hidden.add(address, stable, "", NOT_ENDED, records=end - stable)
-        work = LogInParts(
-            self._order, self._selection, self._made, bounds, run, file_bytes=file_bytes
-        )
-        written = work.write(position, clock=self._clock)
-        self._fates.take(written.fates)
-        source.note(written.findings)
-        self._counts.update(written.counts)
-        for address, end in written.ends.items():
-            self._ends[self._selection.renamed(address)] = end
-
-    def _stream(
-        self, source: KafkaSource, number: int, address: TopicPartition, file_bytes: int
-    ) -> Iterator[tuple[int, int, TopicPartition, QueuedMessage]]:
-        """Yield (time that orders the log, `number`, partition, message) of each record."""
-        name = self._selection.renamed(address).topic
-        latest_ms = 0
-        next_offset = source.bounds(address).start
-        for record in source.records(address, self._fates):
-            self._step()
-            try:
-                queued, problems = mapping.to_rocketmq(
-                    record, least_store_ms=latest_ms, encode=self._order.encode
-                )
-                rocketmq_log.check_size(name, queued, file_bytes)
-            except UnrepresentableRecord as error:
-                told = str(error.facts().get("field", ""))
-                self._fates.left_out.add(address, record.offset, told, error.message)
-                continue
-            for problem in problems:
-                self._fates.encoded.add(address, record.offset, problem.field, problem.problem)
-            latest_ms = max(latest_ms, queued.store_timestamp_ms)
-            self._count(address, record.offset, next_offset)
-            yield latest_ms, number, address, queued._replace(offset=next_offset)
-            next_offset += 1
+        queues = target_queues(self._order, self._selection, file_bytes)
+        work = LogInParts(self._order, queues, self._made, bounds, run, file_bytes=file_bytes)
+        return work.write(position, clock=self._clock)
 
     # ---- both ----------------------------------------------------------------------------------
 
@@ -363,14 +268,3 @@ def first_position(starts: Iterable[int], file_bytes: int) -> int:
     For the real store these entries must point before the log start.
     """
     return file_bytes if any(starts) else 0
-
-
-def check_direction(backend: str, to: str) -> None:
-    """Raise InvalidArgument unless a store of `backend` can be converted to `to`."""
-    if to not in (KAFKA, ROCKETMQ):
-        raise InvalidArgument(f"to {to!r}: choose kafka or rocketmq", field="to")
-    if backend == to:
-        raise InvalidArgument(
-            f"the source is a {to} store already: copy the directory, or use `logserver salvage`",
-            field="to",
-        )

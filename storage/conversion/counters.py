@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from storage.model import ConversionNote, TopicPartition
 
 PLACES: Final = 10
+MOVED: Final = "at another offset than before"
 
 
 class _Reason(NamedTuple):

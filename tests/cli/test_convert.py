@@ -220,15 +220,15 @@ def test_what_recovery_does_not_find_again_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A new store is moved into place only after all written records were read again."""
-    from storage.conversion import kafka_logs
+    from storage.conversion import kafka_writer
 
-    finish = kafka_logs.SegmentWriter.finish
+    finish = kafka_writer.SegmentWriter.finish
 
-    def forgetful(writer: kafka_logs.SegmentWriter) -> None:
+    def forgetful(writer: kafka_writer.SegmentWriter) -> None:
         writer._batch = writer._batch[:-1]
         finish(writer)
 
-    monkeypatch.setattr(kafka_logs.SegmentWriter, "finish", forgetful)
+    monkeypatch.setattr(kafka_writer.SegmentWriter, "finish", forgetful)
     with pytest.raises(MiscountedResult, match="records 29 by the report, 28 in the new store"):
         convert(WAYS[0], tmp_path / "new", FaultyFileSystem(RealFileSystem()))
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ from storage import (
     open_inspector,
     open_store,
 )
-from storage.conversion.earlier import REPORT
+from storage.conversion.report import REPORT
 from tests.golden import rocketmq_stores, stores
 from tests.golden.rocketmq_stores import GoldenStore
 from tests.golden.stores import GoldenPartition

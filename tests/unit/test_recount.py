@@ -87,11 +87,11 @@ def test_a_salvage_of_rocketmq_that_keeps_less_than_it_says(name: str, tmp_path:
 
 @pytest.mark.parametrize("name", ["basic", "small", "broker"])
 def test_a_conversion_that_writes_less_than_it_says(name: str, tmp_path: Path) -> None:
-    from storage.conversion import kafka_logs
+    from storage.conversion import kafka_writer
 
     golden = rocketmq_stores.golden(name)
     with (
-        patch.object(kafka_logs, "count_records", one_less(kafka_count)),
+        patch.object(kafka_writer, "count_records", one_less(kafka_count)),
         pytest.raises(MiscountedResult),
     ):
         convert_store(
@@ -120,10 +120,10 @@ def test_a_salvage_of_kafka_that_keeps_less_than_it_says(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["times", "segments", "codecs"])
 def test_a_conversion_to_rocketmq_that_writes_less_than_it_says(name: str, tmp_path: Path) -> None:
-    from storage.conversion import rocketmq_log
+    from storage.conversion import rocketmq_writer
 
     with (
-        patch.object(rocketmq_log, "count_records", one_less(rocketmq_count)),
+        patch.object(rocketmq_writer, "count_records", one_less(rocketmq_count)),
         pytest.raises(MiscountedResult),
     ):
         convert_store(data_of(name), tmp_path / "new", to="rocketmq", encode=True)

@@ -11,7 +11,7 @@ import pytest
 from storage import open_store
 from storage.contract import StoreOptions
 from storage.conversion.records import HOST, QueuedMessage
-from storage.conversion.rocketmq_log import LogWriter
+from storage.conversion.rocketmq_writer import LogWriter
 from storage.files import RealFileSystem
 from storage.model import RawMessage, TopicPartition
 from tests.cli.runner import run, settings_options

@@ -9,7 +9,7 @@ from typing import Any
 from storage import open_inspector
 from storage.contract import StoreOptions, SupportsInspect
 from storage.conversion.records import HOST, QueuedMessage
-from storage.conversion.rocketmq_log import LogWriter
+from storage.conversion.rocketmq_writer import LogWriter
 from storage.model import RawMessage, TopicPartition
 from storage.rocketmq.format.config_json import encode_config
 from storage.rocketmq.format.properties import encode_properties

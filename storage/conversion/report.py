@@ -1,23 +1,28 @@
-"""A target that an earlier conversion of the same source made: it is moved aside for a new conversion.
+"""The report of a conversion, which stands in the new store.
 
-Owns the report's name, and how such a target is recognized; must not remove it, only move it.
+Owns its file, and how the result of an earlier conversion of the same source is recognized by it: a new conversion
+moves that result aside. Must not remove it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from storage.coding.json_file import decode_json
-from storage.conversion.request import Order
-from storage.conversion.sources import KafkaSource, RocketMQSource
+from storage.conversion.counters import Fates
+from storage.conversion.request import KAFKA, ROCKETMQ, Order, Selection
+from storage.conversion.sources import KafkaSource, RocketMQSource, Source
 from storage.errors import DataError, InvalidArgument
-from storage.files import FileSystem
+from storage.files import FileSystem, write_durably
 from storage.findings import finding
-from storage.model import ConversionReport
+from storage.model import ConversionReport, ConvertedTopic, TopicPartition
 from storage.shared.own_files import CONVERSION_REPORT
+from storage.shown import encode_json
 
 REPORT: Final = CONVERSION_REPORT
 
@@ -62,3 +67,41 @@ def is_earlier(fs: FileSystem, target: Path, order: Order) -> bool:
     except DataError:
         return False
     return report.to == order.to and Path(report.source).resolve() == order.source.resolve()
+
+
+def make_report(
+    order: Order,
+    selection: Selection,
+    fates: Fates,
+    counts: Mapping[TopicPartition, int],
+    source: Source,
+) -> ConversionReport:
+    """Return the report; `counts` are the records of each source partition that are in the target."""
+    topics = [
+        ConvertedTopic(
+            topic=topic,
+            name=selection.names[topic],
+            partitions=len(numbers),
+            records=sum(counts.get(TopicPartition(topic, number), 0) for number in numbers),
+        )
+        for topic, numbers in selection.topics.items()
+    ]
+    return ConversionReport(
+        source=str(order.source),
+        target=str(order.target),
+        backend=KAFKA if order.to == ROCKETMQ else ROCKETMQ,
+        to=order.to,
+        records=sum(counts.values()),
+        topics=topics,
+        left_out=fates.left_out.notes(),
+        encoded=fates.encoded.notes(),
+        moved=fates.moved.notes(),
+        hidden=fates.hidden.notes(),
+        findings=source.findings(),
+    )
+
+
+def write_report(fs: FileSystem, root: Path, report: ConversionReport) -> None:
+    """Write the report to the new store; durable on return."""
+    write_durably(fs, root / REPORT, msgspec.json.format(encode_json(report)))
+    fs.sync_dir(root)

@@ -1,8 +1,8 @@
 """RocketMQ -> Kafka in parts, side by side: each part is a split of the source, and writes its own segments.
 
 Owns the work of a part, and how the results of parts become one directory; must not know the rule for a record
-(`rule`). A part needs no data of the other parts: queue offsets become the offsets, so a piece of a partition is named
-by its first offset.
+(`mapping`). A part needs no data of the other parts: queue offsets become the offsets, so a piece of a partition is
+named by its first offset.
 
     part 3 -> MADE/part-3-ID/orders-0/00000000000000012000.log     durable when the part is done
     then     MADE/orders-0/00000000000000012000.log                by rename, for parts whose results arrived
@@ -17,16 +17,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from storage.contract import OFFSET, RECORD, Clock, Named, OffsetRange, ReadSplit, Slices, Split
-from storage.conversion import mapping
 from storage.conversion.counters import Fates
-from storage.conversion.kafka_logs import SegmentWriter, settings_for
+from storage.conversion.kafka_writer import (
+    PartitionWriter,
+    PieceOfPartition,
+    SegmentWriter,
+    offsets_meet,
+    settings_for,
+)
 from storage.conversion.records import QueuedMessage
 from storage.conversion.request import Order
 from storage.conversion.sources import queued
-from storage.errors import Corrupt, NotOffered
 from storage.files import FileSystem, FollowingFileSystem
 from storage.kafka.format.names import partition_dir_name
 from storage.model import Finding, TopicPartition
@@ -47,15 +51,6 @@ class SegmentsPart:
     made: Path
     names: Mapping[str, str]
     settings: Mapping[str, str]
-
-
-class PieceOfPartition(NamedTuple):
-    """The result of a part for one partition: offsets [first, end) of the target."""
-
-    address: TopicPartition
-    first: int
-    end: int
-    records: int
 
 
 @dataclass(slots=True)
@@ -97,20 +92,22 @@ def write_segments(part: SegmentsPart) -> SegmentsDone:
     folder = part.made / f"{PART}{part.number}-{secrets.token_hex(8)}"
     fs.make_dir(folder)
     done = SegmentsDone(folder.name)
-    pieces: dict[TopicPartition, _Piece] = {}
+    writers: dict[TopicPartition, PartitionWriter] = {}
     try:
         for address, message in _messages(part.split, done.findings):
-            if address not in pieces:
+            if address not in writers:
                 target = address._replace(topic=part.names[address.topic])
-                settings = settings_for(target.topic, part.settings)
-                pieces[address] = _Piece(address, SegmentWriter(fs, folder, target, settings))
-            pieces[address].add(message, done.fates)
-        for piece in pieces.values():
-            piece.writer.finish()
+                segments = SegmentWriter(
+                    fs, folder, target, settings_for(target.topic, part.settings)
+                )
+                writers[address] = PartitionWriter(segments, address, may_move=False)
+            writers[address].add(message, done.fates)
+        for writer in writers.values():
+            writer.segments.finish()
     finally:
-        for piece in pieces.values():
-            piece.writer.abandon()
-    done.pieces = [piece.told() for piece in pieces.values() if piece.records]
+        for writer in writers.values():
+            writer.segments.abandon()
+    done.pieces = [writer.piece() for writer in writers.values() if writer.records]
     for address, *_ in done.pieces:
         fs.sync_dir(folder / partition_dir_name(part.names[address.topic], address.partition))
     fs.sync_dir(folder)
@@ -132,46 +129,6 @@ def _messages(
             yield chunk.partitions[code], queued(message, offset)
 
 
-class _Piece:
-    """A piece of one partition that is being written."""
-
-    def __init__(self, address: TopicPartition, writer: SegmentWriter) -> None:
-        self.writer = writer
-        self.records = 0
-        self._address = address
-        self._first = self._next = 0
-
-    def add(self, message: QueuedMessage, fates: Fates) -> None:
-        """Add a message."""
-        try:
-            record = mapping.to_kafka(message)
-        except Corrupt as error:
-            fates.left_out.add(self._address, message.offset, "body", error.message)
-            return
-        if not self.records:
-            self._first = record.offset
-        elif record.offset < self._next:
-            raise _offsets_meet(self._address)
-        self._next = record.offset + 1
-        self.writer.add(record)
-        self.records += 1
-
-    def told(self) -> PieceOfPartition:
-        """Return the description of the written piece."""
-        return PieceOfPartition(self._address, self._first, self._next, self.records)
-
-
-def _offsets_meet(address: TopicPartition) -> NotOffered:
-    """Return the error for a queue that mixes records restored to their Kafka offsets with other records. The offset of
-    each record depends on all records before it.
-    """
-    return NotOffered(
-        f"{address} has records that were Kafka's between others, so that their offsets meet: "
-        "`logserver convert` moves them one after another",
-        feature="conversion in parts",
-    )
-
-
 def put_together(
     fs: FileSystem, made: Path, names: Mapping[str, str], results: Iterable[SegmentsDone]
 ) -> Mapping[TopicPartition, Sequence[PieceOfPartition]]:
@@ -189,7 +146,7 @@ def put_together(
                 fs.rename(made / done.folder / name / file, made / name / file)
     for address, pieces in found.items():  # in the order of the parts and of the log
         if any(after.first < before.end for before, after in pairwise(pieces)):
-            raise _offsets_meet(address)
+            raise offsets_meet(address)
     for folder in [name for name in fs.list_dir(made) if name.startswith(PART)]:
         fs.remove_tree(made / folder)
     return found

@@ -1,8 +1,9 @@
 """A new Kafka log directory, made from its logs alone: segments are written in pieces, then the engine makes all other
 files.
 
-Owns how records are grouped into batches and batches into segments; must not decide offsets. Any number of writers may
-write pieces of one partition side by side. A piece consists of whole segments, named by their first offsets.
+Owns how records are grouped into batches and batches into segments; every message brings its offset. Any number of
+writers may write pieces of one partition side by side. A piece consists of whole segments, named by their first
+offsets.
 
     DIR/topic-0/00000000000000000035.log     by a writer
     then: epochs, topic ids; indexes, producers, checkpoints by the recovery of a store that is opened
@@ -12,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.contract import Clock, StoreOptions
-from storage.conversion.records import KafkaRecord
+from storage.conversion.counters import MOVED, Fates
+from storage.conversion.mapping import to_kafka
+from storage.conversion.records import KafkaRecord, QueuedMessage
+from storage.errors import Corrupt, NotOffered
 from storage.files import File, FileSystem, write_durably
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.batch import encode_batch
@@ -130,6 +134,62 @@ class SegmentWriter:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+class PieceOfPartition(NamedTuple):
+    """The result of a part for one partition: offsets [first, end) of the target."""
+
+    address: TopicPartition
+    first: int
+    end: int
+    records: int
+
+
+class PartitionWriter:
+    """A writer of messages as records of one partition (`source` is the queue), at their own offsets.
+
+    A record whose offset is already used gets the next free offset with `may_move`; else NotOffered is raised.
+    """
+
+    def __init__(self, segments: SegmentWriter, source: TopicPartition, *, may_move: bool) -> None:
+        self.segments = segments
+        self.records = 0
+        self._source = source
+        self._may_move = may_move
+        self._first = self._next = 0
+
+    def add(self, message: QueuedMessage, fates: Fates) -> None:
+        """Add a message; one that cannot be read is counted as left out."""
+        try:
+            record = to_kafka(message)
+        except Corrupt as error:
+            fates.left_out.add(self._source, message.offset, "body", error.message)
+            return
+        placed = max(record.offset, self._next)
+        if placed != record.offset:
+            if not self._may_move:
+                raise offsets_meet(self._source)
+            fates.moved.add(self._source, record.offset, "offset", MOVED)
+        if not self.records:
+            self._first = placed
+        self._next = placed + 1
+        self.records += 1
+        self.segments.add(record._replace(offset=placed))
+
+    def piece(self) -> PieceOfPartition:
+        """Return the description of the written records."""
+        return PieceOfPartition(self._source, self._first, self._next, self.records)
+
+
+def offsets_meet(address: TopicPartition) -> NotOffered:
+    """Return the error for a queue that mixes records restored to their Kafka offsets with other records. The offset of
+    each record depends on all records before it.
+    """
+    return NotOffered(
+        f"{address} has records that were Kafka's between others, so that their offsets meet: "
+        "`logserver convert` moves them one after another",
+        feature="conversion in parts",
+    )
 
 
 def _size_of(record: KafkaRecord) -> int:
