@@ -89,9 +89,9 @@ BACKENDS: Final[dict[str, Backend]] = {
         open_inspector="storage.rocketmq.tools:open_inspector",
         list_files="storage.rocketmq.state.file_listing:list_files",
         settings="storage.rocketmq.state.settings:STORE_SETTINGS",
-        open_splitter="storage.rocketmq.columns.splits:open_splitter",
+        open_splitter="storage.rocketmq.columns.split_plan:open_splitter",
         read_split="storage.rocketmq.columns.read:read_split",
-        staging="storage.rocketmq.staging:RocketMQStaging",
+        staging="storage.rocketmq.tools.staging:RocketMQStaging",
         unreadable="storage.rocketmq.state.file_listing:unread_findings",
     ),
     "memory": Backend(

@@ -35,7 +35,7 @@ from storage.files import FileSystem, FollowingFileSystem
 from storage.kafka.format.names import partition_dir_name
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.columns.read import read_split
-from storage.rocketmq.columns.splits import open_splitter
+from storage.rocketmq.columns.split_plan import open_splitter
 from storage.rocketmq.format.message import decode_message
 
 PART: Final = "part-"

@@ -36,7 +36,7 @@ from storage.rocketmq.format.properties import (
     decode_properties,
     encode_properties,
 )
-from storage.rocketmq.reading import MAX_BODY_BYTES
+from storage.rocketmq.log.reading import MAX_BODY_BYTES
 
 _PACKING: Final = COMPRESSED | COMPRESSION_TYPE_MASK
 _LIMITS: Final = {

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from storage.contract import (
     DEFAULT_MAX_BYTES,
@@ -32,6 +33,7 @@ from storage.files import FileLock, FileSystem
 from storage.model import (
     AppendResult,
     Bound,
+    Capabilities,
     FindQuery,
     FoundPage,
     Isolation,
@@ -47,38 +49,43 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.rocketmq.appending import Appender, Stamp
-from storage.rocketmq.checkpoints import Checkpointer
+from storage.rocketmq.format import message
 from storage.rocketmq.index.dispatcher import Dispatcher
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.log.encoding import Encoder
+from storage.rocketmq.log.reading import locator_text
+from storage.rocketmq.log.retention import Deletions, given_up
 from storage.rocketmq.lookup.by_time import find_time
-from storage.rocketmq.lookup.find import find_by_id, find_records
-from storage.rocketmq.reading import Limits, QueueReader, locator_text
-from storage.rocketmq.recovery import blocked_folders
+from storage.rocketmq.lookup.find import TIME_AXIS, find_by_id, find_records
+from storage.rocketmq.queue import Appender, Limits, QueueReader, Stamp
 from storage.rocketmq.recovery.index_check import IndexCheck
 from storage.rocketmq.recovery.index_proof import proof_of
 from storage.rocketmq.recovery.opening import OpenedStore, Opening, open_parts
-from storage.rocketmq.recovery.topics import (
-    TopicFiles,
-    check_changes,
-    check_folder_name,
-    check_new_topic,
-    check_same_shape,
-)
-from storage.rocketmq.retention import Deletions, before_deletion, delete_head, given_up
-from storage.rocketmq.state import blocked_files, live_data, rocksdb
+from storage.rocketmq.recovery.store_files import Checkpointer, delete_head
+from storage.rocketmq.state import blocked, live_data
 from storage.rocketmq.state.group_offsets import GroupOffsets
 from storage.rocketmq.state.root import (
+    BACKEND,
     StoreDirectory,
     StoreFile,
     is_empty,
     refuse_other_format,
     take_lock,
 )
-from storage.rocketmq.state.settings import MULTI_PATH_SPLITTER, StoreSettings, parse_store_settings
-from storage.rocketmq.stats import CAPABILITIES, stats_of
+from storage.rocketmq.state.settings import (
+    INERT_CONFIGS,
+    MULTI_PATH_SPLITTER,
+    StoreSettings,
+    parse_store_settings,
+)
+from storage.rocketmq.state.topics import (
+    TopicFiles,
+    check_changes,
+    check_folder_name,
+    check_new_topic,
+    check_same_shape,
+)
 from storage.shared.disk_store import DiskStore, open_directory
 from storage.shared.group_offsets import KeepsGroupOffsets
 from storage.shared.sequencing import PRODUCER_EXPIRATION_MS, ProducerIds, highest_id
@@ -105,9 +112,8 @@ def open_rocketmq(
         live_data.refuse_dledger(StoreDirectory(fs, path))
     if not read_only:
         _refuse_several_folders(settings)
-        rocksdb.refuse(StoreDirectory(fs, path))
-        blocked_files.refuse(StoreDirectory(fs, path))
-        blocked_folders.refuse(StoreDirectory(fs, path))
+        live_data.refuse_database(StoreDirectory(fs, path))
+        blocked.refuse(StoreDirectory(fs, path))
 
     def opened(view: FileSystem, lock: FileLock | None) -> RocketMQStore:
         return RocketMQStore(view, path, options, settings, clock=clock, lock=lock)
@@ -127,6 +133,18 @@ def _refuse_several_folders(settings: StoreSettings) -> None:
             name="storePathCommitLog",
             value=folders,
         )
+
+
+CAPABILITIES: Final = Capabilities(
+    backend=BACKEND,
+    indexed_keys=True,
+    batch_bytes=False,
+    truncate=False,
+    time_axis=TIME_AXIS,
+    leader_epochs=False,
+    messages=True,
+    inert_configs=INERT_CONFIGS,
+)
 
 
 class RocketMQStore(DiskStore, KeepsGroupOffsets):
@@ -158,8 +176,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     def _open(self, options: StoreOptions) -> None:
         directory = self._directory
-        taken = blocked_folders.take_out(directory) if self.read_only else ()
-        directory.findings += blocked_files.take_out(directory) if self.read_only else ()
+        taken = blocked.take_out_folders(directory) if self.read_only else ()
+        directory.findings += blocked.take_out_files(directory) if self.read_only else ()
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
         facts.sizes = resolve_sizes(
@@ -188,7 +206,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                 read_only=self.read_only,
             )
         )
-        directory.findings += blocked_folders.findings(taken, parts.queues)
+        filled = [queue.units.directory for queue in parts.queues if not queue.units.is_empty]
+        directory.findings += blocked.folder_findings(directory, taken, filled)
         found = [*directory.findings, *parts.report.findings]
         self.recovery = replace(parts.report, findings=found)
         self._topics = dict(self._topic_files.infos())
@@ -485,7 +504,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     def enforce_retention(self, now_ms: int) -> RetentionReport:
         self._check_writable()
         if given_up(self.log, self._settings, now_ms=now_ms):
-            before_deletion(self.checkpoint)
+            with suppress(DiskFull):  # the deletion may free space
+                self.checkpoint()  # so that producer states are known without the deleted records
         with self._lock, self._fence.guarding():
             # Evaluated again under the lock: the checkpoint took time.
             doomed = given_up(self.log, self._settings, now_ms=now_ms)
@@ -499,13 +519,24 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     def stats(self) -> StoreStats:
         self._check_open()
-        return stats_of(
-            self.log,
-            self.queues,
-            self._dispatcher,
-            self._files,
+        log, failure = self.log, self._dispatcher.failure
+        return StoreStats(
             topics=len(self._topics),
+            partitions=len(self.queues),
+            segments=len(log.run.bases),
+            size_bytes=max(log.end - log.start, 0),
+            open_files=self._files.open_files,
             fenced=self._fence.cause,
+            suspect_records=log.suspect_records,
+            details={
+                "compiled": not (message.__file__ or "").endswith(".py"),
+                "min_physical_offset": log.start,
+                "max_physical_offset": log.end,
+                "flushed_physical_offset": log.flushed,
+                "dispatch_lag_bytes": max(log.end - self._dispatcher.position, 0),
+                "dispatch_failure": None if failure is None else failure.message,
+                "index_files": 0 if self.index is None else len(self.index.index_files),
+            },
         )
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from storage import Finding, Splitter, StoreOptions, TopicPartition, open_inspector, open_splitter
 from storage.files import RealFileSystem
-from storage.rocketmq.reading import HIDDEN_PROPERTIES
+from storage.rocketmq.log.reading import HIDDEN_PROPERTIES
 from tests.column_rows import Row, everything, read_rows
 from tests.golden import rocketmq_stores as stores
 from tests.golden.rocketmq_stores import GoldenStore, Recipe, by_id

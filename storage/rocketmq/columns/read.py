@@ -1,7 +1,7 @@
 """Reading a split of a RocketMQ store as columns: queue entries, then the pieces of the log they point to.
 
 Owns the order of the steps, the reports of damage, and which columns there are; must not know the position
-of a field in a record. Which records are good, and the errors for other records, are as in `reading`, the
+of a field in a record. Which records are good, and the errors for other records, are as in `queue`, the
 reader of one queue; but an entry must also contain its record's size. If only offsets are requested and no
 check is, as in a count, only the entries are read.
 """
@@ -21,11 +21,10 @@ from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, FollowingFileSystem, HandleCache, SkippingFileSystem
 from storage.findings import finding
 from storage.model import Finding
-from storage.rocketmq.columns import suspect_columns
-from storage.rocketmq.columns.log_reader import LogSlice, read_pieces
-from storage.rocketmq.columns.property_columns import Properties
+from storage.rocketmq.columns.properties import Properties
 from storage.rocketmq.columns.queue_entries import SplitPlan, Units, in_log_order, load_units
-from storage.rocketmq.columns.record_columns import BORN_TIMESTAMP, FLAG, Addresses, Records
+from storage.rocketmq.columns.records import BORN_TIMESTAMP, FLAG, Addresses, Records, suspects
+from storage.rocketmq.columns.slices import LogSlice, read_pieces
 from storage.rocketmq.format import names as file_names
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import FIXED_SIZE_V4
@@ -33,15 +32,8 @@ from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KE
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.file_sequence import FileRun
-from storage.rocketmq.reading import (
-    HIDDEN_PROPERTIES,
-    MAX_BODY_BYTES,
-    WRONG_PLACE,
-    check_address,
-    damaged,
-    unit_error,
-    unreadable,
-)
+from storage.rocketmq.log.reading import HIDDEN_PROPERTIES, MAX_BODY_BYTES
+from storage.rocketmq.queue import WRONG_PLACE, check_address, damaged, unit_error, unreadable
 from storage.rocketmq.state.file_listing import unread_findings
 
 if TYPE_CHECKING:
@@ -67,7 +59,7 @@ _OF_RECORDS: Final[Mapping[str, Callable[[Records], Column]]] = {
     names.RECONSUME_TIMES: Records.reconsume_times,
     names.BORN_HOST: Records.born_hosts,
     names.STORE_HOST: Records.store_hosts,
-    names.SUSPECT: suspect_columns.suspects,
+    names.SUSPECT: suspects,
     names.RECORD: lambda records: Slices(records.data, records.starts, records.units.sizes),
 }
 _OF_PROPERTIES: Final[Mapping[str, Callable[[Properties], Column]]] = {

@@ -1,12 +1,13 @@
 """A view of a store that other processes may be writing to, as recovery would leave it, updated without a lock.
 
-Owns the known log, queues and topics, and how they are brought up to date; must not cut splits. The first
-read is recovery itself, with its changes in memory (`store`, opened read-only); its findings about log and
-queues are kept. Later reads inspect only new data: the log from its known end on. Entries that a server has
-not written yet are made from the new records.
+Owns the known log, queues and topics, how they are brought up to date, and where the entries of a queue are found; must
+not cut splits. The first read is recovery itself, with its changes in memory (`store`, opened read-only); its findings
+about log and queues are kept. Later reads inspect only new data: the log from its known end on. An entry that a server
+has not written yet, or never will, is made from its record.
 
     log       | known ............... end | new records ... end |
-    queues    | in their files  | made from the records, in memory |
+    queue     start ......... tail_start | ............ end
+              in the queue's files       | `tail`, until the files hold them too
 
 Never writes. For one thread at a time.
 """
@@ -21,20 +22,21 @@ from typing import Final
 from storage.contract import Clock, StoreOptions
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, HandleCache, OverlayFileSystem
-from storage.rocketmq.columns.tail_queues import KnownQueues
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import BODY_POSITION
+from storage.rocketmq.format.queue_entry import FILLER, UNIT, UNIT_SIZE, QueueEntry
 from storage.rocketmq.format.scan import BAD
+from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.dispatch import dispatches_of
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.light_queues import lmq_dispatches
-from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.log.scan import Stop, walk_log
-from storage.rocketmq.recovery.topics import TopicFiles
 from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.state.settings import parse_store_settings
+from storage.rocketmq.state.topics import TopicFiles
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 
 NOWHERE: Final = -1
@@ -44,7 +46,7 @@ _WITHOUT_INDEX: Final = {"messageIndexEnable": "false"}
 _TOPIC_FILES: Final = (f"{names.CONFIG}/{names.TOPICS}", names.DELETED_FILE)
 
 
-class KnownStore:
+class TailedStore:
     """The known state of one store. `log` and `queues` are replaced if the directory turns out to hold
     another store.
     """
@@ -90,7 +92,7 @@ class KnownStore:
         )
         run.load()
         self.log = CommitLog(run, end=store.log.end)
-        self.queues = KnownQueues(
+        self.queues = TailedQueues(
             self._files,
             store.queues.root,
             store.queues.file_bytes,
@@ -247,3 +249,128 @@ def _and_folders(fs: FileSystem) -> frozenset[Path]:
     """Return the paths that were changed in an overlay, with all parent folders."""
     assert isinstance(fs, OverlayFileSystem)
     return frozenset(place for path in fs.changed() for place in (path, *path.parents))
+
+
+COMPARED_BYTES: Final = (1 << 20) // UNIT_SIZE * UNIT_SIZE
+
+
+class TailedQueue(ConsumeQueue):
+    """One known queue: it is read from files and memory, and appended to in memory."""
+
+    def __init__(self, files: HandleCache, directory: Path, file_bytes: int) -> None:
+        super().__init__(files, directory, file_bytes)
+        self.tail_start = 0
+        self.tail = bytearray()  # mutable: a follower appends to it many times
+
+    def take_over(self, units: ConsumeQueue, *, are_stored: bool) -> None:
+        """Set the entries that another read of the queue found. `are_stored`: the files contain all of them."""
+        self.run.load()
+        self.start, self.end, self.last_end = units.start, units.end, units.last_end
+        self.tail_start = self.end
+        if are_stored or not units.run.bases:
+            return
+        self.tail_start = units.first_offset
+        chunks = units.run.chunks(units.run.start, units.end * UNIT_SIZE, COMPARED_BYTES)
+        self.tail = bytearray().join(data for _, data in chunks)
+        self.forget_stored()
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first entry that is known, or that a file has room for."""
+        if not self.run.bases:
+            return self.tail_start
+        return min(super().first_offset, self.tail_start)
+
+    def make_room(self, offset: int) -> None:
+        """Do nothing: entries stay in memory, so no file is needed."""
+
+    def append(self, units: bytes, offset: int, last_end: int) -> None:
+        """Append entries in memory. In an empty queue, fillers go before them, from the start of a file."""
+        if self.is_empty and self.end != offset:
+            in_file = self.run.file_bytes // UNIT_SIZE
+            self.tail_start = offset - offset % in_file
+            self.tail = bytearray(FILLER * (offset - self.tail_start))
+            self.start = self.end = offset
+        self.tail += units
+        self.end += len(units) // UNIT_SIZE
+        self.last_end = last_end
+
+    def raw(self, offset: int, count: int) -> bytes:
+        """Return the bytes of the known entries from `offset` on, at most `count`. Raises Corrupt, IoFailure."""
+        stop = min(offset + count, self.end)
+        stored = b""
+        if offset < self.tail_start:
+            begin, end = offset * UNIT_SIZE, min(stop, self.tail_start) * UNIT_SIZE
+            stored = b"".join(data for _, data in self.run.chunks(begin, end, COMPARED_BYTES))
+            offset = min(stop, self.tail_start)
+        first = (offset - self.tail_start) * UNIT_SIZE
+        return stored + bytes(self.tail[first : (stop - self.tail_start) * UNIT_SIZE])
+
+    def read(self, offset: int, count: int) -> Sequence[QueueEntry]:
+        """Read entries as ConsumeQueue.read does."""
+        return list(map(QueueEntry._make, UNIT.iter_unpack(self.raw(offset, max(count, 0)))))
+
+    def carried(self, first: int, end: int) -> bytes:
+        """Return the bytes of the entries in [first, end) that the files do not contain."""
+        first = max(first, self.tail_start)
+        return self.raw(first, end - first) if first < end else b""
+
+    def forget_stored(self) -> None:
+        """Drop the entries from memory that the files now contain."""
+        if self.tail and self.run.base_of((self.end - 1) * UNIT_SIZE) is None:
+            self.run.load()
+        done = 0
+        while done < len(self.tail):
+            wanted = bytes(self.tail[done : done + COMPARED_BYTES])
+            same = _alike(wanted, self._stored(self.tail_start * UNIT_SIZE + done, len(wanted)))
+            if not same:
+                break
+            done += same
+        del self.tail[:done]
+        self.tail_start += done // UNIT_SIZE
+
+    def _stored(self, position: int, size_bytes: int) -> bytes:
+        """Return the bytes of one file at a position; no bytes if the file is missing or unreadable."""
+        if self.run.base_of(position) is None:
+            return b""
+        try:
+            return self.run.read(position, size_bytes)
+        except IoFailure:
+            return b""
+
+
+def _alike(wanted: bytes, found: bytes) -> int:
+    """Return the number of equal bytes at the beginning of both, in whole entries."""
+    if found[: len(wanted)] == wanted:
+        return len(wanted)
+    low, high = 0, min(len(wanted), len(found)) // UNIT_SIZE
+    while low < high:
+        middle = (low + high + 1) // 2
+        if wanted[: middle * UNIT_SIZE] == found[: middle * UNIT_SIZE]:
+            low = middle
+        else:
+            high = middle - 1
+    return low * UNIT_SIZE
+
+
+class TailedQueues(QueueTable):
+    """The known queues of a store by topic and queue id; no queue file is written."""
+
+    def units_of(self, topic: str, queue_id: int) -> TailedQueue:
+        """Return a queue without known entries."""
+        return TailedQueue(self.files, self.root / topic / str(queue_id), self.file_bytes)
+
+    def add_known(self, topic: str, queue_id: int) -> TailedQueue:
+        """Return the entries of a queue, which is added if it does not exist."""
+        return self.known(self.add(topic, queue_id))
+
+    def known(self, queue: Queue) -> TailedQueue:
+        """Return the entries of one of these queues."""
+        assert isinstance(queue.units, TailedQueue)
+        return queue.units
+
+    def use_files(self, files: HandleCache) -> None:
+        """Read through these files from now on: files on disk may have been replaced."""
+        self.files = files
+        for queue in self:
+            queue.units.run.files = files

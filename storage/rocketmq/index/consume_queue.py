@@ -22,11 +22,9 @@ from storage.errors import DamagedStore
 from storage.files import HandleCache
 from storage.rocketmq.format.queue_entry import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, QueueEntry
 from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.state.blocked import IN_THE_WAY
 
 NOWHERE = -1
-IN_THE_WAY: Final = (
-    "a file in the place of a folder. Move it away: the next start builds the folder from the log"
-)
 UNITS_AT_ONCE = 50_000
 
 

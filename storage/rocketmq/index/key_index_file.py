@@ -1,8 +1,19 @@
 """One index file of a store: finding entries in it, and writing back the entries that were put.
 
-Owns the file's reads and writes (pread and pwrite, never a map) and the walk along a slot's chain;
-must not know other files of the run. Source: RocketMQ's IndexFile. A file that takes entries has a
-table in memory; without a table all reads go to the file, a few bytes at a time.
+Owns the file's reads and writes (pread and pwrite, never a map), the walk along a slot's chain, the sums over its
+blocks, and the comparison of its header with its entries; must not know other files of the run. Source: RocketMQ's
+IndexFile. A file that takes entries has a table in memory; without a table all reads go to the file, a few bytes at a
+time. A header has no checksum, and it decides from which record on a start indexes. A field counts only if another
+source confirms it:
+
+    field               is proved by
+    beginPhyOffset      the first entry
+    endPhyOffset        the last entry
+    indexCount          that last entry, and zeros in the place of the next one
+    beginTimestamp      the record of the first entry, while the log has it
+    endTimestamp        the record of the last entry, while the log has it
+
+hashSlotCount is kept unchanged and not compared: nothing reads it, and RocketMQ 4.3 counts it differently.
 
 One writer (the index's lock); readers at any time.
 """
@@ -10,13 +21,16 @@ One writer (the index's lock); readers at any time.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from storage.errors import Corrupt, DiskFull, IoFailure
 from storage.files import HandleCache, is_missing, remove_if_present
+from storage.findings import finding
+from storage.model import Finding
 from storage.rocketmq.format.index_file import (
     ENTRY,
     ENTRY_SIZE,
@@ -32,7 +46,6 @@ from storage.rocketmq.format.index_file import (
     file_size,
     slot_position,
 )
-from storage.rocketmq.index.block_sums import BLOCK_BYTES, BlockSums
 from storage.rocketmq.index.key_index_table import (
     KeyHasher,
     KeyIndexTable,
@@ -425,4 +438,93 @@ def _may_lie(number: int, seconds: int, begin_ms: int, times: TimeRange) -> bool
     earliest_ms = begin_ms + seconds * 1000
     return (seconds == 0 or earliest_ms <= times.end_ms) and (
         seconds == MAX_SECONDS or times.begin_ms <= earliest_ms + 999
+    )
+
+
+BLOCK_BYTES: Final = 1 << 16
+
+
+class BlockSums:
+    """The sums of the first `size_bytes` of a file; the last block may be shorter."""
+
+    def __init__(self, size_bytes: int, sums: bytes) -> None:
+        """`sums`: bytes as in `encoded`."""
+        self.size_bytes = size_bytes
+        self._sums = array("I", sums[: len(sums) // 4 * 4])
+        self._checked = bytearray(len(self._sums))
+
+    @classmethod
+    def of(cls, size_bytes: int, blocks: Iterable[bytes]) -> BlockSums:
+        """Return the sums of a file that consists of these blocks."""
+        return cls(size_bytes, array("I", map(crc32, blocks)).tobytes())
+
+    @property
+    def encoded(self) -> bytes:
+        """The sums of all blocks, four bytes each."""
+        return self._sums.tobytes()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is a sum for each block."""
+        return len(self._sums) == -(-self.size_bytes // BLOCK_BYTES)
+
+    def around(self, position: int, size_bytes: int) -> tuple[int, int] | None:
+        """Return [start, stop) of the blocks that contain these bytes; None if all of them were checked."""
+        first = position // BLOCK_BYTES
+        stop = min(-(-(position + size_bytes) // BLOCK_BYTES), len(self._sums))
+        if self._checked.find(0, first, stop) < 0:
+            return None
+        return first * BLOCK_BYTES, min(stop * BLOCK_BYTES, self.size_bytes)
+
+    def fit(self, start: int, data: bytes) -> bool:
+        """Return whether whole blocks from `start` on are unchanged; matching blocks are not checked again."""
+        first = start // BLOCK_BYTES
+        for number in range(first, first + -(-len(data) // BLOCK_BYTES)):
+            at = (number - first) * BLOCK_BYTES
+            if crc32(data[at : at + BLOCK_BYTES]) != self._sums[number]:
+                return False
+            self._checked[number] = 1
+        return True
+
+
+TimeOf = Callable[[int], int]
+"""A function that returns the store time of the record at a physical offset; 0 without a record."""
+
+
+def wrong_fields(file: KeyIndexFile, time_of: TimeOf) -> Iterator[tuple[str, object, int]]:
+    """Yield (field, expected, found) for each wrong field of the header; at most five small reads. Raises IoFailure."""
+    header, count = file.header, file.header.index_count
+    if count <= FIRST_ENTRY:
+        return  # KeyIndexFile.is_blank checks whether entries exist despite the count
+    if count > file.entries:
+        yield "indexCount", f"{file.entries} at most", count
+        return
+    first, last = file.position_of(FIRST_ENTRY), file.position_of(count - 1)
+    if header.begin_physical_offset != first:
+        yield "beginPhyOffset", first, header.begin_physical_offset
+    if header.end_physical_offset != last:
+        yield "endPhyOffset", last, header.end_physical_offset
+    if count < file.entries and not file.is_unused(count):
+        yield "indexCount", f"more than {count}", count
+    begin_ms, end_ms = time_of(first), time_of(last)
+    if begin_ms and header.begin_timestamp_ms != begin_ms:
+        yield "beginTimestamp", begin_ms, header.begin_timestamp_ms
+    if end_ms and header.end_timestamp_ms != end_ms:
+        yield "endTimestamp", end_ms, header.end_timestamp_ms
+
+
+def is_proved(file: KeyIndexFile, time_of: TimeOf) -> bool:
+    """Return whether no field of the header is wrong. Raises IoFailure."""
+    return next(wrong_fields(file, time_of), None) is None
+
+
+def wrong_header(file: KeyIndexFile, field: str, expected: object, found: int) -> Finding:
+    """Return the finding for a wrong field of a header."""
+    return finding(
+        "wrong-index-header",
+        file.path,
+        position=0,
+        expected=f"{field} {expected}",
+        found=f"{field} {found}",
+        message="the header contradicts the entries: lookups may miss records",
     )

@@ -26,9 +26,8 @@ from storage.rocketmq.format.index_file import (
     entry_position,
     file_size,
 )
-from storage.rocketmq.index.index_header import TimeOf, is_proved
 from storage.rocketmq.index.key_index import KeyIndex
-from storage.rocketmq.index.key_index_file import KeyIndexFile
+from storage.rocketmq.index.key_index_file import KeyIndexFile, TimeOf, is_proved
 from storage.rocketmq.index.key_index_table import file_order, slots_of
 
 ENTRIES_AT_ONCE: Final = 50_000

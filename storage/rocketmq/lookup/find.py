@@ -37,25 +37,10 @@ from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex, TimeRang
 from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.reading import (
-    MAX_BODY_BYTES,
-    UNITS_AT_ONCE,
-    WRONG_PLACE,
-    check_address,
-    damaged,
-    judged_units,
-    offsets_near,
-    to_stored,
-    unit_error,
-    units_as_they_stand,
-)
-from storage.shared.query import (
-    Inspected,
-    Search,
-    check_limits,
-    page_of,
-    parse_cursor,
-)
+from storage.rocketmq.log.reading import MAX_BODY_BYTES, to_stored
+from storage.rocketmq.lookup.entries import judged_units, offsets_near, units_as_they_stand
+from storage.rocketmq.queue import UNITS_AT_ONCE, WRONG_PLACE, check_address, damaged, unit_error
+from storage.shared.query import Inspected, Search, check_limits, page_of, parse_cursor
 
 _CURSOR: Final = re.compile(r"(-?)log:([0-9]{1,19})")
 TIME_AXIS: Final = "store_timestamp"

@@ -42,13 +42,12 @@ from storage.rocketmq.recovery.evidence import (
     lost_positions,
 )
 from storage.rocketmq.recovery.index_proof import LostFile
-from storage.rocketmq.recovery.losses import add_findings, damage_finding
-from storage.rocketmq.recovery.owners import Owners
+from storage.rocketmq.recovery.losses import Owners, add_findings, damage_finding
 from storage.rocketmq.recovery.plan import Damage, OpenAppend, SequencedAppend, StorePlan
-from storage.rocketmq.recovery.queue_proof import foreign_queues, misnamed_files
+from storage.rocketmq.recovery.queue_proof import foreign_queues, misnamed_files, strayed
 from storage.rocketmq.recovery.resync import Behind, LogSoFar, has_zeroed_sector, sound_part
-from storage.rocketmq.recovery.strayed import strayed
-from storage.rocketmq.recovery.topic_incarnations import DeletedRecords, Lives
+from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
+from storage.rocketmq.state.topics import DeletedRecords
 
 MAX_FILLERS: Final = 1 << 20
 """Limit on the filler entries that raise a queue with records. A start that needs more is refused."""
@@ -236,7 +235,7 @@ class _Walk:
     def __init__(self, context: RecoveryContext, start: int, doubted: Collection[int]) -> None:
         """Prepare the walk. `doubted`: records whose entries do not count; see queue_proof.py."""
         self._context = context
-        self.lives = Lives(context.run, context.queues, context.deleted)
+        self.lives = TopicIncarnations(context.run, context.queues, context.deleted)
         self._behind = Behind(context.run, context.queues)
         known = _unit_positions(context.queues, start)
         self._known = [at for at in known if at not in doubted] if doubted else known

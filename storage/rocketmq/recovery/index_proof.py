@@ -16,10 +16,9 @@ from zlib import crc32
 
 from storage.errors import DataError, IoFailure
 from storage.rocketmq.format.index_file import IndexHeader
-from storage.rocketmq.index.block_sums import BlockSums
 from storage.rocketmq.index.index_coverage import IndexCoverage, Range, record_end, without
 from storage.rocketmq.index.key_index import KeyIndex
-from storage.rocketmq.index.key_index_file import KeyIndexFile
+from storage.rocketmq.index.key_index_file import BlockSums, KeyIndexFile
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.state.root import IndexProof, RememberedFile
 

@@ -22,8 +22,8 @@ from storage.rocketmq.format.properties import has_crc_property
 from storage.rocketmq.index.dispatch import dispatch_of
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.index_coverage import IndexCoverage, record_end
-from storage.rocketmq.index.index_header import wrong_fields, wrong_header
 from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.key_index_file import wrong_fields, wrong_header
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.log.commit_log import CommitLog, store_time_at
 from storage.rocketmq.log.file_sequence import FileRun
@@ -37,6 +37,7 @@ from storage.rocketmq.recovery.examine import IndexFileState, RecoveryContext, e
 from storage.rocketmq.recovery.index_proof import Known, LostFile, known_of
 from storage.rocketmq.recovery.losses import moved_record, refused_record
 from storage.rocketmq.recovery.plan import StorePlan
+from storage.rocketmq.recovery.queue_proof import strayed_findings
 from storage.rocketmq.recovery.repair import (
     apply_index,
     apply_log,
@@ -47,11 +48,10 @@ from storage.rocketmq.recovery.repair import (
     keep_aside,
     raise_queues,
 )
-from storage.rocketmq.recovery.strayed import strayed_findings
-from storage.rocketmq.recovery.topics import TopicFiles
-from storage.rocketmq.state import batch_topics, live_data, rocksdb
+from storage.rocketmq.state import live_data
 from storage.rocketmq.state.root import IndexProof, ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.state.settings import Sizes, StoreSettings
+from storage.rocketmq.state.topics import TopicFiles
 from storage.shared.loss_report import keep_losses
 from storage.shared.sequencing import Producers
 
@@ -435,9 +435,7 @@ def _findings(
     opening: Opening, index: KeyIndex | None, builder: Builder, plan: StorePlan
 ) -> list[Finding]:
     found = list(plan.findings)
-    found += rocksdb.findings(opening.directory)
-    found += live_data.findings(opening.directory)
-    found += batch_topics.findings(opening.directory, opening.topics.batch_topics)
+    found += live_data.findings(opening.directory, opening.topics.batch_topics)
     found += missing_config_findings(opening.directory)
     if index is not None:
         found += index.findings

@@ -1,6 +1,6 @@
-"""Records of deleted topics: a deletion leaves the records of the topic in the log.
+"""Incarnations of a topic: a deletion leaves its records in the log, and the topic may be created again.
 
-Owns the question which records these are, for recovery and for the tools; must not write. Sources of the answer:
+Owns the question which records are deleted, for recovery and for the tools; must not write. Sources of the answer:
 
 - the note of a deletion by logserver: records of the topic below a physical offset are deleted;
 - after a clean stop, a topic with neither an entry in topics.json nor a folder was deleted by RocketMQ, which
@@ -14,65 +14,28 @@ Owns the question which records these are, for recovery and for the tools; must 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 from storage.errors import Corrupt
-from storage.rocketmq.format.names import is_system_topic
-from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.state.topics import DeletedRecords
 
 Key: TypeAlias = tuple[str, int]
 """A queue: its topic and queue id."""
 
-EVERYTHING: Final = 1 << 62
-_NOTHING: Final[Mapping[str, int]] = {}
 
-
-class DeletedRecords:
-    """The records that count as deleted. `found`: topics without a note of their deletion, with the physical offset
-    below which their records are deleted; `holds` and `begin` add them.
-    """
-
-    def __init__(
-        self, noted: Mapping[str, int] = _NOTHING, living: frozenset[str] | None = None
-    ) -> None:
-        """`noted`: by topic, the physical offset below which its records are deleted. `living`: the topics that have an
-        entry or a folder; None if a missing topic is no proof of a deletion.
-        """
-        self._ends = dict(noted)
-        self._living = living
-        self.found: dict[str, int] = {}
-
-    def holds(self, topic: str, physical_offset: int) -> bool:
-        """Return whether a record of this topic at this offset is deleted. The broker's own topics cannot be, and a
-        topic that can have no folder proves nothing by having none.
-        """
-        if physical_offset < self._ends.get(topic, 0):
-            return True
-        if self._living is None or topic in self._living:
-            return False
-        if is_system_topic(topic) or not is_folder_name(topic):
-            return False
-        self.begin(topic, EVERYTHING)
-        return True
-
-    def begin(self, topic: str, physical_offset: int) -> None:
-        """Set the physical offset at which the current life of a topic begins."""
-        self._ends[topic] = self.found[topic] = physical_offset
-
-
-class First(NamedTuple):
+class FirstRecord(NamedTuple):
     """The first record that an entry of a queue points to."""
 
     queue_offset: int
     physical_offset: int
 
 
-class Lives:
+class TopicIncarnations:
     """The beginnings of queues, and so of the current lives of their topics, as their entries show. `begun`: topics
     found to be created again, and the physical offset; `deleted` gets them too.
     """
@@ -82,7 +45,7 @@ class Lives:
         self._run = run
         self._queues = queues
         self._deleted = deleted
-        self._firsts: dict[Key, First | None] = {}
+        self._firsts: dict[Key, FirstRecord | None] = {}
 
     def without(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
         """Return the dispatches of records that were not deleted; see `are_over`."""
@@ -133,13 +96,13 @@ class Lives:
         firsts = [self._first_of(queue) for queue in self._queues.of_topic(topic)]
         return min((first.physical_offset for first in firsts if first is not None), default=0)
 
-    def _first_of(self, queue: Queue) -> First | None:
+    def _first_of(self, queue: Queue) -> FirstRecord | None:
         key = queue.partition.topic, queue.partition.partition
         if key not in self._firsts:
             self._firsts[key] = self._read_first(queue)
         return self._firsts[key]
 
-    def _read_first(self, queue: Queue) -> First | None:
+    def _read_first(self, queue: Queue) -> FirstRecord | None:
         """Return a queue's first record; None if the record does not match the entry."""
         units = queue.units
         try:
@@ -152,4 +115,4 @@ class Lives:
             return None
         if message is None or (message.topic, message.queue_id) != queue.partition:
             return None
-        return First(offset, at) if message.queue_offset == offset else None
+        return FirstRecord(offset, at) if message.queue_offset == offset else None

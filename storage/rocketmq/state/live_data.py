@@ -1,27 +1,36 @@
-"""Data of a store that this program does not read: compacted topics, timers, and a log kept by DLedger.
+"""Data of a store that this program does not read: databases, batch queues, compacted topics, timers, a log of DLedger.
 
-Owns the names and the measuring of such data, and the findings about it; must not read the content of its files. All of
-it is live data of the broker. A tool that creates a new store reports what it leaves out.
+Owns the names and the measuring of such data, the refusals, and the findings about it; must not read the content of its
+files. All of it is live data of the broker. A tool that creates a new store reports what it leaves out.
 
+    consumequeue/CURRENT, config/*/CURRENT     RocksDB (storeType=defaultRocksDB): queues, topics, groups, offsets
+    batchconsumequeue/                         queues of topics with queue.type=BatchCQ, one entry per batch of records
     compaction/compactionLog/TOPIC/QUEUE/*     records of compacted topics; the older records are only here
     timerlog/, timerwheel, config/timercheck   pending timed messages, by physical offset: they belong together
     dledger-NAME/data/*                        the log of a broker with enableDLegerCommitLog, in place of commitlog
-    batchconsumequeue/, consumequeue_ext/      queues, by physical offset
+    consumequeue_ext/                          tags codes of queue entries, by physical offset
+
+A store with a database is never written: an append would assign queue offsets that the broker has assigned already, or
+assigns again later, and the broker would never find those records. The records of topics with batch queues are in the
+common log and stay there. A folder in `consumequeue` for such a topic keeps the broker from starting
+(ConsumeQueueStore.queueTypeShouldBe), so logserver never creates one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import UnsupportedFormat
+from storage.errors import NotOffered, UnsupportedFormat
 from storage.files import FileSystem
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format import names
 from storage.rocketmq.state.root import StoreDirectory
 
+BATCH_TOPIC: Final = "batch-topic"
+"""The code of the finding of a topic with batch queues."""
 COMPACTION_LOG: Final = "compactionLog"
 TIMER_CHECK: Final = "timercheck"
 TIMER_FILES: Final = (TIMER_CHECK, "timermetrics")
@@ -73,15 +82,16 @@ def refuse_dledger(directory: StoreDirectory) -> None:
         )
 
 
-def findings(directory: StoreDirectory) -> Iterator[Finding]:
-    """Yield findings about live data that is not read."""
-    yield from dledger_findings(directory)
+def findings(directory: StoreDirectory, batch_topics: Iterable[str]) -> Iterator[Finding]:
+    """Yield findings about live data that is not read. `batch_topics`: the topics with batch queues."""
+    yield from database_findings(directory)
+    yield from _dledger_findings(directory)
     yield from _compacted(directory)
     yield from _timers(directory)
+    yield from batch_topic_findings(directory, batch_topics)
 
 
-def dledger_findings(directory: StoreDirectory) -> Iterator[Finding]:
-    """Yield a finding for each DLedger log."""
+def _dledger_findings(directory: StoreDirectory) -> Iterator[Finding]:
     for folder in dledger_folders(directory):
         size = size_of(directory.fs, folder / "data")
         yield finding(
@@ -170,3 +180,63 @@ def _left(path: Path, size: Size, is_live: bool) -> Finding:
 def is_timer_file(name: str) -> bool:
     """Return whether a file of config/ belongs to the timer log."""
     return name.removesuffix(names.BACKUP) in TIMER_FILES
+
+
+# ---- databases ----
+
+
+def refuse_database(directory: StoreDirectory) -> None:
+    """Raise UnsupportedFormat if a store that is to be written has such a database."""
+    for folder in directory.databases():
+        raise UnsupportedFormat(
+            f"{folder} is a RocksDB database of the broker (storeType=defaultRocksDB), and such a store is not "
+            "written. Nothing has been changed. Serve what its log has with --read-only",
+            path=str(folder),
+        )
+
+
+def database_findings(directory: StoreDirectory) -> Iterator[Finding]:
+    """Yield one finding if the store has such databases."""
+    found = directory.databases()
+    if found:
+        yield finding(
+            "rocksdb-store",
+            found[0],
+            message="a RocksDB database, which is not read: "
+            + (
+                "records come from the commit log, and no queue is read"
+                if directory.queues_in_database()
+                else "what the broker's configs say is not known"
+            ),
+        )
+
+
+# ---- topics with batch queues ----
+
+
+def batch_topic_refusal(topic: str) -> NotOffered:
+    """Return the error for a request to read, write or change such a topic."""
+    return NotOffered(
+        f"topic {topic!r} has batch queues (queue.type=BatchCQ), which are not offered",
+        feature="queue.type=BatchCQ",
+    )
+
+
+def batch_topic_findings(directory: StoreDirectory, topics: Iterable[str]) -> Iterator[Finding]:
+    """Yield findings: batch-queue topics exist, and any of their files are in the wrong folder."""
+    folders = directory.queue_folders()
+    for topic in sorted(topics):
+        yield finding(
+            BATCH_TOPIC,
+            directory.path / names.BATCH_QUEUE / topic,
+            topic=topic,
+            message="a topic with batch queues (queue.type=BatchCQ): its records stay in the log, and "
+            "are neither read nor written",
+        )
+        if topic in folders:
+            yield finding(
+                "wrong-queue-type",
+                directory.consume_queue / topic,
+                topic=topic,
+                message="queues of a topic with batch queues: the real broker does not start with them",
+            )

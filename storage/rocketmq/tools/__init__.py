@@ -3,15 +3,13 @@
 Owns the entry point `open_inspector`; must not write, except in `rebuild` with `write` and in the new store of a
 `salvage`. The modules:
 
-    place                            what a PATH is
+    path_kind                        what a PATH is
     store_inspector, file_inspector  SupportsInspect for a store or some of its queues, and for single files
-    view        a store as recovery would leave it, in memory;  raw: its files as they are stored
-    log_walk    the walk over the whole log, across damage
-    dump, rows  the contents, as rows;  search: some records;  summary: an overview on one screen
-    verify      finds errors (verify_files, record_check, check_queues, check_index)
-    rebuild     recreates queues or index from the log (rebuild_store; in parts rebuild_parts)
-    picture, stretches   a store snapshot for work in parts: verify_stretch, verify_rest, rebuild_stretch
-    salvage     builds a new store from the good records (salvage_survey, salvage_log, blanks)
+    view                             a store as recovery would leave it, in memory
+    unrecovered, snapshot            its files as they are stored; the same for work in parts
+    log_walk, log_tasks              the walk over the whole log, across damage; the walk in parts
+    dump, rows, search, summary      the contents as rows; some records; an overview on one screen
+    verify, rebuild, salvage         find errors; recreate queues or index from the log; build a new store
 """
 
 from __future__ import annotations

@@ -36,9 +36,8 @@ from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index_file import KeyIndexFile
-from storage.rocketmq.index.key_index_sizes import infer_sizes
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.index.sizes import DEFAULTS
+from storage.rocketmq.index.sizes import DEFAULTS, infer_sizes
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.log.scan import Stretch
 from storage.rocketmq.state.file_listing import unread_findings

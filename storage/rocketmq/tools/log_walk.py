@@ -25,7 +25,7 @@ from storage.rocketmq.format.scan import BAD, BLANK, PADDING
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.log.scan import Stop, Stretch, walk_log
-from storage.rocketmq.recovery.owners import UNKNOWN, Owners
+from storage.rocketmq.recovery.losses import UNKNOWN, Owners
 from storage.rocketmq.recovery.resync import Behind, LogSoFar
 from storage.shared.diagnostics import Meter, Notes
 

@@ -21,8 +21,8 @@ from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.log.file_sequence import FileRun
-from storage.rocketmq.recovery.topic_incarnations import DeletedRecords
 from storage.rocketmq.state.settings import Sizes
+from storage.rocketmq.state.topics import DeletedRecords
 from storage.rocketmq.tools.unrecovered import RawStore
 from storage.rocketmq.tools.verify.queues import QueueContext
 

@@ -21,9 +21,9 @@ from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.recovery.evidence import Evidence, read_evidence
 from storage.rocketmq.recovery.opening import load_index, load_log
 from storage.rocketmq.recovery.queue_proof import foreign_queues, misnamed_files
-from storage.rocketmq.recovery.topics import TopicFiles
 from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.state.settings import parse_store_settings
+from storage.rocketmq.state.topics import TopicFiles
 
 
 class RawStore:

@@ -22,7 +22,7 @@ from storage.rocketmq.format.queue_entry import QueueEntry
 from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.index.dispatch import dispatches_of, heads_of
 from storage.rocketmq.index.queues import Queue
-from storage.rocketmq.reading import check_address, unreadable
+from storage.rocketmq.queue import check_address, unreadable
 from storage.rocketmq.recovery.losses import refused_record
 from storage.rocketmq.state.file_listing import unread_findings
 from storage.rocketmq.state.settings import parse_store_settings

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import Corrupt, DataError, Truncated, UnrepresentableRecord
-from storage.rocketmq.format.batch_body import (
+from tests.formats.rocketmq_messages.batch_body import (
     MIN_MEMBER_SIZE,
     BatchMember,
     decode_batch_body,

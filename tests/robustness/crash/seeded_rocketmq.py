@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from storage.rocketmq import store
-from storage.rocketmq.checkpoints import Checkpointer
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.recovery import examine, opening, repair
 from storage.rocketmq.recovery.plan import StorePlan
+from storage.rocketmq.recovery.store_files import Checkpointer
 from storage.rocketmq.state.config_file import ConfigFile
 from storage.rocketmq.state.group_offsets import GroupOffsets
 from storage.rocketmq.state.root import StoreDirectory

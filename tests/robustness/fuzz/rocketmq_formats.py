@@ -10,7 +10,6 @@ from scripts.diff_fuzz_cases import messages
 from storage.errors import CallerError, InvalidArgument, InvalidTopic
 from storage.model import RawMessage
 from storage.rocketmq.format import (
-    batch_body,
     checkpoint,
     config_json,
     index_file,
@@ -24,6 +23,7 @@ from storage.rocketmq.format import (
 )
 from storage.rocketmq.index import dispatch
 from storage.rocketmq.state.topics_file import TopicTable
+from tests.formats.rocketmq_messages import batch_body
 from tests.golden.rocketmq_stores import all_stores
 from tests.robustness.fuzz.target import SEED_BYTES, Check, Target, text_of, tried, unless
 

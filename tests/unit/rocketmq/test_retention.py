@@ -11,7 +11,7 @@ import pytest
 from storage import LogStore, StoreOptions, open_inspector
 from storage.errors import DiskFull, OffsetOutOfRange, RecordNotFound
 from storage.files import File, OverlayFileSystem
-from storage.rocketmq.retention import delete_head
+from storage.rocketmq.recovery.store_files import delete_head
 from storage.rocketmq.store import RocketMQStore
 from tests.beside import beside
 from tests.contract.harness import ManualClock

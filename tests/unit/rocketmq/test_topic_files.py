@@ -21,14 +21,14 @@ from storage.errors import (
 )
 from storage.files import FileSystem, OverlayFileSystem, atomic_write
 from storage.rocketmq.format import names
-from storage.rocketmq.recovery.topics import (
+from storage.rocketmq.state.root import StoreDirectory
+from storage.rocketmq.state.topics import (
     TopicFiles,
     check_changes,
     check_folder_name,
     check_new_topic,
     check_same_shape,
 )
-from storage.rocketmq.state.root import StoreDirectory
 from tests.robustness.crash.faulty import (
     FaultyFileSystem,
     Killed,

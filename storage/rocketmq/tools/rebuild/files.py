@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from storage.files import FileSystem, HandleCache
+from storage.files import File, FileSystem, HandleCache
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import FIRST_ENTRY, IndexHeader
 from storage.rocketmq.index.dispatch import Dispatch
@@ -25,7 +25,6 @@ from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.key_index_table import KeyHasher, KeyIndexTable
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.state.settings import Sizes
-from storage.rocketmq.tools.rebuild.comparing import is_same
 from storage.rocketmq.tools.rebuild.log_range import StagedEntries, staged_strings, staged_units
 from storage.rocketmq.tools.verify.queues import Key
 
@@ -182,3 +181,29 @@ def _ended_at(batch: IndexBatch | None) -> IndexHeader:
     return IndexHeader(
         end_timestamp_ms=last.store_timestamp_ms, end_physical_offset=last.physical_offset
     )
+
+
+CHUNK_BYTES: Final = 1 << 20
+
+
+def is_same(made_fs: FileSystem, made: Path, old_fs: FileSystem, old: Path) -> bool:
+    """Return whether two files hold the same bytes. A missing `old` is never the same."""
+    if not old_fs.exists(old):
+        return False
+    first, second = made_fs.open(made), old_fs.open(old)
+    try:
+        return first.size() == second.size() and _is_same_content(first, second)
+    finally:
+        first.close()
+        second.close()
+
+
+def _is_same_content(first: File, second: File) -> bool:
+    position, end = 0, first.size()
+    while True:
+        position = min(first.next_data(position), second.next_data(position))
+        if position >= end:
+            return True
+        if first.pread(CHUNK_BYTES, position) != second.pread(CHUNK_BYTES, position):
+            return False
+        position += CHUNK_BYTES

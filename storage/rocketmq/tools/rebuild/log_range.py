@@ -25,7 +25,7 @@ from storage.rocketmq.index.dispatch import Dispatch, by_queue, dispatches_of
 from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.log.filler_records import is_blank
 from storage.rocketmq.log.scan import Stretch
-from storage.rocketmq.recovery.topic_incarnations import Lives
+from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
 from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.snapshot import Opened, Picture
@@ -127,7 +127,7 @@ def _stage(
         clean=picture.clean,
     )
     known_gaps = resume(walk, part)
-    lives = Lives(log, opened.queues, picture.deleted)
+    lives = TopicIncarnations(log, opened.queues, picture.deleted)
     last: LastRecord | None = None
     left_out = 0
     for stretch in walk.stretches():

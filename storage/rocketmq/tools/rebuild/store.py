@@ -30,9 +30,9 @@ from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.recovery.losses import moved_record, refused_record
-from storage.rocketmq.recovery.topic_incarnations import Lives
+from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
 from storage.rocketmq.tools.log_walk import Padding
-from storage.rocketmq.tools.rebuild.comparing import is_same
+from storage.rocketmq.tools.rebuild.files import is_same
 from storage.rocketmq.tools.rebuild.log_range import DispatchWalk
 from storage.rocketmq.tools.rebuild.recount import Built, count_entries, count_index, count_queues
 from storage.rocketmq.tools.unrecovered import RawStore
@@ -164,7 +164,7 @@ class Rebuild:
             raw.run, raw.queues, self._notes, end=raw.run.limit, meter=meter, clean=raw.clean
         )
         with_tags, delays_ms = raw.settings.index_tags, raw.settings.delays_ms
-        lives = Lives(raw.run, raw.queues, raw.deleted)
+        lives = TopicIncarnations(raw.run, raw.queues, raw.deleted)
         for stretch in walk.stretches():
             if isinstance(stretch, Padding):
                 continue

@@ -29,7 +29,7 @@ from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.format.config_shapes import shape_of
 from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.log.file_sequence import FileRun
-from storage.rocketmq.state import batch_topics, live_data, rocksdb
+from storage.rocketmq.state import live_data
 from storage.rocketmq.state.file_listing import unread_findings
 from storage.rocketmq.state.root import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.state.settings import LOG_FOLDERS, Sizes
@@ -210,8 +210,8 @@ class Salvage:
     def _note_left_out(self, source: StoreDirectory, *, with_timers: bool) -> None:
         """Report files that are not derived from the log, or refer to it in a way that is not supported here."""
         self.findings += source.findings
-        self.findings += rocksdb.findings(source)
-        self.findings += batch_topics.findings(source, self._source.queues.batch_topics)
+        self.findings += live_data.database_findings(source)
+        self.findings += live_data.batch_topic_findings(source, self._source.queues.batch_topics)
         self.findings += live_data.left_behind(source, with_timers=with_timers)
 
     def _note(self, code: str, path: Path, message: str) -> None:
@@ -236,8 +236,9 @@ class Salvage:
         store = open_rocketmq(made, options, fs=self._fs, clock=self._clock, read_only=False)
         with store:
             found = store.recovery.findings
-            of_source = batch_topics.CODE
-            self.findings += [_moved(f, made, target) for f in found if f.code != of_source]
+            self.findings += [
+                _moved(f, made, target) for f in found if f.code != live_data.BATCH_TOPIC
+            ]
             addresses = [
                 TopicPartition(name, number)
                 for name, info in store.topics().items()

@@ -26,16 +26,19 @@ from storage.rocketmq.log.filler_records import SMALLEST, is_blank
 from storage.rocketmq.log.scan import Stretch
 from storage.rocketmq.recovery.evidence import (
     Evidence,
+    FileBehind,
     LogEnd,
     deleted_topic_findings,
+    files_behind,
+    files_behind_findings,
     lost_log_finding,
     lost_offsets,
     lost_offsets_finding,
     lost_positions,
     newest_record,
 )
-from storage.rocketmq.recovery.topic_incarnations import DeletedRecords, Lives
-from storage.rocketmq.tools.files_behind import FileBehind, files_behind, files_behind_findings
+from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
+from storage.rocketmq.state.topics import DeletedRecords
 from storage.rocketmq.tools.log_walk import LogWalk, Padding, why_bad
 from storage.shared.diagnostics import Meter, Notes, Tallies
 
@@ -123,7 +126,7 @@ class Survey:
         self.end = source.start  # end of the good records
         self._holes: list[_Hole] = []
         self._tallies = Tallies()
-        self.lives = Lives(source.run, source.queues, source.deleted)
+        self.lives = TopicIncarnations(source.run, source.queues, source.deleted)
         self._seen = 0  # number of bad places of the walk that are in `bad`
         self._walk = _Heads(
             source.run,

@@ -25,8 +25,7 @@ from storage.rocketmq.format.index_file import (
     time_diff_s,
 )
 from storage.rocketmq.index.dispatch import Dispatch
-from storage.rocketmq.index.index_header import wrong_header
-from storage.rocketmq.index.key_index_file import KeyIndexFile
+from storage.rocketmq.index.key_index_file import KeyIndexFile, wrong_header
 from storage.rocketmq.tools.verify.index_file import (
     entries_end,
     entries_of,

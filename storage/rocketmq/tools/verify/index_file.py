@@ -23,8 +23,7 @@ from storage.rocketmq.format.index_file import (
     entry_position,
     slot_position,
 )
-from storage.rocketmq.index.index_header import wrong_header
-from storage.rocketmq.index.key_index_file import KeyIndexFile
+from storage.rocketmq.index.key_index_file import KeyIndexFile, wrong_header
 from storage.rocketmq.index.key_index_table import file_order
 from storage.shared.diagnostics import Tallies
 

@@ -22,7 +22,7 @@ from storage.rocketmq.index.light_queues import of_message
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.filler_records import is_blank
 from storage.rocketmq.recovery.losses import refused_record
-from storage.rocketmq.recovery.topic_incarnations import Lives
+from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
 from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
 from storage.rocketmq.tools.snapshot import Opened, Picture
@@ -81,7 +81,7 @@ class _Stretch:
         self._walk = self._new_walk(meter)
         surroundings = picture.surroundings(opened.run, self._walk.damaged_between)
         self._queues = QueueChecks(opened.queues, self._tallies, surroundings, self._queue_state)
-        self._lives = Lives(opened.run, opened.queues, picture.deleted)
+        self._lives = TopicIncarnations(opened.run, opened.queues, picture.deleted)
         self._records = RecordCheck(self._walk, self._tallies)
         self._place = self._index_place()
         self._index = IndexCheck(

@@ -20,7 +20,7 @@ from storage.rocketmq.format.suspect import (
     is_of_later_version,
     suspect_parts,
 )
-from storage.rocketmq.reading import MAX_BODY_BYTES
+from storage.rocketmq.log.reading import MAX_BODY_BYTES
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
 from storage.shared.diagnostics import Notes, Tallies
 

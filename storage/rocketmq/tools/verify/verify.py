@@ -20,6 +20,7 @@ from storage.rocketmq.recovery.evidence import (
     LogEnd,
     before_log_findings,
     deleted_topic_findings,
+    files_behind_findings,
     lost_head_findings,
     lost_log_finding,
     lost_offsets,
@@ -28,11 +29,9 @@ from storage.rocketmq.recovery.evidence import (
     missing_config_findings,
     newest_record,
 )
-from storage.rocketmq.recovery.queue_proof import misnamed_files
-from storage.rocketmq.recovery.strayed import strayed_findings
-from storage.rocketmq.state import batch_topics, live_data, rocksdb
+from storage.rocketmq.recovery.queue_proof import misnamed_files, strayed_findings
+from storage.rocketmq.state import live_data
 from storage.rocketmq.state.file_listing import unread_findings
-from storage.rocketmq.tools.files_behind import files_behind_findings
 from storage.rocketmq.tools.log_tasks import Reached, in_order
 from storage.rocketmq.tools.snapshot import Picture, picture_of
 from storage.rocketmq.tools.unrecovered import RawStore
@@ -60,9 +59,7 @@ def check_store(
     notes.add(*raw.findings)
     notes.add(*files.check_names(raw))
     notes.add(*files.check_small_files(raw))
-    notes.add(*rocksdb.findings(raw.directory))
-    notes.add(*live_data.findings(raw.directory))
-    notes.add(*batch_topics.findings(raw.directory, raw.queues.batch_topics))
+    notes.add(*live_data.findings(raw.directory, raw.queues.batch_topics))
     notes.add(*(found.finding() for found in misnamed_files(raw.queues, raw.run)))
     begin = raw.run.start
     notes.add(*strayed_findings(raw.queues, raw.run, lambda queue: queue.units.first_at(begin)))

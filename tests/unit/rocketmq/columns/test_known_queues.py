@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.files import HandleCache, OverlayFileSystem
-from storage.rocketmq.columns.tail_queues import KnownQueue
+from storage.rocketmq.columns.tail import TailedQueue
 from tests.unit.rocketmq.workshop import UNIT
 
 
 def test_units_are_added_in_place() -> None:
     """The cost of an append depends only on the new entries: known entries are not copied."""
-    queue = KnownQueue(HandleCache(OverlayFileSystem()), Path("/q"), 100 * UNIT)
+    queue = TailedQueue(HandleCache(OverlayFileSystem()), Path("/q"), 100 * UNIT)
     tail = queue.tail
     for step in range(1, 4):
         queue.append(bytes([step]) * UNIT, queue.end, step)

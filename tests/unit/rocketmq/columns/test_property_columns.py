@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.contract import Named, Slices
-from storage.rocketmq.columns.property_columns import Properties
+from storage.rocketmq.columns.properties import Properties
 from storage.rocketmq.format.properties import RESERVED, decode_properties
 
 TOKENS = [

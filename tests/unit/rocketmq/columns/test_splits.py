@@ -29,7 +29,7 @@ from storage import (
 )
 from storage.contract import CHUNK_BYTES
 from storage.errors import Corrupt, IoFailure, OffsetOutOfRange, UnknownPartition, UnknownTopic
-from storage.rocketmq.columns import log_reader, read
+from storage.rocketmq.columns import read, slices
 from storage.rocketmq.format.message_id import encode_host
 from tests.column_rows import ALL_COLUMNS, everything, read_rows
 from tests.unit.rocketmq.columns.split_yard import (
@@ -268,7 +268,7 @@ def test_memory_is_some_chunks_whatever_the_size_of_a_split(
     for first in range(0, 4000, 200):
         store.append_messages(T0, numbered(200, first=first, body_bytes=1000))
     store.close()
-    for module in (log_reader, read):
+    for module in (slices, read):
         monkeypatch.setattr(module, "CHUNK_BYTES", 64 << 10)
     (split,) = (splitter := opened(tmp_path, big)).plan(everything(splitter))
     assert next(read_split(split, ALL_COLUMNS)).rows  # imports at first use do not count

@@ -10,10 +10,11 @@ import pytest
 
 from storage import LogStore, TopicPartition
 from storage.errors import Corrupt
-from storage.rocketmq import reading
+from storage.rocketmq import queue
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.queue_entry import UNIT, UNIT_SIZE
 from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.lookup import entries
 from storage.rocketmq.store import RocketMQStore
 from tests.unit.rocketmq.workshop import ROOT, T0, Workshop, put_value, values
 
@@ -145,9 +146,10 @@ def test_units_overwritten_at_random(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch, seed: int, backward: bool
 ) -> None:
     """Some bad entries are alone, and some at the ends of the range that is checked at once, which is small here."""
-    monkeypatch.setattr(reading, "UNITS_AT_ONCE", 8)
-    monkeypatch.setattr(reading, "UNITS_BESIDE", 3)
-    monkeypatch.setattr(reading, "UNITS_PROBED", 5)
+    for module in (queue, entries):
+        monkeypatch.setattr(module, "UNITS_AT_ONCE", 8)
+    monkeypatch.setattr(entries, "UNITS_BESIDE", 3)
+    monkeypatch.setattr(entries, "UNITS_PROBED", 5)
     dice = random.Random(seed)
     with filled(shop) as store:
         bad = {(n % QUEUES, n // QUEUES) for n in dice.sample(range(0, COUNT, 4), 5)}

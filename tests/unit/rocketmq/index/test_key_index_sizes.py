@@ -12,7 +12,7 @@ from storage.rocketmq.format.index_file import (
     DEFAULT_ENTRIES,
     DEFAULT_SLOTS,
 )
-from storage.rocketmq.index.key_index_sizes import infer_sizes
+from storage.rocketmq.index.sizes import infer_sizes
 from tests.golden.rocketmq_stores import GoldenStore, all_stores, by_id, put
 from tests.unit.rocketmq.index.indexes import (
     FOLDER,

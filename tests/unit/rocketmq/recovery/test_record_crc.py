@@ -16,8 +16,8 @@ from storage.rocketmq.format.properties import (
     has_crc_property,
 )
 from storage.rocketmq.log.scan import Stop, walk_log
-from storage.rocketmq.staging import RocketMQStaging
 from storage.rocketmq.store import RocketMQStore
+from storage.rocketmq.tools.staging import RocketMQStaging
 from tests.damage.salvaging import salvage
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,

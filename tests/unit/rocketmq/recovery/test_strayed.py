@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import storage.rocketmq.recovery.strayed as strayed_module
+import storage.rocketmq.recovery.queue_proof as strayed_module
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.format.message import Message as StoredMessage
 from storage.rocketmq.log.commit_log import record_at

@@ -1,16 +1,20 @@
-"""Checkpoints: how far all files are on disk, so that a start after a crash reads less.
+"""Checkpoints, which say how far all files are on disk so that a start reads less, and deletion of the log's head.
 
-Owns the order of a checkpoint: log, queues, index, producers, and the checkpoint file last; must not
-report a position that is not durable by then. Source: StoreCheckpoint of RocketMQ. Other than in RocketMQ,
-the index counts at every checkpoint, not only when one of its files is full.
+Owns the order of a checkpoint: log, queues, index, producers, and the checkpoint file last; must not report a position
+that is not durable by then. Source: StoreCheckpoint of RocketMQ. Other than in RocketMQ, the index counts at every
+checkpoint, not only when one of its files is full. Queues and index follow a deletion in the log by physical offset.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.index.dispatcher import Dispatcher
+from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.queues import QueueTable
+from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.recovery.opening import OpenedStore
 from storage.rocketmq.state.root import StoreDirectory, StoreFile
 
@@ -70,3 +74,23 @@ class Checkpointer:
             confirm_physical_offset=before.confirm_physical_offset,
             logics_physical_offset=last.physical_offset,
         )
+
+
+def delete_head(
+    log: CommitLog, doomed: Sequence[int], queues: QueueTable, index: KeyIndex | None
+) -> None:
+    """Remove the first files of the log, then what only they needed. Durable on return.
+
+    The caller holds the append lock, and all records of these files are dispatched. Readers see the new start first.
+    """
+    run = log.run
+    start = doomed[-1] + run.file_bytes
+    for queue in queues:
+        queue.units.sync()  # entries of deleted records cannot be rebuilt
+        queue.units.start = queue.units.first_at(start)
+    run.remove_in_turn(doomed)
+    for queue in queues:
+        queue.units.drop_outlived()
+        queue.forget_outlived_edges()
+    if index is not None:
+        index.delete_before(start)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from storage.contract import Named, Slices
-from storage.rocketmq.columns.gather import by_size, bytes_at, cut
+from storage.rocketmq.columns.slices import by_size, bytes_at, cut
 from storage.rocketmq.format.properties import (
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,

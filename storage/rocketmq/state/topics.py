@@ -9,13 +9,13 @@ entry) is cleanup, which a start or the next deletion completes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from storage.errors import DiskFull, InvalidTopic, TopicExists
 from storage.model import TopicInfo
 from storage.rocketmq.format import names
 from storage.rocketmq.format.suspect import is_folder_name
-from storage.rocketmq.recovery.topic_incarnations import DeletedRecords
-from storage.rocketmq.state.batch_topics import refusal
+from storage.rocketmq.state.live_data import batch_topic_refusal
 from storage.rocketmq.state.root import DeletedTopics, StoreDirectory
 from storage.rocketmq.state.settings import check_queue_count, check_topic_config, check_topic_reset
 from storage.rocketmq.state.topics_file import TopicTable
@@ -65,6 +65,43 @@ def check_changes(configs: Mapping[str, str | None]) -> None:
             check_topic_config(name, value)
 
 
+EVERYTHING: Final = 1 << 62
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
+class DeletedRecords:
+    """The records that count as deleted. `found`: topics without a note of their deletion, with the physical offset
+    below which their records are deleted; `holds` and `begin` add them.
+    """
+
+    def __init__(
+        self, noted: Mapping[str, int] = _NOTHING, living: frozenset[str] | None = None
+    ) -> None:
+        """`noted`: by topic, the physical offset below which its records are deleted. `living`: the topics that have an
+        entry or a folder; None if a missing topic is no proof of a deletion.
+        """
+        self._ends = dict(noted)
+        self._living = living
+        self.found: dict[str, int] = {}
+
+    def holds(self, topic: str, physical_offset: int) -> bool:
+        """Return whether a record of this topic at this offset is deleted. The broker's own topics cannot be, and a
+        topic that can have no folder proves nothing by having none.
+        """
+        if physical_offset < self._ends.get(topic, 0):
+            return True
+        if self._living is None or topic in self._living:
+            return False
+        if names.is_system_topic(topic) or not is_folder_name(topic):
+            return False
+        self.begin(topic, EVERYTHING)
+        return True
+
+    def begin(self, topic: str, physical_offset: int) -> None:
+        """Set the physical offset at which the current life of a topic begins."""
+        self._ends[topic] = self.found[topic] = physical_offset
+
+
 class TopicFiles:
     """The topics as recorded on disk, and the deleted topics. Not thread-safe: the store's lock guards it."""
 
@@ -85,7 +122,7 @@ class TopicFiles:
     def check_offered(self, topic: str) -> None:
         """Raise NotOffered for a topic with batch queues, which `infos` does not list."""
         if topic in self.batch_topics:
-            raise refusal(topic)
+            raise batch_topic_refusal(topic)
 
     def infos(self) -> Mapping[str, TopicInfo]:
         """Return every topic that has an entry, or a folder with queues.

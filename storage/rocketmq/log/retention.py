@@ -1,7 +1,6 @@
-"""Retention: which files at the head of the log to delete, and their deletion (CleanCommitLogService).
+"""Retention: which files at the head of the log to delete (CleanCommitLogService), and reads during a deletion.
 
-Owns that decision and the order of a deletion; must not delete anything unless a setting says so. Queues and index
-follow the log by physical offset.
+Owns that decision; must not choose anything unless a setting says so. `StoreFiles.delete_head` deletes.
 """
 
 from __future__ import annotations
@@ -9,12 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TypeVar
 
-from storage.errors import DataError, DiskFull, IoFailure
-from storage.rocketmq.index.key_index import KeyIndex
-from storage.rocketmq.index.queues import QueueTable
+from storage.errors import DataError, IoFailure
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.state.settings import StoreSettings
 
@@ -63,35 +59,6 @@ def given_up(log: CommitLog, settings: StoreSettings, *, now_ms: int) -> Sequenc
     if not doomed and limit is not None and older and fs.used_percent(run.directory) > limit:
         doomed.append(older[0])
     return doomed
-
-
-def before_deletion(checkpoint: Callable[[], None]) -> None:
-    """Write a checkpoint, so that producer states are known without the deleted records.
-
-    A full disk is ignored: the deletion may free space.
-    """
-    with suppress(DiskFull):
-        checkpoint()
-
-
-def delete_head(
-    log: CommitLog, doomed: Sequence[int], queues: QueueTable, index: KeyIndex | None
-) -> None:
-    """Remove the first files of the log, then what only they needed. Durable on return.
-
-    The caller holds the append lock, and all records of these files are dispatched. Readers see the new start first.
-    """
-    run = log.run
-    start = doomed[-1] + run.file_bytes
-    for queue in queues:
-        queue.units.sync()  # entries of deleted records cannot be rebuilt
-        queue.units.start = queue.units.first_at(start)
-    run.remove_in_turn(doomed)
-    for queue in queues:
-        queue.units.drop_outlived()
-        queue.forget_outlived_edges()
-    if index is not None:
-        index.delete_before(start)
 
 
 def _is_hour(settings: StoreSettings, now_ms: int) -> bool:

@@ -1,7 +1,8 @@
-"""Pieces of the log: the bytes of many records at once, and where in them each record begins.
+"""Bytes of many records at once: pieces of the log with the starts of the records in them, and small parts of a piece.
 
-Owns how reads are combined; must not inspect the bytes. Records close to each other are read together, and larger gaps
-are skipped. No piece is much larger than CHUNK_BYTES or one record.
+Owns how reads are combined, and how many small parts are extracted in one step; must not interpret the bytes. Records
+close to each other are read together, and larger gaps are skipped. No piece is much larger than CHUNK_BYTES or one
+record. Small parts of one size are a column of a numpy array: to extract a single part costs more than the work on it.
 
     log     | r0 r1 r2 ...... gap ...... r3 r4 |
     piece   | r0 r1 r2 r3 r4 |      starts [0, ...]
@@ -9,7 +10,7 @@ are skipped. No piece is much larger than CHUNK_BYTES or one record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,10 @@ from storage.rocketmq.columns.queue_entries import Units
 from storage.rocketmq.log.file_sequence import FileRun
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from storage.contract import Numbers
+
 
 NEAR_BYTES: Final = 8 << 10  # a smaller gap is read with the records around it
 
@@ -80,3 +84,29 @@ def _read(run: FileRun, units: Units, breaks: Numbers) -> LogSlice:
 
 def _read_exactly(run: FileRun, position: int, size_bytes: int) -> bytes:
     return run.read(position, size_bytes).ljust(size_bytes, b"\0")
+
+
+ALIKE: Final = 100  # mean number of pieces of one size from which on they are extracted together
+
+
+def bytes_at(data: bytes, places: Numbers, size_bytes: int) -> NDArray[np.bytes_]:
+    """Return `size_bytes` bytes (1 at least) from each of these places. Comparisons ignore trailing zeros."""
+    every = np.ndarray((max(len(data) - size_bytes + 1, 0),), f"S{size_bytes}", data, strides=(1,))
+    found: NDArray[np.bytes_] = every[places]
+    return found
+
+
+def by_size(sizes: Numbers) -> Sequence[tuple[int, NDArray[np.intp]]] | None:
+    """Return (size, pieces of that size) for each size; None if there are too many sizes, or no pieces."""
+    short = int(sizes.max(initial=0)) < 1 << 16  # numpy has a faster sort for these
+    order = np.argsort(sizes.astype(np.uint16) if short else sizes, kind="stable")
+    borders = np.flatnonzero(np.diff(sizes[order])) + 1
+    if len(borders) * ALIKE >= len(sizes):
+        return None
+    groups = np.split(order, borders)
+    return [(int(sizes[rows[0]]), rows) for rows in groups if len(rows)]
+
+
+def cut(data: bytes, starts: Numbers, ends: Numbers) -> list[bytes]:
+    """Return data[starts[i] : ends[i]] for each i."""
+    return list(map(data.__getitem__, map(slice, starts.tolist(), ends.tolist())))
