@@ -385,10 +385,7 @@ def _text(value: object) -> str | None:
 
 def unit_error(run: FileRun, offset: int, what: str, unit: QueueEntry | None = None) -> Corrupt:
     """Return the error for an entry of a queue with these files: the file, the position in it, and what was found."""
-    position = offset * UNIT_SIZE
-    base = run.base_of(position)
-    path = run.directory if base is None else run.path(base)
-    position -= base or 0
+    path, position = run.place_of(offset * UNIT_SIZE)
     return Corrupt(
         f"{path}: position {position}: {what}",
         kind="consumequeue",

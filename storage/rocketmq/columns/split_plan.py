@@ -162,15 +162,12 @@ class RocketMQSplitter:
         self._known = known
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """See Splitter."""
         return [queue.partition for queue in self._known.queues]
 
     def is_internal(self, topic: str) -> bool:
-        """See Splitter."""
         return is_system_topic(topic)
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """See Splitter."""
         return self._queue(partition).bounds()
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
@@ -213,11 +210,9 @@ class RocketMQSplitter:
         return [split for split in splits if split is not None]
 
     def refresh(self) -> None:
-        """See Splitter."""
         self._known.refresh()
 
     def missing(self) -> Sequence[Finding]:
-        """See Splitter."""
         return [
             found
             for found in self._known.findings
@@ -225,11 +220,9 @@ class RocketMQSplitter:
         ]
 
     def findings(self) -> Sequence[Finding]:
-        """See Splitter."""
         return self._known.findings
 
     def close(self) -> None:
-        """See Splitter."""
         self._known.close()
 
     def _queue(self, partition: TopicPartition) -> Queue:

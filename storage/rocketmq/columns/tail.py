@@ -24,7 +24,7 @@ from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, HandleCache, OverlayFileSystem
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import BODY_POSITION
-from storage.rocketmq.format.queue_entry import FILLER, UNIT, UNIT_SIZE, QueueEntry
+from storage.rocketmq.format.queue_entry import FILLER, UNIT_SIZE, QueueEntry, decode_units
 from storage.rocketmq.format.scan import BAD
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.dispatch import dispatches_of
@@ -308,7 +308,7 @@ class TailedQueue(ConsumeQueue):
 
     def read(self, offset: int, count: int) -> Sequence[QueueEntry]:
         """Read entries as ConsumeQueue.read does."""
-        return list(map(QueueEntry._make, UNIT.iter_unpack(self.raw(offset, max(count, 0)))))
+        return decode_units(self.raw(offset, max(count, 0)))
 
     def carried(self, first: int, end: int) -> bytes:
         """Return the bytes of the entries in [first, end) that the files do not contain."""

@@ -20,12 +20,20 @@ from typing import Final, NamedTuple
 
 from storage.errors import DamagedStore
 from storage.files import HandleCache
-from storage.rocketmq.format.queue_entry import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, QueueEntry
+from storage.rocketmq.format.queue_entry import (
+    FILLER,
+    FILLER_SIZE,
+    UNIT,
+    UNIT_SIZE,
+    QueueEntry,
+    decode_units,
+)
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.state.blocked import IN_THE_WAY
 
 NOWHERE = -1
 UNITS_AT_ONCE = 50_000
+READ_AT_ONCE: Final = 1 << 13  # as objects
 
 
 class Held(NamedTuple):
@@ -210,13 +218,18 @@ class ConsumeQueue:
             data = self.run.read(position, (written - len(units)) * UNIT_SIZE)
             if len(data) < UNIT_SIZE:
                 raise self.run.missing(position)
-            whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
-            units += map(QueueEntry._make, UNIT.iter_unpack(whole))
+            units += decode_units(data[: len(data) - len(data) % UNIT_SIZE])
         if held.start <= offset + len(units) < min(offset + count, held.end):
             first, stop = offset + len(units) - held.start, offset + count - held.start
-            rest = held.units[first * UNIT_SIZE : stop * UNIT_SIZE]
-            units += map(QueueEntry._make, UNIT.iter_unpack(rest))
+            units += decode_units(held.units[first * UNIT_SIZE : stop * UNIT_SIZE])
         return units
+
+    def entries(self, first: int, stop: int) -> Iterator[tuple[int, QueueEntry]]:
+        """Yield (offset, entry) for the offsets in [first, stop), which have entries. Raises Corrupt as `read`."""
+        while first < stop:
+            units = self.read(first, min(READ_AT_ONCE, stop - first))
+            yield from enumerate(units, first)
+            first += len(units)
 
     def positions(self, offset: int) -> list[int]:
         """Return the physical offsets in the entries from `offset` on, without fillers and invalid entries:

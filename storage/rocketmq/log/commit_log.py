@@ -165,9 +165,7 @@ class CommitLog:
         self, physical_offset: int, what: str, *, expected: object = None, found: object = None
     ) -> Corrupt:
         """Return the error for a bad record: file, position in it, expected and found values."""
-        base = self.run.base_of(physical_offset)
-        path = self.run.directory if base is None else self.run.path(base)
-        position = physical_offset - (base or 0)
+        path, position = self.run.place_of(physical_offset)
         return Corrupt(
             f"{path}: position {position}: {what}",
             kind="message",

@@ -127,6 +127,11 @@ class FileRun:
             path = self._paths[base] = self._folder_of(base) / file_name(base)
         return path
 
+    def place_of(self, position: int) -> tuple[Path, int]:
+        """Return (the file that covers a position, the position in it); the folder if there is no such file."""
+        base = self.base_of(position)
+        return (self.directory, position) if base is None else (self.path(base), position - base)
+
     def _folder_of(self, base: int) -> Path:
         """Return the folder that holds a file: the first such folder if several hold it."""
         name, fs = file_name(base), self.files.fs

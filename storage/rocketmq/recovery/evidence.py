@@ -295,8 +295,7 @@ def is_end_proved(evidence: Evidence, log: LogEnd) -> bool:
 
 def lost_log_finding(lost: LostPositions, log: LogEnd) -> Finding:
     """Return the finding for a log that ends before records named in other files: a log file or its end is missing."""
-    base = log.run.base_of(log.end)
-    path = log.run.directory if base is None else log.run.path(base)
+    path, position = log.run.place_of(log.end)
     told = [f"{used.path} names {used.name}" for used in lost.named]
     if lost.times:
         told.append("the times in checkpoint are later than the last record's")
@@ -305,7 +304,7 @@ def lost_log_finding(lost: LostPositions, log: LogEnd) -> Finding:
     return finding(
         "log-ends-early",
         path,
-        position=log.end - (base or 0),
+        position=position,
         expected=f"records up to physical offset {lost.highest} at least"
         if lost.named
         else "records up to the times of the checkpoint",

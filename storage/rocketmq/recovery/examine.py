@@ -103,7 +103,7 @@ def examine(context: RecoveryContext) -> StorePlan:
     broken = _measure_queues(context)
     foreign = foreign_queues(context.queues, context.run)
     misnamed = list(misnamed_files(context.queues, context.run))
-    named = [(found.queue.partition.topic, found.queue.partition.partition) for found in misnamed]
+    named = [found.queue.partition for found in misnamed]
     for topic, queue_id in {*foreign.queues, *named}:
         context.queues.add(topic, queue_id).units.forget()
     broken = list(dict.fromkeys([*broken, *foreign.queues, *named]))
@@ -143,7 +143,7 @@ def _measure_queues(context: RecoveryContext) -> Sequence[tuple[str, int]]:
         except DataError:
             whole = False
         if not whole:
-            broken.append((queue.partition.topic, queue.partition.partition))
+            broken.append(queue.partition)
             queue.units.forget()
     return broken
 
@@ -541,7 +541,7 @@ def _build_from(walk: _Walk) -> int | None:
 
 def _queue_cuts(queues: QueueTable, log_end: int) -> Mapping[tuple[str, int], int]:
     """Return the queues with entries that point beyond the end of the log, and the offset where those begin."""
-    cuts = {}
+    cuts: dict[tuple[str, int], int] = {}
     for queue in queues:
         units = queue.units
         if units.last_end > log_end:
@@ -550,7 +550,7 @@ def _queue_cuts(queues: QueueTable, log_end: int) -> Mapping[tuple[str, int], in
                 before = units.unit(cut - 1)
                 if not before.is_filler and before.physical_offset + before.size > log_end:
                     cut -= 1
-            cuts[queue.partition.topic, queue.partition.partition] = cut
+            cuts[queue.partition] = cut
     return cuts
 
 

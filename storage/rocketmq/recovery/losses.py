@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, DataError, IoFailure
@@ -66,15 +67,32 @@ def _loss(
             first_offset * UNIT_SIZE,
             queue.units.end * UNIT_SIZE,
         )
-    path, in_file = _place(run, position)
+    path, in_file = run.place_of(position)
+    size_bytes = end - position
+    if queue is None:
+        return new_loss(path, in_file, size_bytes, reason)
+    offsets = first_offset, queue.units.end
+    return new_loss(path, in_file, size_bytes, reason, queue=queue.partition, offsets=offsets)
+
+
+def new_loss(
+    path: Path,
+    position: int,
+    size_bytes: int,
+    reason: str,
+    *,
+    queue: tuple[str, int] = ("", -1),
+    offsets: tuple[int, int | None] = (-1, None),
+) -> Loss:
+    """Return a loss in a file; `queue` and `offsets` (first, next): of the queue that loses records, if one does."""
     return Loss(
-        topic="" if queue is None else queue.partition.topic,
-        partition=-1 if queue is None else queue.partition.partition,
-        path=path,
-        position=in_file,
-        size_bytes=end - position,
-        first_offset=first_offset,
-        next_offset=None if queue is None else queue.units.end,
+        topic=queue[0],
+        partition=queue[1],
+        path=str(path),
+        position=position,
+        size_bytes=size_bytes,
+        first_offset=offsets[0],
+        next_offset=offsets[1],
         reason=reason,
     )
 
@@ -85,34 +103,20 @@ def _passed(plan: StorePlan, losses: Sequence[Loss]) -> list[Loss]:
     These are offsets without an entry, and the bytes of missing log files if no queue accounts for them.
     """
     found = [
-        Loss(
-            topic=lost.queue.topic,
-            partition=lost.queue.partition,
-            path=str(plan.queues.root / lost.queue.topic / str(lost.queue.partition)),
-            position=lost.end * UNIT_SIZE,
-            size_bytes=0,
-            first_offset=lost.end,
-            next_offset=lost.used.next_offset,
-            reason="missing",
+        new_loss(
+            plan.queues.root / lost.queue.topic / str(lost.queue.partition),
+            lost.end * UNIT_SIZE,
+            0,
+            "missing",
+            queue=lost.queue,
+            offsets=(lost.end, lost.used.next_offset),
         )
         for lost in plan.lost_offsets
         if lost.certain
     ]
     if not losses and not found and plan.go_on_at is not None:
-        path, position = _place(plan.run, plan.log_end)
-        size = plan.go_on_at - plan.log_end
-        found.append(
-            Loss(
-                topic="",
-                partition=-1,
-                path=path,
-                position=position,
-                size_bytes=size,
-                first_offset=-1,
-                next_offset=None,
-                reason="missing",
-            )
-        )
+        path, position = plan.run.place_of(plan.log_end)
+        found.append(new_loss(path, position, plan.go_on_at - plan.log_end, "missing"))
     return found
 
 
@@ -126,15 +130,9 @@ def _evidence_findings(plan: StorePlan, *, clean: bool, torn: bool) -> list[Find
     return found
 
 
-def _place(run: FileRun, position: int) -> tuple[str, int]:
-    """Return (path of the file, position in it)."""
-    base = run.base_of(position)
-    return str(run.directory if base is None else run.path(base)), position - (base or 0)
-
-
 def damage_finding(run: FileRun, damage: Damage, owners: Owners) -> Finding:
     """Return the finding for a bad place followed by good records, with the record stored there if it is known."""
-    path, position = _place(run, damage.position)
+    path, position = run.place_of(damage.position)
     topic, partition, offset = owners.of(damage.position, damage.next_good or run.limit) or UNKNOWN
     return finding(
         "damaged-record",
@@ -181,7 +179,7 @@ def _gap_findings(run: FileRun) -> list[Finding]:
 
 
 def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
-    path, position = _place(plan.run, plan.log_end)
+    path, position = plan.run.place_of(plan.log_end)
     lost = clean and bool(plan.queue_ends)
     return finding(
         "log-ends-early" if lost else "torn-tail",
@@ -195,7 +193,7 @@ def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
 def refused_record(run: FileRun, dispatch: Dispatch) -> Finding:
     """Return the finding for a record that no queue accepts, because of its offset or its topic."""
     if not is_folder_name(dispatch.topic):
-        path, position = _place(run, dispatch.physical_offset)
+        path, position = run.place_of(dispatch.physical_offset)
         return finding(
             "suspect-header",
             path,

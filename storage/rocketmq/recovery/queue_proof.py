@@ -81,7 +81,7 @@ def foreign_queues(queues: QueueTable, run: FileRun) -> Foreign:
         first = strangers[0]
         owner = queues.get(first.topic, first.queue_id)
         if len(strangers) > 1 or (owner is not None and _is_swapped(owner, run, first)):
-            found.append((queue.partition.topic, queue.partition.partition))
+            found.append(queue.partition)
             continue
         single.append((first, queue.partition))
         if owner is None or first.queue_offset >= owner.units.end:
@@ -267,13 +267,12 @@ def strayed(
     run: FileRun, message: Message, expected: TopicPartition, what: str, severity: str = "error"
 ) -> Finding:
     """Return the finding for a record that probably belongs to another queue than the one it names; `what` says why."""
-    at = message.physical_offset
-    base = run.base_of(at) or 0
+    path, position = run.place_of(message.physical_offset)
     return finding(
         "suspect-header",
-        run.path(base),
+        path,
         severity=severity,
-        position=at - base,
+        position=position,
         topic=message.topic,
         partition=message.queue_id,
         offset=message.queue_offset,

@@ -121,7 +121,7 @@ def apply_queues(plan: StorePlan) -> None:
     Broken queues lose all their files.
     """
     for queue in plan.queues:
-        key = (queue.partition.topic, queue.partition.partition)
+        key = queue.partition
         if key in plan.broken_queues:
             queue.units.discard()
             continue

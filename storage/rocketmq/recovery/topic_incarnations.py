@@ -97,7 +97,7 @@ class TopicIncarnations:
         return min((first.physical_offset for first in firsts if first is not None), default=0)
 
     def _first_of(self, queue: Queue) -> FirstRecord | None:
-        key = queue.partition.topic, queue.partition.partition
+        key = queue.partition
         if key not in self._firsts:
             self._firsts[key] = self._read_first(queue)
         return self._firsts[key]

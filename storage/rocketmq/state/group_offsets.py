@@ -84,7 +84,6 @@ class GroupOffsets:
                 )
 
     def delete(self, group: str, partitions: Iterable[TopicPartition] | None) -> None:
-        """See SupportsGroupOffsets.delete_offsets."""
         with self._lock:
             held = self._stored.table.held(group, partitions)
             if held:

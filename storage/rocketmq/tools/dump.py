@@ -37,7 +37,7 @@ from storage.rocketmq.tools.rows import (
     small_file_entry,
     unit_row,
 )
-from storage.rocketmq.tools.view import UNITS_AT_ONCE, View
+from storage.rocketmq.tools.view import View
 from storage.shared.diagnostics import Notes
 
 RECORDS: Final = "records"
@@ -51,6 +51,7 @@ KINDS: Final = (RECORDS, COMMIT_LOG, CONSUME_QUEUE, INDEX_FILE, CHECKPOINTS, OFF
 RUN_BYTES: Final = 1 << 18
 """Approximate number of log bytes in one run of rows."""
 RUN_ROWS: Final = 1000
+UNITS_AT_ONCE: Final = 1024
 
 Runs: TypeAlias = Iterator[list[Row]]
 PathQueue: TypeAlias = tuple[str | None, int | None]

@@ -59,7 +59,6 @@ from storage.rocketmq.tools.verify.index import BEGIN, IndexCheck
 from storage.rocketmq.tools.verify.index_file import check_index_file
 from storage.rocketmq.tools.verify.queues import QueueContext
 from storage.rocketmq.tools.verify.record_check import RecordCheck, note_tail
-from storage.rocketmq.tools.view import UNITS_AT_ONCE
 from storage.shared.diagnostics import Meter, Notes, Tallies
 
 _NOWHERE: Final = TopicPartition("", 0)
@@ -155,7 +154,6 @@ class FileInspector:
     # ---- contents -------------------------------------------------------------------------------
 
     def summary(self) -> Mapping[str, object]:
-        """See SupportsInspect."""
         place = self._place
         is_dir = self._fs.is_dir(place.path, follow=True)
         row: Row = {
@@ -244,7 +242,6 @@ class FileInspector:
         ]
 
     def dump_kinds(self) -> Sequence[str]:
-        """See SupportsInspect."""
         return (RECORDS, COMMIT_LOG) if self._is_log else (self._place.kind,)
 
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
@@ -307,7 +304,6 @@ class FileInspector:
     def verify(
         self, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
-        """See SupportsInspect."""
         tallies = Tallies()
         kind, entries = self._place.kind, Counter[int]()
         if kind == COMMIT_LOG:
@@ -349,24 +345,21 @@ class FileInspector:
 
     def _check_units(self, tallies: Tallies) -> Counter[int]:
         """Check that each queue entry is valid by itself. Return the number of entries by file."""
-        units, offset, stop = self._units
+        units, first, stop = self._units
         entries = Counter[int]()
-        while offset < stop:
-            for unit in units.read(offset, min(UNITS_AT_ONCE, stop - offset)):
-                if not unit.is_valid:
-                    found = f"{unit.size} bytes at {unit.physical_offset}"
-                    tallies.add(self._bad_unit(units, offset, found))
-                entries[units.run.base_of(offset * UNIT_SIZE) or 0] += 1
-                offset += 1
+        for offset, unit in units.entries(first, stop):
+            if not unit.is_valid:
+                found = f"{unit.size} bytes at {unit.physical_offset}"
+                tallies.add(self._bad_unit(units, offset, found))
+            entries[units.run.base_of(offset * UNIT_SIZE) or 0] += 1
         return entries
 
     def _bad_unit(self, units: ConsumeQueue, offset: int, found: str) -> Finding:
-        position = offset * UNIT_SIZE
-        base = units.run.base_of(position) or 0
+        path, position = units.run.place_of(offset * UNIT_SIZE)
         return finding(
             "bad-unit",
-            units.run.path(base),
-            position=position - base,
+            path,
+            position=position,
             topic=self._place.topic,
             partition=self._place.queue_id,
             offset=offset,
@@ -381,7 +374,6 @@ class FileInspector:
         raise InvalidArgument("rebuild needs a store", field="path")
 
     def rebuild_kinds(self) -> Sequence[str]:
-        """See SupportsInspect."""
         return rebuild.KINDS
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
@@ -412,11 +404,9 @@ class FileInspector:
         )
 
     def findings(self) -> Sequence[Finding]:
-        """See SupportsInspect."""
         return [*self._notes.all(), *unread_findings(self._files.fs)]
 
     def close(self) -> None:
-        """See SupportsInspect."""
         self._files.close(sync=False)
 
     def _require_log(self, what: str) -> None:

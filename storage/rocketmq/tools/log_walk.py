@@ -259,13 +259,5 @@ class LogWalk:
         **facts: Unpack[RecordFacts],
     ) -> Finding:
         """Return a finding located at a physical offset, given as a file and the position in it."""
-        base = self.run.base_of(physical_offset)
-        path = self.run.directory if base is None else self.run.path(base)
-        return finding(
-            code,
-            path,
-            severity=severity,
-            position=physical_offset - (base or 0),
-            message=message,
-            **facts,
-        )
+        path, position = self.run.place_of(physical_offset)
+        return finding(code, path, severity=severity, position=position, message=message, **facts)

@@ -148,14 +148,13 @@ class GapWatch:
     def _finding(
         self, code: str, entry: int, message: str, **facts: Unpack[RecordFacts]
     ) -> Finding:
-        run, position = self._queue.units.run, entry * UNIT_SIZE
-        base = run.base_of(position)
+        path, position = self._queue.units.run.place_of(entry * UNIT_SIZE)
         facts["topic"], facts["partition"] = self._queue.partition
         return finding(
             code,
-            run.directory if base is None else run.path(base),
+            path,
             severity="warning",
-            position=position - (base or 0),
+            position=position,
             message=message,
             **facts,
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from storage.contract import Counted, Progress, TaskRunner, no_progress, not_counted, run_serially
+from storage.contract import Counted, Progress, TaskRunner, no_progress, not_counted
 from storage.errors import InvalidArgument
 from storage.model import (
     Bound,
@@ -31,9 +31,10 @@ from storage.rocketmq.tools.salvage.survey import LogSource
 from storage.rocketmq.tools.unrecovered import RawStore
 from storage.rocketmq.tools.verify import verify
 from storage.rocketmq.tools.view import View
+from storage.shared.inspector import StoreInspectorBase
 
 
-class StoreInspector:
+class StoreInspector(StoreInspectorBase):
     """Inspection of a store; see SupportsInspect."""
 
     backend = summary.BACKEND
@@ -47,7 +48,6 @@ class StoreInspector:
         self._adopted = adopted
 
     def summary(self) -> Mapping[str, object]:
-        """See SupportsInspect."""
         self._view.with_dledger = True
         return summary.of_view(self._view, adopted=self._adopted)
 
@@ -66,17 +66,14 @@ class StoreInspector:
         return dump.rows_of(self._view, what, self._view.select(topic, partition))
 
     def dump_kinds(self) -> Sequence[str]:
-        """See SupportsInspect."""
         if self._part is None:
             return dump.KINDS
         return (self._part, *(kind for kind in dump.KINDS if kind != self._part))
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """See SupportsInspect."""
         return self._view.addresses
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """See SupportsInspect."""
         return self._view.store.bounds(partition)
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
@@ -84,14 +81,7 @@ class StoreInspector:
         return self._view.store.offset_for_time(partition, timestamp_ms, bound=Bound.LOWER)
 
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
-        """See SupportsInspect."""
         return search.in_view(self._view, query)
-
-    def verify(
-        self, progress: Progress = no_progress, counted: Counted = not_counted
-    ) -> Iterator[Finding]:
-        """See SupportsInspect. The whole store is read, also if PATH is one of its queues."""
-        return self.audit(run_serially, progress=progress, counted=counted)
 
     def audit(
         self, run: TaskRunner, *, progress: Progress = no_progress, counted: Counted = not_counted
@@ -104,14 +94,7 @@ class StoreInspector:
         finally:
             raw.close()
 
-    def rebuild(
-        self, what: str, *, write: bool = False, progress: Progress = no_progress
-    ) -> RebuildReport:
-        """See SupportsInspect. With `write` raises StoreLocked while a server owns the store."""
-        return rebuild.rebuild(self._view, what, write=write, progress=progress)
-
     def rebuild_kinds(self) -> Sequence[str]:
-        """See SupportsInspect."""
         return rebuild.KINDS
 
     def rebuild_in_parts(
@@ -158,9 +141,7 @@ class StoreInspector:
             raw.close()
 
     def findings(self) -> Sequence[Finding]:
-        """See SupportsInspect."""
         return self._view.findings()
 
     def close(self) -> None:
-        """See SupportsInspect."""
         self._view.close()

@@ -32,7 +32,6 @@ from storage.rocketmq.tools.queue_gaps import GapWatch
 from storage.shared.diagnostics import Meter, Notes
 from storage.shared.loss_report import known_losses
 
-UNITS_AT_ONCE: Final = 1024
 WINDOW_BYTES: Final = 256 << 10
 
 
@@ -164,18 +163,14 @@ class View:
         bounds = queue.bounds()
         watch = GapWatch(queue, self.known_losses)
         window = _Window(self.store)
-        offset = bounds.start
-        while offset < bounds.end:
-            units = queue.units.read(offset, min(UNITS_AT_ONCE, bounds.end - offset))
-            for unit in units:
-                if not unit.is_filler:
-                    message = self._message(queue, window, unit, offset)
-                    if isinstance(message, Finding):
-                        watch.meet_damaged(is_named=self.notes.has(message))
-                    else:
-                        watch.meet(offset, message)
-                        yield offset, unit, message
-                offset += 1
+        for offset, unit in queue.units.entries(bounds.start, bounds.end):
+            if not unit.is_filler:
+                message = self._message(queue, window, unit, offset)
+                if isinstance(message, Finding):
+                    watch.meet_damaged(is_named=self.notes.has(message))
+                else:
+                    watch.meet(offset, message)
+                    yield offset, unit, message
         self.notes.add(*watch.findings())
 
     def _message(

@@ -85,10 +85,8 @@ def build_queues(site: Site, part: QueuePart) -> QueuesBuilt:
                 compared[old] = is_same(site.fs, run.path(base), site.fs, old)
     finally:
         files.close(sync=False)
-    filled = {
-        (q.partition.topic, q.partition.partition): q.units.end - q.units.first_offset
-        for q in queues
-        if not q.units.is_empty
+    filled: dict[Key, int] = {
+        q.partition: q.units.end - q.units.first_offset for q in queues if not q.units.is_empty
     }
     return QueuesBuilt(compared, filled, builder.refused, builder.moved)
 

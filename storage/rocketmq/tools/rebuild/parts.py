@@ -134,7 +134,7 @@ class SharedRebuild(Rebuild):
             yield QueuePart(together)
 
     def _is_in_log(self, queue: Queue) -> bool:
-        return (queue.partition.topic, queue.partition.partition) in self._filled
+        return queue.partition in self._filled
 
     def _queues_made(self) -> dict[Path, int]:
         folder = self._made_dir / self._name

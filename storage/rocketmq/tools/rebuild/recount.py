@@ -23,7 +23,6 @@ from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.store import RocketMQStore
 from storage.shared.recount import Contents
 
-ENTRIES_AT_ONCE: Final = 50_000
 OPEN_FILES: Final = 32
 
 
@@ -44,27 +43,17 @@ def count_records(
 def _count(store: RocketMQStore, address: TopicPartition) -> Contents:
     queue = store.queue(address)
     bounds = queue.bounds()
-    records, offset = 0, bounds.start
-    while offset < bounds.end:
-        units = queue.units.read(offset, min(ENTRIES_AT_ONCE, bounds.end - offset))
-        records += sum(
-            unit.is_valid
-            and not unit.is_filler
-            and store.log.start <= unit.physical_offset < store.log.end
-            for unit in units
-        )
-        offset += len(units)
+    start, end = store.log.start, store.log.end
+    records = sum(
+        unit.is_valid and not unit.is_filler and start <= unit.physical_offset < end
+        for _, unit in queue.units.entries(bounds.start, bounds.end)
+    )
     return Contents(records, bounds.end)
 
 
 def count_entries(units: ConsumeQueue) -> int:
     """Return the number of valid entries of a queue, including fillers."""
-    found, offset = 0, units.first_offset
-    while offset < units.end:
-        read = units.read(offset, min(ENTRIES_AT_ONCE, units.end - offset))
-        found += sum(unit.is_valid for unit in read)
-        offset += len(read)
-    return found
+    return sum(unit.is_valid for _, unit in units.entries(units.first_offset, units.end))
 
 
 def count_queues(fs: FileSystem, folder: Path, sizes: Sizes) -> Built:

@@ -11,7 +11,7 @@ queue offset or topic in a record.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storage.errors import Corrupt, IoFailure, UnknownPartition, UnknownTopic
 from storage.findings import finding
@@ -20,12 +20,11 @@ from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.recovery.evidence import lost_head_findings
+from storage.rocketmq.recovery.losses import new_loss
 from storage.rocketmq.store import RocketMQStore
 from storage.rocketmq.tools.salvage.survey import MISSING, LogSource, Survey
 from storage.shared.diagnostics import Tallies
 from storage.shared.loss_report import by_partition, is_reported, reported_ranges
-
-ENTRIES_AT_ONCE: Final = 50_000
 
 
 class _Missing(NamedTuple):
@@ -90,20 +89,16 @@ class SalvageCheck:
     def _named(self, queue: Queue) -> Iterator[_Missing]:
         """Yield the offsets and positions in the entries of a source queue."""
         units, deleted = queue.units, self._source.deleted
-        offset = units.first_offset
         try:
-            while offset < units.end:
-                read = units.read(offset, min(ENTRIES_AT_ONCE, units.end - offset))
-                for unit in read:
-                    at = unit.physical_offset
-                    if (
-                        unit.is_valid
-                        and not unit.is_filler
-                        and at >= self._begin
-                        and not deleted.holds(queue.partition.topic, at)
-                    ):
-                        yield _Missing(offset, at, unit.size)
-                    offset += 1
+            for offset, unit in units.entries(units.first_offset, units.end):
+                at = unit.physical_offset
+                if (
+                    unit.is_valid
+                    and not unit.is_filler
+                    and at >= self._begin
+                    and not deleted.holds(queue.partition.topic, at)
+                ):
+                    yield _Missing(offset, at, unit.size)
         except (Corrupt, IoFailure):
             return  # a file of the queue is missing or unreadable, which has its own finding
 
@@ -114,19 +109,11 @@ class SalvageCheck:
         except (UnknownTopic, UnknownPartition):
             return set()
         log, bounds = self._store.log, queue.bounds()
-        served: set[int] = set()
-        offset = bounds.start
-        while offset < bounds.end:
-            read = queue.units.read(offset, min(ENTRIES_AT_ONCE, bounds.end - offset))
-            served.update(
-                at
-                for at, unit in enumerate(read, offset)
-                if unit.is_valid
-                and not unit.is_filler
-                and log.start <= unit.physical_offset < log.end
-            )
-            offset += len(read)
-        return served
+        return {
+            offset
+            for offset, unit in queue.units.entries(bounds.start, bounds.end)
+            if unit.is_valid and not unit.is_filler and log.start <= unit.physical_offset < log.end
+        }
 
     def _take(self, address: TopicPartition, missing: Sequence[_Missing]) -> None:
         """Add the losses of one queue. Consecutive offsets are one loss."""
@@ -140,15 +127,13 @@ class SalvageCheck:
         run = self._source.run
         base = item.physical_offset - item.physical_offset % run.file_bytes
         self.losses.append(
-            Loss(
-                topic=address.topic,
-                partition=address.partition,
-                path=str(run.path(base)),
-                position=item.physical_offset - base,
-                size_bytes=0,
-                first_offset=item.offset,
-                next_offset=next_offset,
-                reason=MISSING,
+            new_loss(
+                run.path(base),
+                item.physical_offset - base,
+                0,
+                MISSING,
+                queue=address,
+                offsets=(item.offset, next_offset),
             )
         )
 

@@ -74,7 +74,6 @@ class Salvage:
         self._losses: list[Loss] = []
 
     def run(self, target: Path) -> LossReport:
-        """See SupportsInspect.salvage."""
         inside = [self._path if self._fs.is_dir(self._path, follow=True) else self._path.parent]
         if self._directory is not None:
             inside.append(self._directory.path)

@@ -37,13 +37,13 @@ from storage.rocketmq.recovery.evidence import (
     lost_positions,
     newest_record,
 )
+from storage.rocketmq.recovery.losses import new_loss
 from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
 from storage.rocketmq.state.topics import DeletedRecords
 from storage.rocketmq.tools.log_walk import LogWalk, Padding, why_bad
 from storage.shared.diagnostics import Meter, Notes, Tallies
 
 MISSING: Final = "missing"
-_NO_QUEUE: Final = ("", -1)
 
 QueueKey = tuple[str, int]
 
@@ -315,7 +315,7 @@ class Survey:
         for queue in self.source.queues:
             if is_lmq(queue.partition.topic):
                 continue
-            key = queue.partition.topic, queue.partition.partition
+            key = queue.partition
             found = self._units_from(queue)
             met = self.queues.get(key)
             if found is None or queue.units.last_end <= self.source.start:
@@ -437,17 +437,11 @@ class Survey:
     def _loss(self, start: int, size: int, hole: _Hole | None, reason: str) -> Loss:
         run = self.source.run
         base = start - start % run.file_bytes
-        topic, partition = _NO_QUEUE if hole is None else hole.queue
-        return Loss(
-            topic=topic,
-            partition=partition,
-            path=str(run.path(base)),
-            position=start - base,
-            size_bytes=size,
-            first_offset=-1 if hole is None else hole.first_offset,
-            next_offset=None if hole is None else hole.next_offset,
-            reason=reason,
-        )
+        path, position = run.path(base), start - base
+        if hole is None:
+            return new_loss(path, position, size, reason)
+        offsets = hole.first_offset, hole.next_offset
+        return new_loss(path, position, size, reason, queue=hole.queue, offsets=offsets)
 
     def _reason(self, position: int) -> str:
         """Return the error of the record at a bad place, as one word."""
@@ -467,7 +461,7 @@ class Survey:
     def quiet_queues(self) -> Iterator[Queue]:
         """Yield queues with no record left in the log; only their files know the next offset."""
         for queue in self.source.queues:
-            key = queue.partition.topic, queue.partition.partition
+            key = queue.partition
             if key not in self.queues and 0 <= queue.units.last_end <= self.source.start:
                 yield queue
 
@@ -476,16 +470,7 @@ def odd_files(findings: Sequence[Finding], run: FileRun) -> Sequence[Loss]:
     """Return losses for log files with names that are no valid position in the log. No record of them is salvaged."""
     odd = [Path(f.path) for f in findings if f.code == "wrong-file-name"]
     return [
-        Loss(
-            topic="",
-            partition=-1,
-            path=str(path),
-            position=0,
-            size_bytes=run.files.fs.size(path),
-            first_offset=-1,
-            next_offset=None,
-            reason="misnamed",
-        )
+        new_loss(path, 0, run.files.fs.size(path), "misnamed")
         for path in odd
         if path.parent in run.folders
     ]

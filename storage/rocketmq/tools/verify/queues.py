@@ -350,15 +350,13 @@ class QueueCheck:
     def _report(
         self, code: str, severity: str, offset: int, what: str, **facts: Unpack[Comparison]
     ) -> None:
-        run = self._units.run
-        position = offset * UNIT_SIZE
-        base = run.base_of(position)
+        path, position = self._units.run.place_of(offset * UNIT_SIZE)
         self._tallies.add(
             finding(
                 code,
-                run.directory if base is None else run.path(base),
+                path,
                 severity=severity,
-                position=position - (base or 0),
+                position=position,
                 topic=self._partition.topic,
                 partition=self._partition.partition,
                 offset=offset,

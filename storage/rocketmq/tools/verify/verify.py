@@ -165,9 +165,7 @@ class _Log:
 
     def unmatched(self) -> Iterator[tuple[Key, Range]]:
         """Yield the ranges of entries of every queue for which no record was met."""
-        queues = {
-            (queue.partition.topic, queue.partition.partition): queue for queue in self._raw.queues
-        }
+        queues = {queue.partition: queue for queue in self._raw.queues}
         for key, queue in queues.items():
             for passed in self._unmatched.get(key, ()):
                 yield key, passed
