@@ -578,8 +578,8 @@ class SupportsParts(Protocol):
     ) -> RebuildReport:
         """Rebuild the same files as `rebuild`; `run` does the parts.
 
-        Also without `write` the parts write to a folder next to the store, which is removed at the end. All workers
-        must reach this folder under the same path.
+        With `write` the parts write to a folder next to the store, which is removed at the end. All workers must reach
+        this folder under the same path. Without `write` the disk is not touched.
         """
 
 

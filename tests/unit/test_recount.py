@@ -204,7 +204,7 @@ def test_a_rebuild_of_rocketmq_that_writes_less_than_it_says(
     tmp_path: Path,
 ) -> None:
     """The difference is found before any file is put in place: the store stays as it was."""
-    from storage.rocketmq.tools.rebuild import store
+    from storage.rocketmq.tools.rebuild import rebuild
 
     golden = rocketmq_stores.golden(name)
     root = rocketmq_stores.copy_store(golden, tmp_path / "store")
@@ -213,9 +213,9 @@ def test_a_rebuild_of_rocketmq_that_writes_less_than_it_says(
     damaged.write_bytes(b"\xee" + damaged.read_bytes()[1:])
     before = derived(root)
     inspector = open_inspector(root, StoreOptions(settings=golden.settings))
-    count = getattr(store, counter)
+    count = getattr(rebuild, counter)
     with (
-        patch.object(store, counter, lambda *args: wrong(count(*args))),
+        patch.object(rebuild, counter, lambda *args: wrong(count(*args))),
         pytest.raises(MiscountedResult, match="store is unchanged"),
     ):
         rebuild_of(inspector, what, run)

@@ -1,9 +1,9 @@
 """The fields of many records at once, whether the records are good, and their suspect parts.
 
-Owns the checks of `format.message.decode_message`, done for all records of a piece of the log in a few steps, a quick
-check for suspect parts, and the columns of the fields up to the body; must not read files, nor explain why a record is
-bad. `format.message` has the whole layout. These are the fields used here, at their positions in every record
-(b and s: 12 where the born host or the store host is IPv6):
+Owns a fast copy of the checks of `format.message.decode_message`, done for all records of a piece of the log in a few
+steps (a test compares the two), a quick check for suspect parts, and the columns of the fields up to the body; must not
+read files, nor explain why a record is bad. `format.message` has the whole layout. These are the fields used
+here, at their positions in every record (b and s: 12 where the born host or the store host is IPv6):
 
     position      bytes  field              note
     0             4      total size         must be the entry's

@@ -1,7 +1,7 @@
-"""Rebuilding in parts: build queues and index files from the staged data of the log ranges.
+"""The new files of a rebuild: their place, the result of the build, and the parts that build them from staged data.
 
-Owns these parts; must not define bytes: the engine's own builders write them. Every index file takes the same number
-of strings, so a string's number determines its file:
+Owns these parts, and the comparison of new with old files; must not define bytes: the engine's own builders write them.
+Every index file takes the same number of strings, so a string's number determines its file:
 
     strings   | range 1        | range 2     | range 3             |
     files     | file 1     | file 2     | file 3     | file 4      |
@@ -10,14 +10,17 @@ of strings, so a string's number determines its file:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.files import File, FileSystem, HandleCache
+from storage.model import Finding
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import FIRST_ENTRY, IndexHeader
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
+from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.key_index import TAIL_BYTES
@@ -26,22 +29,85 @@ from storage.rocketmq.index.key_index_table import KeyHasher, KeyIndexTable
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.tools.rebuild.log_range import StagedEntries, staged_strings, staged_units
-from storage.rocketmq.tools.verify.queues import Key
+from storage.rocketmq.tools.verify.queues import Key, Range
 
 OPEN_FILES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The place of the build: the folder of the new files, the folder of the store's own files, and the file sizes.
-    `with_fillers`: see Builder.
+    """The place of a build: the folder `made` of the new files, the folder `old` of the store's own files, and the file
+    sizes. `with_fillers`, `batch_topics`: see Builder, QueueTable. `write` False: compared files are removed.
     """
 
     fs: FileSystem
     made: Path
     old: Path
+    old_fs: FileSystem
+    old_index: Sequence[Path]  # the store's index files, oldest first
     sizes: Sizes
     with_fillers: bool
+    batch_topics: frozenset[str]
+    write: bool
+
+    def queues(self, files: HandleCache) -> QueueTable:
+        """Return a table of new queues, without any file."""
+        queue_bytes = self.sizes.consume_queue_bytes
+        return QueueTable(files, self.made, queue_bytes, batch_topics=self.batch_topics)
+
+    def folder_of(self, key: Key) -> Path:
+        """Return the folder of a new queue."""
+        return self.made / key[0] / str(key[1])
+
+    def old_index_file(self, number: int, name: str) -> Path:
+        """Return the store's index file with this number; where it has none, the place of a new file `name`."""
+        known = number < len(self.old_index)
+        return self.old_index[number] if known else self.old / name
+
+
+@dataclass(slots=True, kw_only=True)
+class BuiltFiles:
+    """The result of a build.
+
+    - `compared`: for each file of the store, whether it stays as it is;
+    - `entries`: the new queues that have entries, and their number of entries;
+    - `files`: the number of new queue files, or of new index files;
+    - `strings`: the number of strings in the index; `index_end_ms`: the store time of the last record in it;
+    - `refused`, `moved`: records that no queue can take, and records that got another queue offset than their own;
+    - `last`: the last record of the log that was not deleted; `left_out`: the number of deleted records;
+    - `begun`: topics found to be deleted and created again;
+    - `gaps`: the bad places of the log.
+    """
+
+    compared: dict[Path, bool] = field(default_factory=dict)
+    entries: dict[Key, int] = field(default_factory=dict)
+    files: int = 0
+    strings: int = 0
+    index_end_ms: int = 0
+    refused: list[Dispatch] = field(default_factory=list)
+    moved: list[Dispatch] = field(default_factory=list)
+    last: Dispatch | None = None
+    left_out: int = 0
+    begun: set[str] = field(default_factory=set)
+    gaps: Sequence[Range] = ()
+    notes: Sequence[Finding] = ()
+
+
+def compare_queue(
+    site: Site, units: ConsumeQueue, key: Key, compared: dict[Path, bool], *, finished: bool
+) -> int:
+    """Compare the new files of a queue that are complete, all if `finished`; return their number.
+
+    Without `write` they are removed after that.
+    """
+    run, written = units.run, units.end * UNIT_SIZE
+    done = [base for base in run.bases if finished or base + run.file_bytes <= written]
+    for base in done:
+        old = site.old / key[0] / str(key[1]) / names.file_name(base)
+        compared[old] = is_same(site.fs, run.path(base), site.old_fs, old)
+    if done and not site.write:
+        run.remove(done)
+    return len(done)
 
 
 class QueuePart(NamedTuple):
@@ -50,45 +116,32 @@ class QueuePart(NamedTuple):
     queues: Sequence[tuple[Key, Sequence[StagedEntries]]]
 
 
-class QueuesBuilt(NamedTuple):
-    """The result of building queues:
-
-    - `compared`: for each file of the store, whether it stays as it is;
-    - `filled`: the queues that have entries, and their number of entries;
-    - `refused`: records with an impossible queue offset;
-    - `moved`: by queue, the first record that got another queue offset.
-    """
-
-    compared: dict[Path, bool]
-    filled: dict[Key, int]
-    refused: list[Dispatch]
-    moved: dict[Key, Dispatch]
-
-
-def build_queues(site: Site, part: QueuePart) -> QueuesBuilt:
+def build_queues(site: Site, part: QueuePart) -> BuiltFiles:
     """Build queues; durable on return. Memory: some entries at a time."""
     files = HandleCache(site.fs, OPEN_FILES)
-    queues = QueueTable(files, site.made, site.sizes.consume_queue_bytes)
+    queues = site.queues(files)
     builder = Builder(queues, None, {}, with_fillers=site.with_fillers)
-    compared: dict[Path, bool] = {}
+    built = BuiltFiles(refused=builder.refused)
     try:
         for key, unit_runs in part.queues:
             for unit_run in unit_runs:
                 for dispatches in staged_units(site.fs, key, unit_run):
                     builder.build_queues(dispatches)
-        for queue in queues:
-            queue.units.sync()
-            topic, queue_id = queue.partition
-            folder, run = site.old / topic / str(queue_id), queue.units.run
-            for base in run.bases:
-                old = folder / names.file_name(base)
-                compared[old] = is_same(site.fs, run.path(base), site.fs, old)
+        finish_queues(site, builder, built)
     finally:
         files.close(sync=False)
-    filled: dict[Key, int] = {
-        q.partition: q.units.end - q.units.first_offset for q in queues if not q.units.is_empty
-    }
-    return QueuesBuilt(compared, filled, builder.refused, builder.moved)
+    return built
+
+
+def finish_queues(site: Site, builder: Builder, built: BuiltFiles) -> None:
+    """Make the new queues durable and compare their last files; add the results to `built`."""
+    for queue in builder.queues:
+        units = queue.units
+        units.sync()
+        if not units.is_empty:
+            built.entries[queue.partition] = units.end - units.first_offset
+        built.files += compare_queue(site, units, queue.partition, built.compared, finished=True)
+    built.moved += builder.moved.values()
 
 
 class StagedStrings(NamedTuple):
@@ -130,7 +183,7 @@ def build_index_file(site: Site, part: IndexPart) -> tuple[Path, bool, int]:
         file.write_back()
         file.sync()
         site.fs.sync_dir(site.made)
-        same = is_same(site.fs, path, site.fs, part.old)
+        same = is_same(site.fs, path, site.old_fs, part.old)
         return part.old, same, file.header.end_timestamp_ms
     finally:
         files.close(sync=False)

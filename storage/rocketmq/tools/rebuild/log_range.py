@@ -1,7 +1,8 @@
-"""Rebuilding in parts: stage the queue entries or index strings of a log range for the parts that build files.
+"""The dispatches of a log range for a rebuild, and their staging for the parts that build files.
 
-Owns the staged files of the log ranges; must not build. Each range writes one file in the folder of the rebuild, which
-is removed at the end. It holds the data of the range's records, in order:
+Owns the walk that every rebuild does, and the staged files of the log ranges; must not build. In a rebuild in parts
+each range writes one file in the folder of the rebuild, which is removed at the end. It holds the data of the range's
+records, in order:
 
     queues   the entries of one queue after the other: queue offset, physical offset, size, tags code, 28
              bytes each; the result has the position of each queue's entries
@@ -31,7 +32,7 @@ from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.snapshot import Opened, Picture
 from storage.rocketmq.tools.verify.due_times import as_told
 from storage.rocketmq.tools.verify.queues import Key
-from storage.shared.diagnostics import Notes
+from storage.shared.diagnostics import Meter, Notes
 
 STAGED_UNIT: Final = Struct(">qqiq")
 BLOCK_HEAD: Final = Struct(">qq")
@@ -60,7 +61,7 @@ class LastRecord(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class StagedStretch:
-    """The result of staging a range; see stretches.Result."""
+    """The result of staging a range; see log_tasks.Result."""
 
     goes_on_at: int | None
     looked_back: bool
@@ -72,22 +73,69 @@ class StagedStretch:
     last: LastRecord | None
     left_out: int  # records of deleted topics
     refused: Sequence[Dispatch]  # records of topics that can have no queue
-    begun: Mapping[str, int]  # topics found to be deleted and created again, see Lives
+    begun: Mapping[str, int]  # topics found to be deleted and created again
 
 
 class DispatchWalk(LogWalk):
-    """A walk over the log that converts records to dispatches."""
+    """A walk over a range of the log that yields the dispatches of its records. `opened`: the files of `picture`."""
 
-    def dispatches(
-        self, stretch: Stretch, *, with_tags: bool, delays_ms: Sequence[int] | None
-    ) -> Sequence[Dispatch]:
-        """Return the dispatches of the records of a `Stretch`."""
+    def __init__(
+        self,
+        picture: Picture,
+        opened: Opened,
+        part: StretchPart,
+        notes: Notes,
+        *,
+        for_queues: bool,
+        meter: Meter | None = None,
+    ) -> None:
+        super().__init__(
+            opened.run,
+            opened.queues,
+            notes,
+            start=part.start,
+            end=opened.run.limit,
+            until=part.until,
+            meter=meter,
+            clean=picture.clean,
+        )
+        self._picture = picture
+        self._queues = opened.queues
+        self._for_queues = for_queues
+        self._incarnations = TopicIncarnations(opened.run, opened.queues, picture.deleted)
+        self.known_gaps = resume(self, part)
+        self.left_out = 0  # records of deleted topics
+        self.last: Dispatch | None = None  # of the last record that was not deleted
+
+    @property
+    def begun(self) -> Mapping[str, int]:
+        """The topics found to be deleted and created again; see TopicIncarnations."""
+        return self._incarnations.begun
+
+    def dispatches(self) -> Iterator[Sequence[Dispatch]]:
+        """Yield the dispatches of records that were not deleted, some at a time; for queues also to LMQ queues."""
+        picture = self._picture
+        for stretch in self.stretches():
+            if isinstance(stretch, Padding):
+                continue
+            found = self._found(stretch)
+            kept = self._incarnations.without(found)
+            self.left_out += len(found) - len(kept)
+            self.last = kept[-1] if kept else self.last
+            if not self._for_queues:
+                yield kept
+                continue
+            if picture.delays_ms is None:
+                kept = as_told(kept, self._queues, self.notes)
+            yield [*kept, *picture.live(lmq_dispatches(stretch, self._queues))]
+
+    def _found(self, stretch: Stretch) -> Sequence[Dispatch]:
         found = dispatches_of(
             stretch.data,
             stretch.records,
             stretch.start,
-            with_tags=with_tags,
-            delays_ms=delays_ms,
+            with_tags=self._picture.index_tags,
+            delays_ms=self._picture.delays_ms,
         )
         self.last_store_timestamp_ms = found[-1].store_timestamp_ms
         for topic, queue_id, queue_offset, at, size, *_, sys_flag, _ in found:
@@ -105,60 +153,30 @@ def stage_stretch(
     entries (28 bytes a record) or a block of strings.
     """
     with picture.opened() as opened:
-        path = folder / f"{part.start:020}"
+        notes, path = Notes(), folder / f"{part.start:020}"
+        walk = DispatchWalk(picture, opened, part, notes, for_queues=not index)
         staged = _Strings(picture.fs, path) if index else _Units(picture.fs, path)
         try:
-            return _stage(picture, part, opened, staged)
+            for dispatches in walk.dispatches():
+                staged.add(dispatches)
+            runs, strings = staged.finish()
         finally:
             staged.close()
-
-
-def _stage(
-    picture: Picture, part: StretchPart, opened: Opened, staged: _Strings | _Units
-) -> StagedStretch:
-    notes, log = Notes(), opened.run
-    walk = DispatchWalk(
-        log,
-        opened.queues,
-        notes,
-        start=part.start,
-        end=log.limit,
-        until=part.until,
-        clean=picture.clean,
-    )
-    known_gaps = resume(walk, part)
-    lives = TopicIncarnations(log, opened.queues, picture.deleted)
-    last: LastRecord | None = None
-    left_out = 0
-    for stretch in walk.stretches():
-        if isinstance(stretch, Padding):
-            continue
-        found = walk.dispatches(stretch, with_tags=picture.index_tags, delays_ms=picture.delays_ms)
-        kept = lives.without(found)
-        left_out += len(found) - len(kept)
-        if isinstance(staged, _Units):
-            if picture.delays_ms is None:
-                kept = as_told(kept, opened.queues, notes)
-            staged.add(kept)
-            staged.add(picture.live(lmq_dispatches(stretch, opened.queues)))
-        else:
-            staged.add(kept)
-        if kept:
-            latest = kept[-1]
-            last = LastRecord(latest.physical_offset, latest.store_timestamp_ms, len(latest.keys))
-    runs, strings = staged.finish()
+    last = walk.last
     return StagedStretch(
         goes_on_at=walk.goes_on_at,
         looked_back=walk.looked_back,
-        reached=reached_by(walk, known_gaps),
+        reached=reached_by(walk, walk.known_gaps),
         notes=notes.all(),
-        path=staged.path,
+        path=path,
         runs=runs,
         strings=strings,
-        last=last,
-        left_out=left_out,
+        last=None
+        if last is None
+        else LastRecord(last.physical_offset, last.store_timestamp_ms, len(last.keys)),
+        left_out=walk.left_out,
         refused=staged.refused,
-        begun=lives.begun,
+        begun=walk.begun,
     )
 
 
