@@ -39,7 +39,7 @@ from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.encoding import Encoded, runs
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.log.reading import locator_of, to_stored
-from storage.rocketmq.recovery.opening import OpenedStore
+from storage.rocketmq.recovery.store_files import OpenedStore
 from storage.rocketmq.state.settings import StoreSettings
 from storage.shared.sequencing import SequencedBatch
 

@@ -61,8 +61,8 @@ from storage.rocketmq.lookup.find import TIME_AXIS, find_by_id, find_records
 from storage.rocketmq.queue import Appender, Limits, QueueReader, Stamp
 from storage.rocketmq.recovery.index_check import IndexCheck
 from storage.rocketmq.recovery.index_proof import proof_of
-from storage.rocketmq.recovery.opening import OpenedStore, Opening, open_parts
-from storage.rocketmq.recovery.store_files import Checkpointer, delete_head
+from storage.rocketmq.recovery.opening import Opening, open_parts
+from storage.rocketmq.recovery.store_files import Checkpointer, OpenedStore
 from storage.rocketmq.state import blocked, live_data
 from storage.rocketmq.state.group_offsets import GroupOffsets
 from storage.rocketmq.state.root import (
@@ -228,6 +228,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     def _use(self, parts: OpenedStore, facts: StoreFile) -> None:
         """Connect the opened parts."""
+        self.files = parts
         self.log = parts.log
         self.queues = parts.queues
         self.index = parts.index
@@ -511,7 +512,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             doomed = given_up(self.log, self._settings, now_ms=now_ms)
             if doomed:
                 self._dispatcher.step_past(doomed[-1] + self.log.run.file_bytes)
-                delete_head(self.log, doomed, self.queues, self.index)
+                self.files.delete_head(doomed)
                 self._deletions.note()
                 self._topic_files.forget_deleted(self.log.start)
         freed = len(doomed) * self.log.run.file_bytes

@@ -105,6 +105,13 @@ class KeyIndex:
             self._folders = folders
             self._table = self._resume = None
 
+    def look_at(self, paths: Sequence[Path]) -> None:
+        """Set the files as given, without reading the folder. For reading only."""
+        self._run = tuple(
+            KeyIndexFile(self._files, path, slots=self.slots, entries=self.entries)
+            for path in paths
+        )
+
     @property
     def index_files(self) -> Sequence[KeyIndexFile]:
         """The files, oldest first."""

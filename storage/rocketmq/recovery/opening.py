@@ -48,6 +48,7 @@ from storage.rocketmq.recovery.repair import (
     keep_aside,
     raise_queues,
 )
+from storage.rocketmq.recovery.store_files import OpenedStore
 from storage.rocketmq.state import live_data
 from storage.rocketmq.state.root import IndexProof, ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.state.settings import Sizes, StoreSettings
@@ -69,26 +70,6 @@ class Opening:
     topics: TopicFiles
     clock: Clock
     read_only: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedStore:
-    """The parts of a recovered store.
-
-    - `index`: None if the index is switched off.
-    - `with_crc`: new records end in a CRC over the whole record.
-    - `passed_gaps`: ranges [start, end) of the log without files, accepted as lost.
-    """
-
-    log: CommitLog
-    queues: QueueTable
-    index: KeyIndex | None
-    coverage: IndexCoverage | None
-    builder: Builder
-    checkpoint: Checkpoint  # as found on disk, with the position that recovery confirmed
-    report: RecoveryReport
-    with_crc: bool
-    passed_gaps: Sequence[tuple[int, int]]
 
 
 def open_parts(opening: Opening) -> OpenedStore:
@@ -141,6 +122,8 @@ def open_parts(opening: Opening) -> OpenedStore:
     _restore_producers(plan, snapshot)
     found = [*_findings(opening, index, builder, plan), *found_index.findings]
     return OpenedStore(
+        files=opening.files,
+        run=run,
         log=log,
         queues=queues,
         index=index,

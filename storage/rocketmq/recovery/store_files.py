@@ -1,22 +1,84 @@
-"""Checkpoints, which say how far all files are on disk so that a start reads less, and deletion of the log's head.
+"""The files of a store as one value; their checkpoints, and the deletion of the log's head.
 
-Owns the order of a checkpoint: log, queues, index, producers, and the checkpoint file last; must not report a position
-that is not durable by then. Source: StoreCheckpoint of RocketMQ. Other than in RocketMQ, the index counts at every
-checkpoint, not only when one of its files is full. Queues and index follow a deletion in the log by physical offset.
+Owns that value, and the order of a checkpoint and of a deletion; must not report a position that is not durable by
+then. A checkpoint says how far all files are on disk, so that a start after a crash reads less: log, queues, index,
+producers, and the checkpoint file last. Source: StoreCheckpoint of RocketMQ. Other than in RocketMQ, the index counts
+at every checkpoint, not only when one of its files is full. Queues and index follow a deletion in the log by physical
+offset.
+
+    StoreFiles          log, queues, index
+      OpenedStore       of a recovered store, which is read and written
+      UnrecoveredFiles  as they are stored, for verify, rebuild and salvage (tools/unrecovered.py)
+    StoreSnapshot       the list of them, for parts in other processes, which open it as StoreFiles (tools/snapshot.py)
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from storage.files import HandleCache
+from storage.model import RecoveryReport
 from storage.rocketmq.format.checkpoint import Checkpoint
-from storage.rocketmq.index.dispatcher import Dispatcher
+from storage.rocketmq.index.dispatcher import Builder, Dispatcher
+from storage.rocketmq.index.index_coverage import IndexCoverage
 from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.recovery.opening import OpenedStore
+from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.state.root import StoreDirectory, StoreFile
+
+
+@dataclass(slots=True, kw_only=True)
+class StoreFiles:
+    """The log, the queues and the index of one store, open for reading. `index` None: the index is off, or not read."""
+
+    files: HandleCache
+    run: FileRun
+    queues: QueueTable
+    index: KeyIndex | None = None
+
+    @property
+    def index_files(self) -> Sequence[KeyIndexFile]:
+        """The index files, oldest first."""
+        return () if self.index is None else self.index.index_files
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenedStore(StoreFiles):
+    """The files of a recovered store.
+
+    - `coverage`: where the index covers the log; None without an index.
+    - `with_crc`: new records end in a CRC over the whole record.
+    - `passed_gaps`: ranges [start, end) of the log without files, accepted as lost.
+    """
+
+    log: CommitLog
+    coverage: IndexCoverage | None
+    builder: Builder
+    checkpoint: Checkpoint  # as found on disk, with the position that recovery confirmed
+    report: RecoveryReport
+    with_crc: bool
+    passed_gaps: Sequence[tuple[int, int]]
+
+    def delete_head(self, doomed: Sequence[int]) -> None:
+        """Remove the first files of the log, then what only they needed. Durable on return.
+
+        The caller holds the append lock, and all records of these files are dispatched. Readers see the new start
+        first.
+        """
+        start = doomed[-1] + self.run.file_bytes
+        for queue in self.queues:
+            queue.units.sync()  # entries of deleted records cannot be rebuilt
+            queue.units.start = queue.units.first_at(start)
+        self.run.remove_in_turn(doomed)
+        for queue in self.queues:
+            queue.units.drop_outlived()
+            queue.forget_outlived_edges()
+        if self.index is not None:
+            self.index.delete_before(start)
 
 
 class Checkpointer:
@@ -74,23 +136,3 @@ class Checkpointer:
             confirm_physical_offset=before.confirm_physical_offset,
             logics_physical_offset=last.physical_offset,
         )
-
-
-def delete_head(
-    log: CommitLog, doomed: Sequence[int], queues: QueueTable, index: KeyIndex | None
-) -> None:
-    """Remove the first files of the log, then what only they needed. Durable on return.
-
-    The caller holds the append lock, and all records of these files are dispatched. Readers see the new start first.
-    """
-    run = log.run
-    start = doomed[-1] + run.file_bytes
-    for queue in queues:
-        queue.units.sync()  # entries of deleted records cannot be rebuilt
-        queue.units.start = queue.units.first_at(start)
-    run.remove_in_turn(doomed)
-    for queue in queues:
-        queue.units.drop_outlived()
-        queue.forget_outlived_edges()
-    if index is not None:
-        index.delete_before(start)

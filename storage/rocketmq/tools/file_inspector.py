@@ -54,7 +54,7 @@ from storage.rocketmq.tools.path_kind import Alone
 from storage.rocketmq.tools.rebuild import rebuild
 from storage.rocketmq.tools.rows import Row, message_row
 from storage.rocketmq.tools.salvage.salvage import Salvage
-from storage.rocketmq.tools.salvage.survey import LogSource
+from storage.rocketmq.tools.unrecovered import UnrecoveredFiles
 from storage.rocketmq.tools.verify.index import BEGIN, IndexCheck
 from storage.rocketmq.tools.verify.index_file import check_index_file
 from storage.rocketmq.tools.verify.queues import QueueContext
@@ -397,7 +397,9 @@ class FileInspector:
         )
         options = replace(self._options, progress=progress)
         queues = QueueTable(self._files, self._place.path, UNIT_SIZE)
-        source = LogSource(run=self._run, start=start, end=end, queues=queues, clean=False)
+        source = UnrecoveredFiles(
+            files=self._files, run=self._run, queues=queues, start=start, end=end, clean=False
+        )
         path = self._place.path.absolute()
         return Salvage(source, sizes, options, path=path, directory=None, clock=self._clock).run(
             target

@@ -18,12 +18,14 @@ from storage.files import FileSystem, HandleCache
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message, peek
 from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.recovery.store_files import StoreFiles
 from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.state.topics import DeletedRecords
-from storage.rocketmq.tools.unrecovered import RawStore
+from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.rocketmq.tools.verify.queues import QueueContext
 
 OPEN_FILES: Final = 64
@@ -39,17 +41,8 @@ class QueueFiles(NamedTuple):
     last_end: int
 
 
-class Opened(NamedTuple):
-    """The parts of a store, opened for reading."""
-
-    files: HandleCache
-    run: FileRun
-    queues: QueueTable
-    index_files: Sequence[KeyIndexFile]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class StoreSnapshot:
     """The list of a store's files. `deleted`: records deleted with their topic. `rebuilt_from`: see Surroundings.
     `index_paths` None: the index is disabled.
     """
@@ -90,8 +83,8 @@ class Picture:
         return [d for d in dispatches if not self.deleted.holds(d.topic, d.physical_offset)]
 
     @contextmanager
-    def opened(self) -> Iterator[Opened]:
-        """Open the store's parts, with the files of the picture."""
+    def opened(self) -> Iterator[StoreFiles]:
+        """Open the store's parts, with the files of the snapshot."""
         files = HandleCache(self.fs, OPEN_FILES)
         run = FileRun(
             files,
@@ -109,9 +102,12 @@ class Picture:
         )
         for topic, queue_id, bases, end, last_end in self.queues:
             queues.add(topic, queue_id).units.look_at(bases, end, last_end)
-        index_files = [self._index_file(files, path) for path in self.index_paths or ()]
+        index = None
+        if self.index_paths is not None:
+            index = self._index(files)
+            index.look_at(self.index_paths)
         try:
-            yield Opened(files, run, queues, index_files)
+            yield StoreFiles(files=files, run=run, queues=queues, index=index)
         finally:
             files.close(sync=False)
 
@@ -120,13 +116,15 @@ class Picture:
         """Open one index file by its number, without the rest of the store."""
         files = HandleCache(self.fs, OPEN_FILES)
         try:
-            yield files, self._index_file(files, (self.index_paths or ())[at])
+            index = self._index(files)
+            index.look_at([(self.index_paths or ())[at]])
+            yield files, index.index_files[0]
         finally:
             files.close(sync=False)
 
-    def _index_file(self, files: HandleCache, path: Path) -> KeyIndexFile:
+    def _index(self, files: HandleCache) -> KeyIndex:
         slots, entries = self.sizes.index_slots, self.sizes.index_entries
-        return KeyIndexFile(files, path, slots=slots, entries=entries)
+        return KeyIndex(files, self.index_directory, slots=slots, entries=entries, clock=lambda: 0)
 
 
 def _record_at(run: FileRun, physical_offset: int) -> Message | None:
@@ -138,15 +136,15 @@ def _record_at(run: FileRun, physical_offset: int) -> Message | None:
         return None
 
 
-def picture_of(raw: RawStore) -> Picture:
-    """Return the picture of the store's current files."""
+def snapshot_of(raw: UnrecoveredStore) -> StoreSnapshot:
+    """Return the snapshot of the store's current files."""
     index = raw.index
     queues = [
         QueueFiles(*queue.partition, tuple(units.run.bases), units.end, units.last_end)
         for queue in raw.queues
         for units in (queue.units,)
     ]
-    return Picture(
+    return StoreSnapshot(
         fs=raw.fs,
         log_folders=raw.run.folders,
         log_bases=tuple(raw.run.bases),

@@ -27,8 +27,7 @@ from storage.rocketmq.recovery.evidence import lost_head_findings, missing_confi
 from storage.rocketmq.tools import dump, search, summary
 from storage.rocketmq.tools.rebuild import rebuild
 from storage.rocketmq.tools.salvage.salvage import Salvage
-from storage.rocketmq.tools.salvage.survey import LogSource
-from storage.rocketmq.tools.unrecovered import RawStore
+from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.rocketmq.tools.verify import verify
 from storage.rocketmq.tools.view import View
 from storage.shared.inspector import StoreInspectorBase
@@ -88,7 +87,7 @@ class StoreInspector(StoreInspectorBase):
     ) -> Iterator[Finding]:
         """See SupportsParts. There is a part for every log range, then parts for the remaining entries."""
         view = self._view
-        raw = RawStore(view.root, view.options, fs=view.base, clock=view.clock)
+        raw = UnrecoveredStore(view.root, view.options, fs=view.base, clock=view.clock)
         try:
             yield from verify.check_store(raw, progress, run=run, counted=counted)
         finally:
@@ -112,21 +111,12 @@ class StoreInspector(StoreInspectorBase):
                 field="path",
             )
         options = replace(view.options, progress=progress)
-        raw = RawStore(view.root, options, fs=view.base, clock=view.clock)
+        raw = UnrecoveredStore(view.root, options, fs=view.base, clock=view.clock)
         try:
-            run = raw.run
             raw.forget_foreign()
-            source = LogSource(
-                run=run,
-                start=run.start,
-                end=run.limit,
-                queues=raw.queues,
-                clean=raw.clean,
-                deleted=raw.deleted,
-                evidence=raw.evidence(),
-            )
+            raw.evidence = raw.read_evidence()
             salvage = Salvage(
-                source,
+                raw,
                 raw.sizes,
                 options,
                 path=view.root,
@@ -134,7 +124,7 @@ class StoreInspector(StoreInspectorBase):
                 clock=view.clock,
             )
             salvage.findings += raw.findings
-            salvage.findings += lost_head_findings(run, raw.queues, clean=raw.clean)
+            salvage.findings += lost_head_findings(raw.run, raw.queues, clean=raw.clean)
             salvage.findings += missing_config_findings(raw.directory)
             return salvage.run(target)
         finally:

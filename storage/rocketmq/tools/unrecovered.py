@@ -7,6 +7,7 @@ judge their contents.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage.contract import Clock, StoreOptions
@@ -21,13 +22,28 @@ from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.recovery.evidence import Evidence, read_evidence
 from storage.rocketmq.recovery.opening import load_index, load_log
 from storage.rocketmq.recovery.queue_proof import foreign_queues, misnamed_files
+from storage.rocketmq.recovery.store_files import StoreFiles
 from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.state.settings import parse_store_settings
-from storage.rocketmq.state.topics import TopicFiles
+from storage.rocketmq.state.topics import DeletedRecords, TopicFiles
 
 
-class RawStore:
-    """The parts of a store. Nothing is written through `files`."""
+@dataclass(slots=True, kw_only=True)
+class UnrecoveredFiles(StoreFiles):
+    """The files as they are stored; the log in physical offsets [start, end).
+
+    `deleted`: records deleted with their topic. `evidence`: positions and offsets recorded in other files.
+    """
+
+    start: int
+    end: int
+    clean: bool
+    deleted: DeletedRecords = field(default_factory=DeletedRecords)
+    evidence: Evidence | None = None
+
+
+class UnrecoveredStore(UnrecoveredFiles):
+    """The files of a whole store. Nothing is written through `files`."""
 
     def __init__(self, root: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
         """Open the files. Raises InvalidConfig if the sizes of the index files are unknown."""
@@ -48,11 +64,18 @@ class RawStore:
             findings=self.findings,
         )
         topics = TopicFiles(StoreDirectory(fs, root), read_only=True, forget_offsets=lambda _: None)
-        self.deleted = topics.deleted_records(clean=self.clean)
         self.files = HandleCache(fs, options.open_files)
-        self.run = load_log(self.files, self.directory, self.sizes)
-        self.queues = self._load_queues(self.directory.deleted_topics().unfinished)
-        self.index = self._load_index(clock)
+        run = load_log(self.files, self.directory, self.sizes)
+        super().__init__(
+            files=self.files,
+            run=run,
+            queues=self._load_queues(self.directory.deleted_topics().unfinished),
+            index=self._load_index(clock),
+            start=run.start,
+            end=run.limit,
+            clean=self.clean,
+            deleted=topics.deleted_records(clean=self.clean),
+        )
 
     def _load_queues(self, unfinished: Sequence[str]) -> QueueTable:
         """Load every queue that has a folder, up to its last byte that is not zero. Topics with batch queues and topics
@@ -99,7 +122,7 @@ class RawStore:
             if queue is not None:
                 queue.units.forget()
 
-    def evidence(self) -> Evidence:
+    def read_evidence(self) -> Evidence:
         """Return the positions and offsets that the small files and the index record as used."""
         apart = StoreDirectory(self.fs, self.root, enable_lmq=self.settings.enable_lmq)
         return read_evidence(apart, self.checkpoint, self.index)

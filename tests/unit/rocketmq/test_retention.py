@@ -11,7 +11,6 @@ import pytest
 from storage import LogStore, StoreOptions, open_inspector
 from storage.errors import DiskFull, OffsetOutOfRange, RecordNotFound
 from storage.files import File, OverlayFileSystem
-from storage.rocketmq.recovery.store_files import delete_head
 from storage.rocketmq.store import RocketMQStore
 from tests.beside import beside
 from tests.contract.harness import ManualClock
@@ -329,5 +328,5 @@ def test_queues_are_synced_before_their_records_go() -> None:
     assert values(store) == VALUES
     done: list[tuple[str, str]] = []
     faulty.fault = lambda operation, path: done.append((operation, path.relative_to(ROOT).parts[0]))
-    delete_head(store.log, [0], store.queues, store.index)
+    store.files.delete_head([0])
     assert ("datasync", "consumequeue") in done[: done.index(("remove", "commitlog"))]

@@ -70,7 +70,7 @@ class BuiltFiles:
     """The result of a build.
 
     - `compared`: for each file of the store, whether it stays as it is;
-    - `entries`: the new queues that have entries, and their number of entries;
+    - `entries`: the new queues, and their number of entries (0: no possible entry was left, so the queue goes);
     - `files`: the number of new queue files, or of new index files;
     - `strings`: the number of strings in the index; `index_end_ms`: the store time of the last record in it;
     - `refused`, `moved`: records that no queue can take, and records that got another queue offset than their own;

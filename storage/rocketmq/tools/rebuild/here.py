@@ -19,20 +19,25 @@ from storage.rocketmq.tools.rebuild.files import (
     is_same,
 )
 from storage.rocketmq.tools.rebuild.log_range import DispatchWalk
-from storage.rocketmq.tools.snapshot import Opened, picture_of
-from storage.rocketmq.tools.unrecovered import RawStore
+from storage.rocketmq.tools.snapshot import snapshot_of
+from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.shared.diagnostics import Meter, Notes
 
 
 def build_here(
-    site: Site, raw: RawStore, files: HandleCache, meter: Meter, *, for_queues: bool, clock: Clock
+    site: Site,
+    raw: UnrecoveredStore,
+    files: HandleCache,
+    meter: Meter,
+    *,
+    for_queues: bool,
+    clock: Clock,
 ) -> BuiltFiles:
     """Build and compare all queues, or all index files; durable on return."""
     notes, log = Notes(), raw.run
     everything = StretchPart(start=log.start, until=log.limit)
-    opened = Opened(raw.files, log, raw.queues, ())
     walk = DispatchWalk(
-        picture_of(raw), opened, everything, notes, for_queues=for_queues, meter=meter
+        snapshot_of(raw), raw, everything, notes, for_queues=for_queues, meter=meter
     )
     built = BuiltFiles()
     if for_queues:

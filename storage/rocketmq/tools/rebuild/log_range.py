@@ -26,10 +26,11 @@ from storage.rocketmq.index.dispatch import Dispatch, by_queue, dispatches_of
 from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.log.filler_records import is_blank
 from storage.rocketmq.log.scan import Stretch
+from storage.rocketmq.recovery.store_files import StoreFiles
 from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
 from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
-from storage.rocketmq.tools.snapshot import Opened, Picture
+from storage.rocketmq.tools.snapshot import StoreSnapshot
 from storage.rocketmq.tools.verify.due_times import as_told
 from storage.rocketmq.tools.verify.queues import Key
 from storage.shared.diagnostics import Meter, Notes
@@ -77,12 +78,12 @@ class StagedStretch:
 
 
 class DispatchWalk(LogWalk):
-    """A walk over a range of the log that yields the dispatches of its records. `opened`: the files of `picture`."""
+    """A walk over a range of the log that yields the dispatches of its records. `opened`: the files of `snapshot`."""
 
     def __init__(
         self,
-        picture: Picture,
-        opened: Opened,
+        snapshot: StoreSnapshot,
+        opened: StoreFiles,
         part: StretchPart,
         notes: Notes,
         *,
@@ -97,12 +98,12 @@ class DispatchWalk(LogWalk):
             end=opened.run.limit,
             until=part.until,
             meter=meter,
-            clean=picture.clean,
+            clean=snapshot.clean,
         )
-        self._picture = picture
+        self._snapshot = snapshot
         self._queues = opened.queues
         self._for_queues = for_queues
-        self._incarnations = TopicIncarnations(opened.run, opened.queues, picture.deleted)
+        self._incarnations = TopicIncarnations(opened.run, opened.queues, snapshot.deleted)
         self.known_gaps = resume(self, part)
         self.left_out = 0  # records of deleted topics
         self.last: Dispatch | None = None  # of the last record that was not deleted
@@ -114,7 +115,7 @@ class DispatchWalk(LogWalk):
 
     def dispatches(self) -> Iterator[Sequence[Dispatch]]:
         """Yield the dispatches of records that were not deleted, some at a time; for queues also to LMQ queues."""
-        picture = self._picture
+        snapshot = self._snapshot
         for stretch in self.stretches():
             if isinstance(stretch, Padding):
                 continue
@@ -125,17 +126,17 @@ class DispatchWalk(LogWalk):
             if not self._for_queues:
                 yield kept
                 continue
-            if picture.delays_ms is None:
+            if snapshot.delays_ms is None:
                 kept = as_told(kept, self._queues, self.notes)
-            yield [*kept, *picture.live(lmq_dispatches(stretch, self._queues))]
+            yield [*kept, *snapshot.live(lmq_dispatches(stretch, self._queues))]
 
     def _found(self, stretch: Stretch) -> Sequence[Dispatch]:
         found = dispatches_of(
             stretch.data,
             stretch.records,
             stretch.start,
-            with_tags=self._picture.index_tags,
-            delays_ms=self._picture.delays_ms,
+            with_tags=self._snapshot.index_tags,
+            delays_ms=self._snapshot.delays_ms,
         )
         self.last_store_timestamp_ms = found[-1].store_timestamp_ms
         for topic, queue_id, queue_offset, at, size, *_, sys_flag, _ in found:
@@ -147,15 +148,15 @@ class DispatchWalk(LogWalk):
 
 
 def stage_stretch(
-    picture: Picture, folder: Path, part: StretchPart, *, index: bool
+    snapshot: StoreSnapshot, folder: Path, part: StretchPart, *, index: bool
 ) -> StagedStretch:
     """Stage the queue entries or the index strings of a range; not synced on return. Memory: the range's queue
     entries (28 bytes a record) or a block of strings.
     """
-    with picture.opened() as opened:
+    with snapshot.opened() as opened:
         notes, path = Notes(), folder / f"{part.start:020}"
-        walk = DispatchWalk(picture, opened, part, notes, for_queues=not index)
-        staged = _Strings(picture.fs, path) if index else _Units(picture.fs, path)
+        walk = DispatchWalk(snapshot, opened, part, notes, for_queues=not index)
+        staged = _Strings(snapshot.fs, path) if index else _Units(snapshot.fs, path)
         try:
             for dispatches in walk.dispatches():
                 staged.add(dispatches)

@@ -25,8 +25,8 @@ from storage.rocketmq.tools.rebuild.files import (
     strings_a_file,
 )
 from storage.rocketmq.tools.rebuild.log_range import StagedEntries, StagedStretch, stage_stretch
-from storage.rocketmq.tools.snapshot import picture_of
-from storage.rocketmq.tools.unrecovered import RawStore
+from storage.rocketmq.tools.snapshot import snapshot_of
+from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.rocketmq.tools.verify.queues import Key
 from storage.shared.diagnostics import Meter, Notes
 
@@ -35,7 +35,7 @@ UNITS_A_PART: Final = 1 << 20
 
 def build_in_parts(
     site: Site,
-    raw: RawStore,
+    raw: UnrecoveredStore,
     run: TaskRunner,
     meter: Meter,
     *,
@@ -56,7 +56,7 @@ def build_in_parts(
 class _PartsBuild:
     """One build in parts."""
 
-    def __init__(self, site: Site, raw: RawStore, run: TaskRunner) -> None:
+    def __init__(self, site: Site, raw: UnrecoveredStore, run: TaskRunner) -> None:
         self.built = BuiltFiles()
         self._site = site
         self._raw = raw
@@ -69,7 +69,7 @@ class _PartsBuild:
     def stage(self, folder: Path, meter: Meter, *, index: bool) -> None:
         """Stage the queue entries or index strings of every log range."""
         log, reached = self._raw.run, Reached()
-        work = partial(stage_stretch, picture_of(self._raw), folder, index=index)
+        work = partial(stage_stretch, snapshot_of(self._raw), folder, index=index)
         for result in in_order(log, self._run, work, reached):
             self._take(result)
             if result.last is not None:

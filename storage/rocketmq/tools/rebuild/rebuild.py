@@ -35,7 +35,7 @@ from storage.rocketmq.tools.rebuild.files import BuiltFiles, Site, compare_queue
 from storage.rocketmq.tools.rebuild.here import build_here
 from storage.rocketmq.tools.rebuild.parts import build_in_parts
 from storage.rocketmq.tools.rebuild.recount import Built, count_entries, count_index, count_queues
-from storage.rocketmq.tools.unrecovered import RawStore
+from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.rocketmq.tools.verify.queues import QueueContext, damaged_in, wrong_units
 from storage.rocketmq.tools.view import View
 from storage.shared.diagnostics import Meter, Notes
@@ -72,7 +72,7 @@ def rebuild(
         raise NotOffered("rebuild: the broker keeps its queues in RocksDB", feature="rebuild")
     lock = take_lock(view.base, view.root) if write else None
     try:
-        raw = RawStore(view.root, view.options, fs=view.base, clock=view.clock)
+        raw = UnrecoveredStore(view.root, view.options, fs=view.base, clock=view.clock)
         try:
             report: RebuildReport | None = None
             while report is None:
@@ -91,7 +91,7 @@ class _Rebuild:
     def __init__(
         self,
         view: View,
-        raw: RawStore,
+        raw: UnrecoveredStore,
         what: str,
         *,
         write: bool,
@@ -282,7 +282,7 @@ class _Rebuild:
             return Built({self._site.made: built.strings}, built.files)
         kept = self._kept()
         entries = {folder: count_entries(queue.units) for folder, queue in kept.items()}
-        entries |= {self._site.folder_of(key): count for key, count in built.entries.items()}
+        entries |= {self._site.folder_of(key): n for key, n in built.entries.items() if n}
         return Built(entries, built.files + sum(len(q.units.run.bases) for q in kept.values()))
 
     def _recount(self, reported: Built) -> None:

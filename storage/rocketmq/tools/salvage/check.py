@@ -22,7 +22,8 @@ from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.recovery.evidence import lost_head_findings
 from storage.rocketmq.recovery.losses import new_loss
 from storage.rocketmq.store import RocketMQStore
-from storage.rocketmq.tools.salvage.survey import MISSING, LogSource, Survey
+from storage.rocketmq.tools.salvage.survey import MISSING, Survey
+from storage.rocketmq.tools.unrecovered import UnrecoveredFiles
 from storage.shared.diagnostics import Tallies
 from storage.shared.loss_report import by_partition, is_reported, reported_ranges
 
@@ -165,7 +166,7 @@ class SalvageCheck:
         )
 
 
-def _first_named(source: LogSource) -> int:
+def _first_named(source: UnrecoveredFiles) -> int:
     """Return the first physical offset at which entries name records. Retention deleted the records before the log
     start, unless log files are proved to be missing there.
     """

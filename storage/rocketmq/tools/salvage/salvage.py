@@ -39,8 +39,9 @@ from storage.rocketmq.tools.rebuild.recount import count_records
 from storage.rocketmq.tools.salvage.blocked import blocked_findings
 from storage.rocketmq.tools.salvage.check import SalvageCheck
 from storage.rocketmq.tools.salvage.log import write_log
-from storage.rocketmq.tools.salvage.survey import LogSource, Survey, odd_files
+from storage.rocketmq.tools.salvage.survey import Survey, odd_files
 from storage.rocketmq.tools.salvage.timers import copy_timers
+from storage.rocketmq.tools.unrecovered import UnrecoveredFiles
 from storage.shared.atomic_store import new_store
 from storage.shared.diagnostics import Meter
 from storage.shared.loss_report import SALVAGE_REPORT, lost_bytes, write_report
@@ -55,7 +56,7 @@ class Salvage:
 
     def __init__(
         self,
-        source: LogSource,
+        source: UnrecoveredFiles,
         sizes: Sizes,
         options: StoreOptions,
         *,

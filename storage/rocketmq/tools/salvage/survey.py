@@ -9,7 +9,7 @@ offsets after a bad place, and after its last record, if its entries continue.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,13 +19,12 @@ from storage.rocketmq.format.message import PADDING_SIZE, takes_queue_offset
 from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.index.dispatch import Head, heads_of
 from storage.rocketmq.index.light_queues import is_lmq
-from storage.rocketmq.index.queues import Queue, QueueTable
+from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.log.filler_records import SMALLEST, is_blank
 from storage.rocketmq.log.scan import Stretch
 from storage.rocketmq.recovery.evidence import (
-    Evidence,
     FileBehind,
     LogEnd,
     deleted_topic_findings,
@@ -39,30 +38,13 @@ from storage.rocketmq.recovery.evidence import (
 )
 from storage.rocketmq.recovery.losses import new_loss
 from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
-from storage.rocketmq.state.topics import DeletedRecords
 from storage.rocketmq.tools.log_walk import LogWalk, Padding, why_bad
+from storage.rocketmq.tools.unrecovered import UnrecoveredFiles
 from storage.shared.diagnostics import Meter, Notes, Tallies
 
 MISSING: Final = "missing"
 
 QueueKey = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSource:
-    """A log to be salvaged, in physical offsets [start, end).
-
-    `deleted`: records deleted with their topic. `queues`: the queue entries as they are stored, perhaps none.
-    `evidence`: positions and offsets recorded in other files.
-    """
-
-    run: FileRun
-    start: int
-    end: int
-    queues: QueueTable
-    clean: bool
-    deleted: DeletedRecords = field(default_factory=DeletedRecords)
-    evidence: Evidence | None = None
 
 
 class Bad(NamedTuple):
@@ -114,7 +96,7 @@ class _Heads(LogWalk):
 class Survey:
     """One walk over a log. Call `run` before any other method."""
 
-    def __init__(self, source: LogSource, meter: Meter) -> None:
+    def __init__(self, source: UnrecoveredFiles, meter: Meter) -> None:
         self.source = source
         self.queues: dict[QueueKey, QueueSurvey] = {}
         self.mended: dict[int, int] = {}  # physical offset -> corrected queue offset

@@ -20,7 +20,7 @@ from storage.rocketmq.state import blocked
 from storage.rocketmq.state.config_file import EMPTY
 from storage.rocketmq.tools.dump import bad_small_file, small_files
 from storage.rocketmq.tools.rows import small_file_entry
-from storage.rocketmq.tools.unrecovered import RawStore
+from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.shared.own_files import own_file_findings
 
 OURS: Final = ".logserver."
@@ -31,7 +31,7 @@ _REFUSED: Final = (
 )
 
 
-def check_names(raw: RawStore) -> Iterator[Finding]:
+def check_names(raw: UnrecoveredStore) -> Iterator[Finding]:
     """Yield findings for names that are not allowed in their folder, and for files missing between other files."""
     fs, root = raw.fs, raw.root
     for name in fs.list_dir(root):
@@ -93,7 +93,7 @@ def _check_run_names(fs: FileSystem, run: FileRun, folder: Path) -> Iterator[Fin
             yield _unknown(path, _REFUSED, severity="error")
 
 
-def _check_unread_log(raw: RawStore) -> Iterator[Finding]:
+def _check_unread_log(raw: UnrecoveredStore) -> Iterator[Finding]:
     """Yield log files in the store's own folder while storePathCommitLog names other folders."""
     folder = raw.root / names.COMMIT_LOG
     if real_path(folder) in map(real_path, raw.run.folders):
@@ -108,7 +108,7 @@ def _unknown(path: Path, what: str, *, severity: str | None = None) -> Finding:
     return finding("unknown-file", path, severity=severity, message=what)
 
 
-def check_small_files(raw: RawStore) -> Iterator[Finding]:
+def check_small_files(raw: UnrecoveredStore) -> Iterator[Finding]:
     """Check the checkpoint, the broker's config files and logserver's own small files."""
     for path in small_files(raw.fs, raw.root):
         data = raw.fs.read_bytes(path)

@@ -22,10 +22,11 @@ from storage.rocketmq.index.light_queues import of_message
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.filler_records import is_blank
 from storage.rocketmq.recovery.losses import refused_record
+from storage.rocketmq.recovery.store_files import StoreFiles
 from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
 from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
-from storage.rocketmq.tools.snapshot import Opened, Picture
+from storage.rocketmq.tools.snapshot import StoreSnapshot
 from storage.rocketmq.tools.verify.index import IndexCheck, IndexPlace, guessed_place
 from storage.rocketmq.tools.verify.queues import (
     Key,
@@ -62,26 +63,30 @@ class StretchResult:
     counts: Mapping[int, list[int]]  # log files by base: [records, bytes]
 
 
-def check_stretch(picture: Picture, part: StretchPart, meter: Meter | None = None) -> StretchResult:
+def check_stretch(
+    snapshot: StoreSnapshot, part: StretchPart, meter: Meter | None = None
+) -> StretchResult:
     """Check one range. Memory: some windows of the log, queue entries and index entries, whatever its length."""
-    with picture.opened() as opened:
-        return _Stretch(picture, part, opened, meter or Meter()).run()
+    with snapshot.opened() as opened:
+        return _Stretch(snapshot, part, opened, meter or Meter()).run()
 
 
 class _Stretch:
     """One walk over a range, together with the queues and index derived from the log."""
 
-    def __init__(self, picture: Picture, part: StretchPart, opened: Opened, meter: Meter) -> None:
-        self._picture = picture
+    def __init__(
+        self, snapshot: StoreSnapshot, part: StretchPart, opened: StoreFiles, meter: Meter
+    ) -> None:
+        self._snapshot = snapshot
         self._part = part
         self._opened = opened
         self._notes = Notes()
         self._tallies = Tallies()
         self._counts: dict[int, list[int]] = {}
         self._walk = self._new_walk(meter)
-        surroundings = picture.surroundings(opened.run, self._walk.damaged_between)
+        surroundings = snapshot.surroundings(opened.run, self._walk.damaged_between)
         self._queues = QueueChecks(opened.queues, self._tallies, surroundings, self._queue_state)
-        self._lives = TopicIncarnations(opened.run, opened.queues, picture.deleted)
+        self._lives = TopicIncarnations(opened.run, opened.queues, snapshot.deleted)
         self._records = RecordCheck(self._walk, self._tallies)
         self._place = self._index_place()
         self._index = IndexCheck(
@@ -89,7 +94,7 @@ class _Stretch:
             opened.files,
             surroundings,
             self._place,
-            directory=picture.index_directory,
+            directory=snapshot.index_directory,
         )
 
     def _new_walk(self, meter: Meter) -> LogWalk:
@@ -103,7 +108,7 @@ class _Stretch:
             until=part.until,
             meter=meter,
             origin=run.start,
-            clean=self._picture.clean,
+            clean=self._snapshot.clean,
         )
         self._known_gaps = resume(walk, part)
         return walk
@@ -152,23 +157,23 @@ class _Stretch:
 
     def _derived(self, placed: Placed) -> None:
         """Compare the entries expected for a record with the entries in queues and index."""
-        picture, at, message = self._picture, placed.physical_offset, placed.message
+        snapshot, at, message = self._snapshot, placed.physical_offset, placed.message
         if is_blank(message.topic, message.sys_flag):  # a bad place that a salvage filled
             self._walk.gaps.append((at, at + message.size))
-        deleted = picture.deleted.holds(message.topic, at)
+        deleted = snapshot.deleted.holds(message.topic, at)
         dispatch = dispatch_of(
-            message, at, with_tags=picture.index_tags, delays_ms=picture.delays_ms
+            message, at, with_tags=snapshot.index_tags, delays_ms=snapshot.delays_ms
         )
         if is_left_out(message):
             self._notes.add(refused_record(self._opened.run, dispatch))
         if dispatch.is_queued and not deleted:
             deleted = self._is_earlier(dispatch)
-            elsewhere = picture.queues_in_database or dispatch.topic in picture.batch_topics
+            elsewhere = snapshot.queues_in_database or dispatch.topic in snapshot.batch_topics
             if not deleted and not elsewhere:
                 self._queues.meet(dispatch)
-        for in_lmq in picture.live(of_message(message, at, self._opened.queues)):
+        for in_lmq in snapshot.live(of_message(message, at, self._opened.queues)):
             self._queues.meet(in_lmq)
-        if picture.index_paths is not None:
+        if snapshot.index_paths is not None:
             self._index.meet(dispatch, deleted=deleted)
 
     def _is_earlier(self, dispatch: Dispatch) -> bool:
@@ -190,7 +195,7 @@ class _Stretch:
         return True
 
     def _count(self, placed: Placed) -> None:
-        file_bytes = self._picture.sizes.commit_log_bytes
+        file_bytes = self._snapshot.sizes.commit_log_bytes
         count = self._counts.setdefault(placed.physical_offset // file_bytes * file_bytes, [0, 0])
         count[0] += 1
         count[1] += placed.message.size

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.model import FileCount
-from storage.rocketmq.tools.snapshot import Picture
+from storage.rocketmq.tools.snapshot import StoreSnapshot
 from storage.rocketmq.tools.verify.index import END, IndexCheck, IndexPlace
 from storage.rocketmq.tools.verify.index_file import check_index_file
 from storage.rocketmq.tools.verify.queues import Key, Range, damaged_in, judge_units
@@ -54,16 +54,16 @@ def rest_parts(
         yield RestPart(log_end=log_end, gaps=gaps, unmatched=together)
 
 
-def check_rest(picture: Picture, part: RestPart) -> Tallies:
+def check_rest(snapshot: StoreSnapshot, part: RestPart) -> Tallies:
     """Check the queue and index entries of a part, for which no record was met."""
-    with picture.opened() as opened:
-        surroundings = picture.surroundings(opened.run, damaged_in(part.gaps))
+    with snapshot.opened() as opened:
+        surroundings = snapshot.surroundings(opened.run, damaged_in(part.gaps))
         index = IndexCheck(
             opened.index_files,
             opened.files,
             surroundings,
             part.index,
-            directory=picture.index_directory,
+            directory=snapshot.index_directory,
         )
         index.finish(part.log_end)
         tallies = index.tallies
@@ -73,9 +73,9 @@ def check_rest(picture: Picture, part: RestPart) -> Tallies:
         return tallies
 
 
-def check_file_of_index(picture: Picture, at: int) -> tuple[Tallies, FileCount]:
+def check_file_of_index(snapshot: StoreSnapshot, at: int) -> tuple[Tallies, FileCount]:
     """Check the index file with this number in itself. Memory: twice its slots."""
-    with picture.opened_index_file(at) as (files, file):
+    with snapshot.opened_index_file(at) as (files, file):
         tallies, entries = check_index_file(file, files)
-        size_bytes = picture.fs.size(file.path)
+        size_bytes = snapshot.fs.size(file.path)
         return tallies, FileCount(str(file.path), None, None, entries, size_bytes, is_log=False)

@@ -33,8 +33,8 @@ from storage.rocketmq.recovery.queue_proof import misnamed_files, strayed_findin
 from storage.rocketmq.state import live_data
 from storage.rocketmq.state.file_listing import unread_findings
 from storage.rocketmq.tools.log_tasks import Reached, in_order
-from storage.rocketmq.tools.snapshot import Picture, picture_of
-from storage.rocketmq.tools.unrecovered import RawStore
+from storage.rocketmq.tools.snapshot import StoreSnapshot, snapshot_of
+from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.rocketmq.tools.verify import files
 from storage.rocketmq.tools.verify.index import without_tags
 from storage.rocketmq.tools.verify.log_range import StretchResult, check_stretch
@@ -46,7 +46,7 @@ WHAT: Final = "verifying"
 
 
 def check_store(
-    raw: RawStore,
+    raw: UnrecoveredStore,
     progress: Progress = no_progress,
     *,
     run: TaskRunner = run_serially,
@@ -68,16 +68,16 @@ def check_store(
     yield from notes.take()
     if live_data.dledger_folders(raw.directory):
         return  # queues and index refer to DLedger's log, which is not read
-    picture = picture_of(raw)
+    snapshot = snapshot_of(raw)
     log = _Log(raw, notes)
-    for _ in log.read(picture, run, progress):
+    for _ in log.read(snapshot, run, progress):
         yield from notes.take()
     tallies = log.tallies
     rest = rest_parts(log.unmatched(), log.reached.index, log_end=log.end, gaps=log.reached.gaps)
-    for of_rest in run(partial(check_rest, picture), rest):
+    for of_rest in run(partial(check_rest, snapshot), rest):
         tallies.merge(of_rest)
     for of_file, count in run(
-        partial(check_file_of_index, picture), range(len(picture.index_paths or ()))
+        partial(check_file_of_index, snapshot), range(len(snapshot.index_paths or ()))
     ):
         tallies.merge(of_file)
         counted(count)
@@ -91,7 +91,7 @@ def check_store(
     yield from notes.take()
 
 
-def _unclean(raw: RawStore) -> Finding:
+def _unclean(raw: UnrecoveredStore) -> Finding:
     return finding(
         "unclean-stop",
         raw.root,
@@ -102,7 +102,7 @@ def _unclean(raw: RawStore) -> Finding:
 class _Log:
     """The results of the log ranges, merged in log order."""
 
-    def __init__(self, raw: RawStore, notes: Notes) -> None:
+    def __init__(self, raw: UnrecoveredStore, notes: Notes) -> None:
         self.reached = Reached()
         self.end = raw.run.start
         self.latest_ms = 0
@@ -115,12 +115,12 @@ class _Log:
         self._unmatched: dict[Key, list[Range]] = {}
         self._counts: dict[int, tuple[int, int]] = {}
 
-    def read(self, picture: Picture, run: TaskRunner, progress: Progress) -> Iterator[None]:
+    def read(self, snapshot: StoreSnapshot, run: TaskRunner, progress: Progress) -> Iterator[None]:
         """Read the whole log. Yields after each range, so that the caller can report findings early."""
         log = self._raw.run
         meter = Meter(progress, WHAT, log.limit - log.start)
         here = run is run_serially  # then a part reports its own progress
-        work = partial(check_stretch, picture, meter=meter if here else None)
+        work = partial(check_stretch, snapshot, meter=meter if here else None)
         for result in in_order(log, run, work, self.reached, self._fits):
             self._take(result)
             if not here:
@@ -185,7 +185,7 @@ class _Log:
                 yield FileCount(path, *queue.partition, entries, used, is_log=False)
 
 
-def _check_checkpoint(raw: RawStore, log: _Log) -> Iterator[Finding]:
+def _check_checkpoint(raw: UnrecoveredStore, log: _Log) -> Iterator[Finding]:
     checkpoint, latest_ms, end = raw.checkpoint, log.latest_ms, log.end
     facts = [
         ("logicsPhysicalOffset", checkpoint.logics_physical_offset, end, "the end of the log"),
@@ -207,7 +207,7 @@ def _check_checkpoint(raw: RawStore, log: _Log) -> Iterator[Finding]:
         yield _ahead(raw, f"logicsPhysicalOffset below {missing}", reached, what)
 
 
-def _check_evidence(raw: RawStore, log: _Log) -> Iterator[Finding]:
+def _check_evidence(raw: UnrecoveredStore, log: _Log) -> Iterator[Finding]:
     """Yield findings for records and offsets that other files refer to, but neither the log nor the queues have."""
     last = newest_record(raw.run, raw.checkpoint, log.end)
     end = LogEnd(
@@ -220,7 +220,7 @@ def _check_evidence(raw: RawStore, log: _Log) -> Iterator[Finding]:
         trusted=not raw.clean and raw.is_ours,
         next_offset=lambda *key: log.state(key).next_offset,
     )
-    evidence = raw.evidence()
+    evidence = raw.read_evidence()
     if lost := lost_positions(evidence, end):
         yield lost_log_finding(lost, end)
     for queue in lost_offsets(evidence, end):
@@ -233,7 +233,7 @@ def _check_evidence(raw: RawStore, log: _Log) -> Iterator[Finding]:
     yield from missing_config_findings(raw.directory)
 
 
-def _ahead(raw: RawStore, expected: str, found: str, what: str) -> Finding:
+def _ahead(raw: UnrecoveredStore, expected: str, found: str, what: str) -> Finding:
     return finding(
         "checkpoint-ahead", raw.root / "checkpoint", expected=expected, found=found, message=what
     )
