@@ -117,10 +117,9 @@ def open_parts(opening: Opening) -> OpenedStore:
     log = CommitLog(run, end=plan.log_end)
     coverage = _coverage(found_index, plan, log, built_from)
     if plan.last_record is not None:
-        position, message = plan.last_record
-        builder.last = dispatch_of(message, position, with_tags=opening.settings.index_tags)
+        at, message = plan.last_record
+        builder.last = dispatch_of(message, at, with_tags=opening.settings.index_tags)
     _restore_producers(plan, snapshot)
-    found = [*_findings(opening, index, builder, plan), *found_index.findings]
     return OpenedStore(
         files=opening.files,
         run=run,
@@ -130,16 +129,23 @@ def open_parts(opening: Opening) -> OpenedStore:
         coverage=coverage,
         builder=builder,
         checkpoint=_confirmed(checkpoint, plan),
-        report=_report(opening, plan, found, started_ms, clean=clean),
+        report=_report(opening, plan, builder, found_index, started_ms, clean=clean),
         with_crc=_goes_on_with_crc(opening.settings, plan),
         passed_gaps=plan.passed_gaps,
     )
 
 
 def _report(
-    opening: Opening, plan: StorePlan, found: Sequence[Finding], started_ms: int, *, clean: bool
+    opening: Opening,
+    plan: StorePlan,
+    builder: Builder,
+    found_index: _FoundIndex,
+    started_ms: int,
+    *,
+    clean: bool,
 ) -> RecoveryReport:
     """Return the report: what the start found and did."""
+    found = [*_findings(opening, builder, plan), *found_index.findings]
     return RecoveryReport(
         clean_shutdown=clean,
         elapsed_ms=opening.clock() - started_ms,
@@ -414,14 +420,12 @@ def _take_in_sequences(plan: StorePlan) -> None:
             )
 
 
-def _findings(
-    opening: Opening, index: KeyIndex | None, builder: Builder, plan: StorePlan
-) -> list[Finding]:
+def _findings(opening: Opening, builder: Builder, plan: StorePlan) -> list[Finding]:
     found = list(plan.findings)
     found += live_data.findings(opening.directory, opening.topics.batch_topics)
     found += missing_config_findings(opening.directory)
-    if index is not None:
-        found += index.findings
+    if builder.index is not None:
+        found += builder.index.findings
     found += [refused_record(plan.run, dispatch) for dispatch in builder.refused]
     found += [moved_record(plan.run, dispatch) for dispatch in builder.moved.values()]
     found += strayed_findings(plan.queues, plan.run, lambda queue: queue.units.start)
