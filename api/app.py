@@ -159,11 +159,11 @@ class Router:
     def _find(self, method: str, raw_path: str) -> tuple[Operation, Mapping[str, str]]:
         """Return the operation and its path parameters. Raises 404, or 405 with Allow. `find` caches the last paths."""
         segments = raw_path[1:].removesuffix("/").split("/")
-        wanted = "GET" if method == "HEAD" else method
+        served_method = "GET" if method == "HEAD" else method
         allowed = []
         for pattern, operation in self._by_length.get(len(segments), ()):
             if _matches(pattern, segments):
-                if operation.method == wanted:
+                if operation.method == served_method:
                     return operation, _parameters(pattern, segments)
                 allowed.append(operation.method)
         if not allowed:

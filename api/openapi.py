@@ -165,11 +165,7 @@ class ApiDocs:
         default = parameter.fallback(self.settings)
         if default is not None:
             schema["default"] = _typed(default, schema)
-        described: Json = {
-            "name": parameter.name,
-            "description": parameter.about,
-            "schema": schema,
-        }
+        described: Json = {"name": parameter.name, "description": parameter.about, "schema": schema}
         values = {name: _typed(text, schema) for name, text in samples.items()}
         return _with_examples(described, values)
 

@@ -4,10 +4,8 @@ Owns the values that describe an operation and the decorator that declares one; 
 
     TOPICS = Resource("Topics")
 
-    @TOPICS.operation(
-        "PUT", "/topics/{topic}", Answer(201, "Created.", Topic), body=optional(NewTopic), errors=(40901,)
-    )
-    async def create_topic(call: RequestContext, wanted: NewTopic | None) -> web.Response:
+    @TOPICS.put("/topics/{topic}", Answer(201, "Created.", Topic), body=optional(NewTopic), errors=(40901,))
+    async def create_topic(call: RequestContext, body: NewTopic | None) -> web.Response:
         \"\"\"Create a topic.
 
         The description follows, for the users of the API.
@@ -213,16 +211,28 @@ class Operation:
 
 
 class Resource:
-    """The operations of one part of the API, in the order of their declaration."""
+    """The operations of one part of the API, in the order of their declaration; a decorator for each HTTP method."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
         self.operations: list[Operation] = []
+        self.get = Declaration(self, "GET")
+        self.post = Declaration(self, "POST")
+        self.put = Declaration(self, "PUT")
+        self.patch = Declaration(self, "PATCH")
+        self.delete = Declaration(self, "DELETE")
+
+
+class Declaration:
+    """Declares operations of a resource with one HTTP method."""
+
+    def __init__(self, resource: Resource, method: str) -> None:
+        self._resource = resource
+        self._method = method
 
     @overload
-    def operation(
+    def __call__(
         self,
-        method: str,
         path: str,
         *answers: Answer,
         examples: Sequence[Example],
@@ -231,9 +241,8 @@ class Resource:
     ) -> Callable[[BodyHandler[B]], BodyHandler[B]]: ...
 
     @overload
-    def operation(
+    def __call__(
         self,
-        method: str,
         path: str,
         *answers: Answer,
         examples: Sequence[Example],
@@ -241,9 +250,8 @@ class Resource:
         **details: Unpack[Details],
     ) -> Callable[[H], H]: ...
 
-    def operation(
+    def __call__(
         self,
-        method: str,
         path: str,
         *answers: Answer,
         examples: Sequence[Example],
@@ -260,11 +268,11 @@ class Resource:
             summary, _, about = cleandoc(handler.__doc__ or "").partition("\n\n")
             details.setdefault("about", " ".join(about.split()))
             operation = Operation(
-                method=method,
+                method=self._method,
                 pattern=path,
                 handler=handler if body is None else _with_body(handler, body),
                 id=first + "".join(word.capitalize() for word in words),
-                tag=self.tag,
+                tag=self._resource.tag,
                 summary=summary.removesuffix("."),
                 answers=answers,
                 examples=examples,
@@ -273,7 +281,7 @@ class Resource:
                 body_required=body is None or body.example is not None,
                 **details,
             )
-            self.operations.append(operation)
+            self._resource.operations.append(operation)
             return handler
 
         return declare

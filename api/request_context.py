@@ -40,11 +40,12 @@ _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 class RequestContext:
     """A request that has found its route.
 
-    `params` is the query, `answer_type` the negotiated media type, `body_type` the media type of a body that the
-    handler reads itself. `reservation` is for the bytes of the answer; the creator of the call releases it.
+    `path` has the decoded parameters of the path, `params` is the query. `answer_type` is the negotiated media type,
+    `body_type` the media type of a body that the handler reads itself. `reservation` is for the bytes of the answer;
+    the creator of the call releases it.
     """
 
-    __slots__ = ("_path", "answer_type", "body_type", "params", "request", "reservation", "service")
+    __slots__ = ("answer_type", "body_type", "params", "path", "request", "reservation", "service")
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class RequestContext:
         self.body_type = body_type
         self.answer_type = answer_type
         self.reservation = service.answers.reserve(0)
-        self._path = path
+        self.path = path
 
     @property
     def settings(self) -> Settings:
@@ -72,30 +73,25 @@ class RequestContext:
     @property
     def topic(self) -> str:
         """The topic in the path."""
-        return self._path["topic"]
+        return self.path["topic"]
 
     @property
     def group(self) -> str:
         """The consumer group in the path."""
-        return self._path["group"]
-
-    @property
-    def instance(self) -> str:
-        """The consumer instance in the path."""
-        return self._path["instance"]
+        return self.path["group"]
 
     def consumer(self) -> AbstractContextManager[Consumer]:
         """Return the path's consumer instance as a context manager that marks it in use. Raises UnknownConsumer,
         NotReady.
         """
-        return self.service.groups.consumers.using(self.group, self.instance)
+        return self.service.groups.consumers.using(self.group, self.path["instance"])
 
     @property
     def cluster_id(self) -> str:
         """The cluster in the path, which must be the served cluster. Raises 404."""
-        given, served = self._path["cluster_id"], cluster_id(self.service.store)
-        if given != served:
-            raise ApiError(404, f"cluster {given[:80]!r} is not served here: it is {served!r}")
+        requested, served = self.path["cluster_id"], cluster_id(self.service.store)
+        if requested != served:
+            raise ApiError(404, f"cluster {requested[:80]!r} is not served here: it is {served!r}")
         return served
 
     @property
@@ -118,16 +114,6 @@ class RequestContext:
         return f"{request.scheme}://{host}"
 
     @property
-    def config_name(self) -> str:
-        """The config name in the path."""
-        return self._path["name"]
-
-    @property
-    def message_id(self) -> str:
-        """The message id in the path."""
-        return self._path["message_id"]
-
-    @property
     def peer(self) -> bytes | None:
         """The client's address and port in RocketMQ's form: 4 or 16 bytes, and 4 bytes for the port. None if the
         client has disconnected.
@@ -139,7 +125,7 @@ class RequestContext:
     @property
     def partition_number(self) -> int | None:
         """The partition number in the path, None if the path has none. Raises 40402 for text that is not a number."""
-        text = self._path.get("partition")
+        text = self.path.get("partition")
         if text is None:
             return None
         if not text.isascii() or not text.isdigit() or len(text) > 10:

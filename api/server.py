@@ -158,10 +158,7 @@ async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started
 
 
 async def _serve_until(
-    stop: asyncio.Event,
-    settings: Settings,
-    plan: StorePlan,
-    started: Callable[[Started], None],
+    stop: asyncio.Event, settings: Settings, plan: StorePlan, started: Callable[[Started], None]
 ) -> None:
     opener: Opener = plan.open
     service = LogService(settings, opener)

@@ -274,13 +274,13 @@ class ApiProtocol(OpenHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Return the answer to malformed HTTP (400), or to a bug (500): details go to the log, not to the client."""
-        told = f"malformed HTTP request: {_first_line(message)}"
+        problem = f"malformed HTTP request: {_first_line(message)}"
         # aiohttp's own text contains the line as a Python bytes literal.
         if isinstance(exc, LineTooLong):
-            told = f"the request line or a header is over {self.max_line_size} bytes (max_header_bytes)"
+            problem = f"the request line or a header is over {self.max_line_size} bytes (max_header_bytes)"
         elif status >= 500:
-            told = "the server made a mistake: see its log"
-        response = error_response(ApiError(status, told), accept=request.headers.get("Accept"))
+            problem = "the server made a mistake: see its log"
+        response = error_response(ApiError(status, problem), accept=request.headers.get("Accept"))
         response.force_close()
         sign(request, response)
         if status >= 500:

@@ -29,10 +29,10 @@ def sign(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """Set the server's name and the request's id: the client's own id if it is valid in a header, else the next id of
     this process.
     """
-    given = request.headers.get(REQUEST_ID)
-    if given is None or not _USABLE_ID.fullmatch(given):
-        given = next(_ids)
-    response.headers[REQUEST_ID] = given
+    request_id = request.headers.get(REQUEST_ID)
+    if request_id is None or not _USABLE_ID.fullmatch(request_id):
+        request_id = next(_ids)
+    response.headers[REQUEST_ID] = request_id
     response.headers["Server"] = SERVER
 
 

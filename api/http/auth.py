@@ -56,11 +56,11 @@ class Guard:
         if scopes is None:
             raise _unauthorized(invalid, "the token is unknown")
         if not scopes & {scope, Scope.ADMIN}:
-            told = f'{_REALM}, error="insufficient_scope", scope="{scope.value}"'
+            challenge = f'{_REALM}, error="insufficient_scope", scope="{scope.value}"'
             raise ApiError(
                 403,
                 f"the token does not allow {scope.value}, which this call needs",
-                headers={"WWW-Authenticate": told},
+                headers={"WWW-Authenticate": challenge},
                 facts={"scope": scope.value},
             )
 

@@ -28,10 +28,10 @@ def is_closed(request: Fetch, page: Page | BatchPage) -> bool:
 def cacheable(call: RequestContext, body: bytes, headers: Mapping[str, str]) -> web.Response:
     """Return the page with its tag; 304 without the page if the client has the same tag."""
     tag = entity_tag(body)
-    kept = {**headers, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept"}
+    tagged = {**headers, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept"}
     if _matches(call.request.headers.get("If-None-Match"), tag):
-        return web.Response(status=304, headers=kept)
-    return call.encoded(body, headers=kept)
+        return web.Response(status=304, headers=tagged)
+    return call.encoded(body, headers=tagged)
 
 
 def entity_tag(body: bytes) -> str:

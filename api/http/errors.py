@@ -129,10 +129,7 @@ MEANINGS: Final[Mapping[int, str]] = {
 }
 
 # Errors after which the same request may soon succeed.
-_RETRY_AFTER_S: Final[Mapping[type[StorageError], str]] = {
-    service.Busy: "1",
-    service.NotReady: "1",
-}
+_RETRY_AFTER_S: Final[Mapping[type[StorageError], str]] = {service.Busy: "1", service.NotReady: "1"}
 
 
 class ApiError(Exception):

@@ -25,7 +25,7 @@ from api.http.parameters import MAX_INT32, Choice, Integer, Parameter, Text
 from api.operation import Answer, Example, Resource, optional, required
 from api.operations.parameters import MAX_PAGE_BYTES
 from api.records.decode import PartitionNumber, Timestamp
-from api.records.encode import RecordRow, encode_rows, is_large
+from api.records.encode import RecordRow, encode_rows, run_encoder
 from api.request_context import RequestContext, as_kind
 from logserver.groups import config
 from logserver.groups.coordinator import Subscription
@@ -167,8 +167,7 @@ def _example(name: str = "default", *, body: Any = None, **more: Any) -> Example
     return Example(name, media_type=media_type, body=body, **more)
 
 
-@CONSUMERS.operation(
-    "POST",
+@CONSUMERS.post(
     "/consumers/{group}",
     Answer(200, "The instance.", ConsumerAnswer, {WARNINGS: "The settings that were ignored."}),
     body=optional(dict[str, object], lax=True, documented=NewConsumer),
@@ -192,13 +191,13 @@ async def create_consumer(call: RequestContext, settings: dict[str, object] | No
     after the setting `consumer_idle_ms`.
     """
     settings = settings or {}
-    wanted = as_kind(settings, NewConsumer)
+    named = as_kind(settings, NewConsumer)
     chosen = config.consumer_config(
         {key: value for key, value in settings.items() if key not in {"name", "id"}},
         group=call.group,
         max_wait_ms=call.settings.max_wait_ms,
     )
-    name = wanted.name if wanted.id is None else wanted.id
+    name = named.name if named.id is None else named.id
     base_url = call.base_url
     consumer = call.service.groups.consumers.create(call.group, name, chosen)
     name = consumer.member.name
@@ -208,8 +207,7 @@ async def create_consumer(call: RequestContext, settings: dict[str, object] | No
     return response
 
 
-@CONSUMERS.operation(
-    "DELETE",
+@CONSUMERS.delete(
     INSTANCE,
     Answer(204, "The instance is deleted."),
     errors=(40403,),
@@ -220,12 +218,11 @@ async def delete_consumer(call: RequestContext) -> web.Response:
 
     Its partitions go to other members at once. With auto-commit, delivered records are committed first.
     """
-    await call.service.groups.consumers.delete(call.group, call.instance)
+    await call.service.groups.consumers.delete(call.group, call.path["instance"])
     return web.Response(status=204)
 
 
-@CONSUMERS.operation(
-    "POST",
+@CONSUMERS.post(
     f"{INSTANCE}/subscription",
     _DONE,
     body=required(SubscriptionBody, '{"topics": [...]} or {"topic_pattern": "..."}', lax=True),
@@ -251,8 +248,7 @@ async def subscribe(call: RequestContext, body: SubscriptionBody) -> web.Respons
     return web.Response(status=204)
 
 
-@CONSUMERS.operation(
-    "GET",
+@CONSUMERS.get(
     f"{INSTANCE}/subscription",
     Answer(200, "The names, in order.", SubscriptionAnswer),
     errors=(40403,),
@@ -264,12 +260,8 @@ async def get_subscription(call: RequestContext) -> web.Response:
         return call.json(SubscriptionAnswer(consumer.topics))
 
 
-@CONSUMERS.operation(
-    "DELETE",
-    f"{INSTANCE}/subscription",
-    _DONE,
-    errors=(40403,),
-    examples=(Example(status=204),),
+@CONSUMERS.delete(
+    f"{INSTANCE}/subscription", _DONE, errors=(40403,), examples=(Example(status=204),)
 )
 async def unsubscribe(call: RequestContext) -> web.Response:
     """End the subscription and the assignment of partitions."""
@@ -278,8 +270,7 @@ async def unsubscribe(call: RequestContext) -> web.Response:
     return web.Response(status=204)
 
 
-@CONSUMERS.operation(
-    "POST",
+@CONSUMERS.post(
     f"{INSTANCE}/assignments",
     _DONE,
     body=required(PartitionsBody, '{"partitions": [...]}', lax=True),
@@ -296,8 +287,7 @@ async def assign(call: RequestContext, body: PartitionsBody) -> web.Response:
     return web.Response(status=204)
 
 
-@CONSUMERS.operation(
-    "GET",
+@CONSUMERS.get(
     f"{INSTANCE}/assignments",
     Answer(200, "The partitions, in order.", PartitionsBody),
     errors=(40403,),
@@ -310,8 +300,7 @@ async def get_assignments(call: RequestContext) -> web.Response:
         return call.json(PartitionsBody(rows))
 
 
-@CONSUMERS.operation(
-    "GET",
+@CONSUMERS.get(
     f"{INSTANCE}/records",
     Answer(200, "The records; an empty list after the timeout.", Sequence[RecordRow]),
     query=(_TIMEOUT, _MAX_BYTES),
@@ -369,8 +358,7 @@ async def poll(call: RequestContext) -> web.Response:
     return response
 
 
-@CONSUMERS.operation(
-    "POST",
+@CONSUMERS.post(
     f"{INSTANCE}/offsets",
     Answer(200, "Committed; the list is always empty.", Sequence[PartitionOffset]),
     query=(_ASYNC,),
@@ -408,8 +396,7 @@ async def commit(call: RequestContext, body: CommitBody | None) -> web.Response:
     return call.json([])
 
 
-@CONSUMERS.operation(
-    "GET",
+@CONSUMERS.get(
     f"{INSTANCE}/offsets",
     Answer(200, "The committed offsets.", OffsetsAnswer),
     query=(_TOPIC, _PARTITION),
@@ -446,8 +433,7 @@ async def get_committed(call: RequestContext, body: PartitionsBody | None) -> we
     return call.json(OffsetsAnswer(rows))
 
 
-@CONSUMERS.operation(
-    "POST",
+@CONSUMERS.post(
     f"{INSTANCE}/positions",
     _DONE,
     body=required(PositionsBody, '{"offsets": [...]}', lax=True),
@@ -469,8 +455,7 @@ async def seek(call: RequestContext, body: PositionsBody) -> web.Response:
     return web.Response(status=204)
 
 
-@CONSUMERS.operation(
-    "POST",
+@CONSUMERS.post(
     f"{INSTANCE}/positions/beginning",
     _DONE,
     body=optional(PartitionsBody, lax=True),
@@ -485,8 +470,7 @@ async def seek_to_beginning(call: RequestContext, body: PartitionsBody | None) -
     return await _seek_to(call, body, Reset.EARLIEST)
 
 
-@CONSUMERS.operation(
-    "POST",
+@CONSUMERS.post(
     f"{INSTANCE}/positions/end",
     _DONE,
     body=optional(PartitionsBody, lax=True),
@@ -526,4 +510,4 @@ async def _rendered(store: LogStore, batch: GroupRead, kind: Format) -> bytes:
     records = batch.records
     record_id = store.record_id if store.capabilities.messages else None
     render = partial(encode_rows, records, kind, record_id)
-    return await asyncio.to_thread(render) if is_large([row for _, row in records]) else render()
+    return await run_encoder([record for _, record in records], render)

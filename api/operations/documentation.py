@@ -16,8 +16,7 @@ def documentation(api_docs: ApiDocs) -> Sequence[Operation]:
     """Return the operations that serve `api_docs`."""
     resource = Resource("Documentation")
 
-    @resource.operation(
-        "GET",
+    @resource.get(
         "/openapi.json",
         Answer(200, "The document.", {JSON: dict[str, object]}),
         examples=(Example(),),
@@ -27,8 +26,7 @@ def documentation(api_docs: ApiDocs) -> Sequence[Operation]:
         """This API as an OpenAPI 3.1 document."""
         return call.encoded(api_docs.openapi)
 
-    @resource.operation(
-        "GET",
+    @resource.get(
         "/docs",
         Answer(200, "The page.", {"text/html": TEXT}),
         examples=(Example(),),

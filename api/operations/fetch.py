@@ -7,7 +7,6 @@ its own status. It ends with the reason. The next page is read when the client h
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -29,7 +28,7 @@ from api.http.negotiation import (
 from api.http.parameters import Choice, Integer, Parameter, StartPosition, Text
 from api.operation import OCTETS, Answer, Example, Lines, Resource, plain
 from api.operations.parameters import FORMAT, MAX_PAGE_BYTES, TAG
-from api.records.encode import RecordRow, encode_lines, encode_page, encode_rows, is_large
+from api.records.encode import RecordRow, encode_lines, encode_page, encode_rows, run_encoder
 from api.records.ndjson_sse import FRAMES, Frames, resumed_at
 from api.request_context import RequestContext
 from logserver.service.requests import Fetch, Follow, Start, StartAt
@@ -112,8 +111,7 @@ _ROW: Final = {
 }
 
 
-@FETCH.operation(
-    "GET",
+@FETCH.get(
     "/topics/{topic}/partitions/{partition}/records",
     Answer(
         200,
@@ -208,7 +206,7 @@ async def _rendered(
         render = partial(encode_rows, located, body_format, store.record_id)
     else:
         render = partial(encode_page, partition, page, body_format)
-    return await asyncio.to_thread(render) if is_large(page.records) else render()
+    return await run_encoder(page.records, render)
 
 
 def _page_request(call: RequestContext) -> tuple[Fetch, Format]:
@@ -279,7 +277,7 @@ class _Stream:
         if not records:
             return self._frames.beat(page.next_offset) if self._is_live else b""
         render = partial(encode_lines, self._partition, records, self._format, self._record_id)
-        rows = await asyncio.to_thread(render) if is_large(records) else render()
+        rows = await run_encoder(records, render)
         body = self._frames.records(rows, records)
         self._call.service.metrics.fetched(records=len(records), size_bytes=len(body))
         return body

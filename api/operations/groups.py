@@ -89,8 +89,7 @@ _ACCOUNTING: Final = {"group": "accounting"}
 _RESET: Final = {"offsets": [{"topic": "orders", "partition": 0, "offset": 0, "metadata": None}]}
 
 
-@GROUPS.operation(
-    "GET",
+@GROUPS.get(
     "/groups",
     Answer(200, "The names, in order.", list[str]),
     examples=(Example(answer=["accounting", "billing"]),),
@@ -103,8 +102,7 @@ async def list_groups(call: RequestContext) -> web.Response:
     return call.json(await call.service.groups.names())
 
 
-@GROUPS.operation(
-    "GET",
+@GROUPS.get(
     "/groups/{group}",
     Answer(200, "The group.", GroupAnswer),
     errors=(40405,),
@@ -145,8 +143,7 @@ async def get_group(call: RequestContext) -> web.Response:
     return call.json(answer)
 
 
-@GROUPS.operation(
-    "PUT",
+@GROUPS.put(
     "/groups/{group}/offsets",
     Answer(200, "The next offsets after the reset.", OffsetsAnswer),
     body=required(ResetGroup, '{"to": "earliest"}'),
@@ -169,23 +166,20 @@ async def get_group(call: RequestContext) -> web.Response:
         ),
     ),
 )
-async def reset_group(call: RequestContext, reset: ResetGroup) -> web.Response:
+async def reset_group(call: RequestContext, body: ResetGroup) -> web.Response:
     """Reset the offsets of a group.
 
     `to` is `earliest`, `latest`, a time or an exact next offset, for the partitions of `topic` (all, or `partitions`),
     without `topic` for every partition that the group has committed. Rejected while the group has members. A missing
     group is created.
     """
-    offsets = await call.service.groups.reset(
-        call.group, _partitions(call, reset), _start(reset.to)
-    )
+    offsets = await call.service.groups.reset(call.group, _partitions(call, body), _start(body.to))
     return call.json(
         OffsetsAnswer([PartitionOffset(*at, offset) for at, offset in offsets.items()])
     )
 
 
-@GROUPS.operation(
-    "DELETE",
+@GROUPS.delete(
     "/groups/{group}",
     Answer(204, "The group is deleted."),
     scope=Scope.ADMIN,
@@ -201,16 +195,16 @@ async def delete_group(call: RequestContext) -> web.Response:
     return web.Response(status=204)
 
 
-def _partitions(call: RequestContext, reset: ResetGroup) -> Iterable[TopicPartition] | None:
+def _partitions(call: RequestContext, body: ResetGroup) -> Iterable[TopicPartition] | None:
     """Return the partitions that the body names, which exist; None if it names none."""
-    if reset.topic is None:
-        if reset.partitions is not None:
+    if body.topic is None:
+        if body.partitions is not None:
             raise ApiError(PAYLOAD, "partitions is given without topic: give both, or topic alone")
         return None
-    numbers = reset.partitions
+    numbers = body.partitions
     if numbers is None:
-        numbers = list(call.service.topics.info(reset.topic).partitions)
-    return [call.service.topics.partition(reset.topic, number) for number in numbers]
+        numbers = list(call.service.topics.info(body.topic).partitions)
+    return [call.service.topics.partition(body.topic, number) for number in numbers]
 
 
 def _start(to: str | ResetTo) -> Start:

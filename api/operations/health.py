@@ -43,8 +43,7 @@ class Ready(Struct):
     progress: RecoveryProgress | UnsetType = UNSET
 
 
-@HEALTH.operation(
-    "GET",
+@HEALTH.get(
     "/livez",
     Answer(200, "It runs.", Alive),
     scope=None,
@@ -56,8 +55,7 @@ async def live(call: RequestContext) -> web.Response:
     return call.json(Alive("alive"))
 
 
-@HEALTH.operation(
-    "GET",
+@HEALTH.get(
     "/readyz",
     Answer(200, "It accepts requests.", Ready),
     scope=None,
@@ -79,8 +77,7 @@ async def ready(call: RequestContext) -> web.Response:
     return call.json(state)
 
 
-@HEALTH.operation(
-    "GET",
+@HEALTH.get(
     "/metrics",
     Answer(200, "The text format.", {CONTENT_TYPE.partition(";")[0]: TEXT}),
     examples=(Example(),),

@@ -6,7 +6,6 @@ found, and in which order: the store decides.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Final
 
@@ -18,7 +17,7 @@ from api.http.negotiation import RECORD_FORMATS, Format
 from api.http.parameters import Choice, Integer, Parameter, Params, Text
 from api.operation import Answer, Example, Resource
 from api.operations.parameters import CURSOR, FORMAT, TAG
-from api.records.encode import RecordRow, encode_rows, is_large
+from api.records.encode import RecordRow, encode_rows, run_encoder
 from api.request_context import RequestContext
 from storage import FindQuery, TopicPartition
 
@@ -70,8 +69,7 @@ _ROW: Final = {
 }
 
 
-@MESSAGES.operation(
-    "GET",
+@MESSAGES.get(
     "/topics/{topic}/messages",
     Answer(200, "One page of matching records.", FoundAnswer),
     query=(_KEY, _UNIQUE_ID, TAG, _BEGIN, _END, _LIMIT, CURSOR, _DIRECTION, _SCAN, FORMAT),
@@ -104,8 +102,7 @@ async def find_messages(call: RequestContext) -> web.Response:
         page = await call.service.find(call.topic, query)
     located = [(TopicPartition(call.topic, number), record) for number, record in page.records]
     render = partial(encode_rows, located, body_format, record_id)
-    is_long = is_large([record for _, record in located])
-    rows = await asyncio.to_thread(render) if is_long else render()
+    rows = await run_encoder([record for _, record in located], render)
     call.service.metrics.fetched(records=len(page.records), size_bytes=len(rows))
     answer = FoundAnswer(
         records=Raw(rows),
@@ -118,8 +115,7 @@ async def find_messages(call: RequestContext) -> web.Response:
     return call.json(answer)
 
 
-@MESSAGES.operation(
-    "GET",
+@MESSAGES.get(
     "/messages/{message_id}",
     Answer(200, "The record.", RecordRow),
     query=(FORMAT,),
@@ -130,7 +126,7 @@ async def get_message(call: RequestContext) -> web.Response:
     """One record by its id."""
     body_format = _format(call)
     record_id = call.service.store.record_id
-    located = await call.service.find_by_id(call.message_id)
+    located = await call.service.find_by_id(call.path["message_id"])
     body = encode_rows([located], body_format, record_id)
     call.service.metrics.fetched(records=1, size_bytes=len(body))
     return call.encoded(body.removeprefix(b"[").removesuffix(b"]"))

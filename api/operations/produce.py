@@ -188,9 +188,7 @@ _EXAMPLES: Final = (
 )
 
 
-@PRODUCE.operation(
-    "POST", "/topics/{topic}", *_ANSWERS, bodies=_BODIES, examples=_EXAMPLES, **_DETAILS
-)
+@PRODUCE.post("/topics/{topic}", *_ANSWERS, bodies=_BODIES, examples=_EXAMPLES, **_DETAILS)
 async def produce(call: RequestContext) -> web.StreamResponse:
     """Produce records to a topic."""
     body_type = call.body_type
@@ -206,8 +204,7 @@ async def produce(call: RequestContext) -> web.StreamResponse:
         return await _produce_records(call, reservation, RECORD_FORMATS[body_type])
 
 
-@PRODUCE.operation(
-    "POST",
+@PRODUCE.post(
     "/topics/{topic}/partitions/{partition}",
     *_ANSWERS,
     bodies=_BODIES,
@@ -219,8 +216,7 @@ async def produce_to_partition(call: RequestContext) -> web.StreamResponse:
     return await produce(call)
 
 
-@PRODUCE.operation(
-    "POST",
+@PRODUCE.post(
     "/producers",
     Answer(200, "An id that no other producer has.", NewProducer),
     body=optional(dict[str, object]),

@@ -17,14 +17,7 @@ from api.http.parameters import Integer, Parameter
 from api.operation import Answer, Example, Resource
 from api.operations.parameters import CURSOR
 from api.request_context import RequestContext
-from storage import (
-    Capabilities,
-    RecoveryReport,
-    StoredFile,
-    StoreStats,
-    TopicPartition,
-    list_files,
-)
+from storage import Capabilities, RecoveryReport, StoredFile, StoreStats, TopicPartition, list_files
 
 STORE: Final = Resource("Operation")
 
@@ -78,7 +71,7 @@ _ABOUT: Final = (
 )
 
 
-@STORE.operation("GET", "/store", Answer(200, "The store.", StoreAnswer), examples=(Example(),))
+@STORE.get("/store", Answer(200, "The store.", StoreAnswer), examples=(Example(),))
 async def store(call: RequestContext) -> web.Response:
     """Description of the store.
 
@@ -98,8 +91,7 @@ async def store(call: RequestContext) -> web.Response:
     )
 
 
-@STORE.operation(
-    "GET",
+@STORE.get(
     "/store/files",
     Answer(200, "One page of files.", FilesAnswer),
     about=_ABOUT,
@@ -124,8 +116,7 @@ async def store_files(call: RequestContext) -> web.Response:
     return await _page(call, None)
 
 
-@STORE.operation(
-    "GET",
+@STORE.get(
     "/store/topics/{topic}/partitions/{partition}/files",
     Answer(200, "One page of files.", FilesAnswer),
     about=f"{_ABOUT} In a RocketMQ store these are the files of the queue: its records are stored in the common "

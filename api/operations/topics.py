@@ -91,8 +91,7 @@ _TOPIC: Final = {"name": "orders", "configs": {}, "partitions": [_PARTITION]}
 _WARNINGS: Final = {WARNINGS: "The configs that are stored and have no effect here."}
 
 
-@TOPICS.operation(
-    "GET",
+@TOPICS.get(
     "/topics",
     Answer(200, "The names, in order.", list[str]),
     examples=(Example(answer=["orders"]),),
@@ -102,8 +101,7 @@ async def list_topics(call: RequestContext) -> web.Response:
     return call.json(sorted(call.service.topics))
 
 
-@TOPICS.operation(
-    "GET",
+@TOPICS.get(
     "/topics/{topic}",
     Answer(200, "The topic with the configs that were set.", Topic),
     errors=(40401,),
@@ -114,8 +112,7 @@ async def get_topic(call: RequestContext) -> web.Response:
     return call.json(_described(call.service.topics.info(call.topic)))
 
 
-@TOPICS.operation(
-    "PUT",
+@TOPICS.put(
     "/topics/{topic}",
     Answer(201, "Created.", Topic, _WARNINGS),
     Answer(200, "The topic exists already, in this shape.", Topic, _WARNINGS),
@@ -142,24 +139,23 @@ async def get_topic(call: RequestContext) -> web.Response:
         Example("there already", media_type=JSON, body={}, answer=_TOPIC),
     ),
 )
-async def create_topic(call: RequestContext, wanted: NewTopic | None) -> web.Response:
+async def create_topic(call: RequestContext, body: NewTopic | None) -> web.Response:
     """Create a topic.
 
     A request for an existing topic of the same shape changes nothing. The config keys are the store's own, Kafka's or
     RocketMQ's; values may be numbers or booleans.
     """
-    wanted = wanted or NewTopic()
+    body = body or NewTopic()
     configs = None
-    if wanted.configs is not None:
-        configs = {name: _config_text(value) for name, value in wanted.configs.items()}
-    info, created = await call.service.topics.create(call.topic, wanted.partitions, configs)
+    if body.configs is not None:
+        configs = {name: _config_text(value) for name, value in body.configs.items()}
+    info, created = await call.service.topics.create(call.topic, body.partitions, configs)
     response = call.json(_described(info), status=201 if created else 200)
     warn_of_configs(call, response, configs or {})
     return response
 
 
-@TOPICS.operation(
-    "PATCH",
+@TOPICS.patch(
     "/topics/{topic}",
     Answer(200, "The topic after the change.", Topic, _WARNINGS),
     body=required(ChangedTopic, '{"configs": {...}}'),
@@ -181,22 +177,20 @@ async def create_topic(call: RequestContext, wanted: NewTopic | None) -> web.Res
         ),
     ),
 )
-async def alter_topic(call: RequestContext, changed: ChangedTopic) -> web.Response:
+async def alter_topic(call: RequestContext, body: ChangedTopic) -> web.Response:
     """Change a topic's configs.
 
     `null` resets a config; other configs stay unchanged.
     """
     configs = {
-        name: None if value is None else _config_text(value)
-        for name, value in changed.configs.items()
+        name: None if value is None else _config_text(value) for name, value in body.configs.items()
     }
     response = call.json(_described(await call.service.topics.alter(call.topic, configs)))
     warn_of_configs(call, response, configs)
     return response
 
 
-@TOPICS.operation(
-    "DELETE",
+@TOPICS.delete(
     "/topics/{topic}",
     Answer(204, "The topic and its records are deleted."),
     scope=Scope.ADMIN,
@@ -209,8 +203,7 @@ async def delete_topic(call: RequestContext) -> web.Response:
     return web.Response(status=204)
 
 
-@TOPICS.operation(
-    "GET",
+@TOPICS.get(
     "/topics/{topic}/partitions",
     Answer(200, "The partitions, by number.", Sequence[Partition]),
     errors=(40401,),
@@ -222,8 +215,7 @@ async def list_partitions(call: RequestContext) -> web.Response:
     return call.json([_partition(number) for number in info.partitions])
 
 
-@TOPICS.operation(
-    "GET",
+@TOPICS.get(
     "/topics/{topic}/partitions/{partition}",
     Answer(200, "The partition.", Partition),
     errors=(40401, 40402, 50302),
@@ -234,8 +226,7 @@ async def get_partition(call: RequestContext) -> web.Response:
     return call.json(_partition(call.partition.partition))
 
 
-@TOPICS.operation(
-    "GET",
+@TOPICS.get(
     "/topics/{topic}/partitions/{partition}/offsets",
     Answer(200, "The offsets.", OneOf((BoundsAnswer, TimedAnswer))),
     query=(_TIMESTAMP,),

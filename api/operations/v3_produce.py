@@ -47,8 +47,7 @@ _RECORD: Final = {
 }
 
 
-@V3_PRODUCE.operation(
-    "POST",
+@V3_PRODUCE.post(
     f"{TOPIC}/records",
     Answer(200, "A report per record.", {JSON: Lines(OneOf((ProduceResponse, ProduceFailure)))}),
     bodies={JSON: Lines(ProduceRequest)},
@@ -73,8 +72,7 @@ async def v3_produce_records(call: RequestContext) -> web.StreamResponse:
     return await ProduceStream(call, dialect, ProduceOptions(born_host=born_host(call))).run()
 
 
-@V3_PRODUCE.operation(
-    "POST",
+@V3_PRODUCE.post(
     f"{TOPIC}/records:batch",
     Answer(207, "The result of each entry.", {JSON: ProduceBatchResponse}),
     bodies={JSON: ProduceBatchRequest},

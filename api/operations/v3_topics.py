@@ -248,8 +248,7 @@ class Resources:
 _TOPIC: Final = {"kind": "KafkaTopic", "topic_name": "orders", "partitions_count": 1}
 
 
-@V3_TOPICS.operation(
-    "GET",
+@V3_TOPICS.get(
     "/v3/clusters",
     Answer(200, "The one cluster that is served.", {JSON: Listed[ClusterData]}),
     examples=(Example(answer={"kind": "KafkaClusterList"}),),
@@ -259,8 +258,7 @@ async def v3_list_clusters(call: RequestContext) -> web.Response:
     return call.json(Resources(call.base_url, cluster_id(call.service.store)).clusters())
 
 
-@V3_TOPICS.operation(
-    "GET",
+@V3_TOPICS.get(
     CLUSTER,
     Answer(200, "The cluster.", {JSON: ClusterData}),
     errors=(404,),
@@ -274,8 +272,7 @@ async def v3_get_cluster(call: RequestContext) -> web.Response:
     return call.json(_resources(call).cluster())
 
 
-@V3_TOPICS.operation(
-    "GET",
+@V3_TOPICS.get(
     f"{CLUSTER}/topics",
     Answer(200, "The topics, in order of their names.", {JSON: Listed[TopicData]}),
     errors=(404,),
@@ -288,8 +285,7 @@ async def v3_list_topics(call: RequestContext) -> web.Response:
     return call.json(resources.topics(infos))
 
 
-@V3_TOPICS.operation(
-    "POST",
+@V3_TOPICS.post(
     f"{CLUSTER}/topics",
     Answer(201, "Created.", {JSON: TopicData}),
     body=required(CreateTopicRequest, '{"topic_name": ...}', media_types=(JSON,)),
@@ -304,16 +300,16 @@ async def v3_list_topics(call: RequestContext) -> web.Response:
         ),
     ),
 )
-async def v3_create_topic(call: RequestContext, wanted: CreateTopicRequest) -> web.Response:
+async def v3_create_topic(call: RequestContext, body: CreateTopicRequest) -> web.Response:
     """Create a topic.
 
     Partitions have one replica. `replicas_assignments` and `validate_only` are not offered.
     """
     resources = _resources(call)
-    _check(wanted)
-    configs = {entry.name: entry.value for entry in wanted.configs if entry.value is not None}
+    _check(body)
+    configs = {entry.name: entry.value for entry in body.configs if entry.value is not None}
     info, created = await call.service.topics.create(
-        wanted.topic_name, wanted.partitions_count, configs
+        body.topic_name, body.partitions_count, configs
     )
     if not created:  # in any shape
         raise TopicExists(f"topic {info.name!r} is there already", topic=info.name)
@@ -322,8 +318,7 @@ async def v3_create_topic(call: RequestContext, wanted: CreateTopicRequest) -> w
     return response
 
 
-@V3_TOPICS.operation(
-    "GET",
+@V3_TOPICS.get(
     TOPIC,
     Answer(200, "The topic.", {JSON: TopicData}),
     errors=(404, 40401),
@@ -334,8 +329,7 @@ async def v3_get_topic(call: RequestContext) -> web.Response:
     return call.json(_resources(call).topic(call.service.topics.info(call.topic)))
 
 
-@V3_TOPICS.operation(
-    "DELETE",
+@V3_TOPICS.delete(
     TOPIC,
     Answer(204, "The topic is deleted."),
     scope=Scope.ADMIN,
@@ -349,8 +343,7 @@ async def v3_delete_topic(call: RequestContext) -> web.Response:
     return web.Response(status=204)
 
 
-@V3_TOPICS.operation(
-    "GET",
+@V3_TOPICS.get(
     f"{TOPIC}/partitions",
     Answer(200, "The partitions.", {JSON: Listed[PartitionData]}),
     errors=(404, 40401),
@@ -361,8 +354,7 @@ async def v3_list_partitions(call: RequestContext) -> web.Response:
     return call.json(_resources(call).partitions(call.service.topics.info(call.topic)))
 
 
-@V3_TOPICS.operation(
-    "GET",
+@V3_TOPICS.get(
     f"{TOPIC}/partitions/{{partition}}",
     Answer(200, "The partition.", {JSON: PartitionData}),
     errors=(404, 40401, 40402, 50302),
@@ -373,8 +365,7 @@ async def v3_get_partition(call: RequestContext) -> web.Response:
     return call.json(_resources(call).partition(*call.partition))
 
 
-@V3_TOPICS.operation(
-    "GET",
+@V3_TOPICS.get(
     f"{TOPIC}/configs",
     Answer(200, "The configs.", {JSON: Listed[TopicConfigData]}),
     errors=(404, 40401),
@@ -388,8 +379,7 @@ async def v3_list_topic_configs(call: RequestContext) -> web.Response:
     return call.json(_resources(call).configs(call.service.topics.info(call.topic)))
 
 
-@V3_TOPICS.operation(
-    "GET",
+@V3_TOPICS.get(
     f"{TOPIC}/configs/{{name}}",
     Answer(200, "The config that was set.", {JSON: TopicConfigData}),
     errors=(404, 40401),
@@ -403,7 +393,7 @@ async def v3_list_topic_configs(call: RequestContext) -> web.Response:
 async def v3_get_topic_config(call: RequestContext) -> web.Response:
     """One config of a topic."""
     resources = _resources(call)
-    info, name = call.service.topics.info(call.topic), call.config_name
+    info, name = call.service.topics.info(call.topic), call.path["name"]
     if name not in info.configs:
         raise ApiError(404, f"config {name[:80]!r} is not set for topic {info.name!r}")
     return call.json(resources.config(info.name, name, info.configs[name]))
@@ -414,14 +404,14 @@ def _resources(call: RequestContext) -> Resources:
     return Resources(cluster_id=call.cluster_id, base_url=call.base_url)
 
 
-def _check(wanted: CreateTopicRequest) -> None:
+def _check(body: CreateTopicRequest) -> None:
     """Reject a request for a feature that this server does not have."""
-    if wanted.replication_factor not in {None, 1}:
+    if body.replication_factor not in {None, 1}:
         raise InvalidConfig(
-            f"replication_factor is {wanted.replication_factor}: this server keeps 1 replica",
+            f"replication_factor is {body.replication_factor}: this server keeps 1 replica",
             name="replication_factor",
-            value=wanted.replication_factor,
+            value=body.replication_factor,
         )
     for name in ("replicas_assignments", "validate_only"):
-        if getattr(wanted, name):
+        if getattr(body, name):
             raise ApiError(NOT_OFFERED, f"{name} is not offered")

@@ -20,14 +20,7 @@ from typing import Annotated, Any, Final, Generic, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from api.http.errors import (
-    BASE64,
-    BODY_TOO_LARGE,
-    MALFORMED,
-    NOT_OFFERED,
-    PAYLOAD,
-    ApiError,
-)
+from api.http.errors import BASE64, BODY_TOO_LARGE, MALFORMED, NOT_OFFERED, PAYLOAD, ApiError
 from api.http.negotiation import Format
 from storage import Record
 
@@ -148,19 +141,19 @@ class Produced:
         for position, number in zip(self.positions, self.partitions, strict=True):
             if number not in {None, partition}:
                 member = f"{place.format(position)}.partition".lstrip(".")
-                told = f"{member} is {number}, and the path says {partition}"
-                errors[position] = ApiError(PAYLOAD, told)
+                message = f"{member} is {number}, and the path says {partition}"
+                errors[position] = ApiError(PAYLOAD, message)
         return self.refusing(errors)
 
     def refusing(self, errors: Mapping[int, ApiError]) -> Self:
         """Return the same with these errors instead of the records at these positions."""
-        kept = [index for index, at in enumerate(self.positions) if at not in errors]
+        valid = [index for index, at in enumerate(self.positions) if at not in errors]
         numbers = self.partitions
         return replace(
             self,
-            records=[self.records[index] for index in kept],
-            positions=[self.positions[index] for index in kept],
-            partitions=None if numbers is None else [numbers[index] for index in kept],
+            records=[self.records[index] for index in valid],
+            positions=[self.positions[index] for index in valid],
+            partitions=None if numbers is None else [numbers[index] for index in valid],
             failed=[*self.failed, *errors.items()],
         )
 
@@ -182,14 +175,8 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
     _check_utf8(body)
     try:
         return _decode_typed(body, kind, limits) or _decode_one_by_one(body, _KINDS[kind], limits)
-    except msgspec.ValidationError as error:
-        raise ApiError(PAYLOAD, _told(error, "")) from None
-    except msgspec.DecodeError as error:
-        raise ApiError(MALFORMED, f"the body is no JSON: {_why(error, body)}") from None
-    except RecursionError:
-        raise ApiError(
-            PAYLOAD, f"the body is nested deeper than {limits.max_depth} levels"
-        ) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _decoding_error(error, "the body", body, limits) from None
 
 
 def decode_records(records: Sequence[bytes | ApiError], kind: Format, limits: Limits) -> Produced:
@@ -293,14 +280,8 @@ def _decode_one(
             _check_utf8(raw)
         decoded = how.decode_record(raw)
         return how.convert(decoded, limits.max_depth), decoded.partition
-    except msgspec.ValidationError as error:
-        raise _validation_error(error, where) from None
-    except msgspec.DecodeError as error:
-        raise ApiError(MALFORMED, f"the record is no JSON: {_why(error, raw)}") from None
-    except RecursionError:
-        raise ApiError(
-            PAYLOAD, f"the record is nested deeper than {limits.max_depth} levels"
-        ) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _decoding_error(error, "the record", raw, limits, where) from None
     except _RecordRefused as error:
         raise ApiError(error.error_code, (where + error.problem).lstrip(".")) from None
 
@@ -416,15 +397,6 @@ def _check_utf8(body: bytes) -> None:
         ) from None
 
 
-def _why(error: msgspec.DecodeError, text: bytes | Raw) -> str:
-    """Return the decoder's error text. It reports half of a surrogate pair near the end as truncated text: correct
-    that.
-    """
-    told = str(error)
-    half = _HALF_PAIR.search(bytes(text)) if "truncated" in told else None
-    return told if half is None else f"{half[1].decode()} is half of a surrogate pair"
-
-
 def _check_count(count: int, limits: Limits) -> None:
     if count == 0:
         raise ApiError(PAYLOAD, "records is empty: send at least one record")
@@ -436,22 +408,32 @@ def _check_count(count: int, limits: Limits) -> None:
         )
 
 
-def _validation_error(error: msgspec.ValidationError, where: str) -> ApiError:
-    told = _told(error, where)
-    if "Invalid base64" in told:
-        return ApiError(BASE64, f"{told} ({_BASE64_HINT})")
-    if "`bytes" in told:
-        told = f"{told.replace('`bytes', '`base64')} ({_BASE64_HINT})"
-    return ApiError(PAYLOAD, told)
-
-
-def _told(error: msgspec.ValidationError, where: str) -> str:
-    """Return the place and the problem."""
-    text = str(error)
-    path = _AT.search(text)
+def _decoding_error(
+    error: msgspec.DecodeError | RecursionError,
+    thing: str,
+    text: bytes | Raw,
+    limits: Limits,
+    where: str = "",
+) -> ApiError:
+    """Convert an error of the decoder. `thing` is what was decoded; `where` names a record in front of the place."""
+    if isinstance(error, RecursionError):
+        return ApiError(PAYLOAD, f"{thing} is nested deeper than {limits.max_depth} levels")
+    message = str(error)
+    if not isinstance(error, msgspec.ValidationError):
+        # The decoder reports half of a surrogate pair near the end as truncated text.
+        half = _HALF_PAIR.search(bytes(text)) if "truncated" in message else None
+        if half is not None:
+            message = f"{half[1].decode()} is half of a surrogate pair"
+        return ApiError(MALFORMED, f"{thing} is no JSON: {message}")
+    path = _AT.search(message)
     place = where + (path[1] if path is not None else "")
-    problem = text[: path.start()] if path is not None else text
-    return f"{place.lstrip('.') or 'the body'}: {problem}"
+    problem = message[: path.start()] if path is not None else message
+    message = f"{place.lstrip('.') or 'the body'}: {problem}"
+    if "Invalid base64" in message:
+        return ApiError(BASE64, f"{message} ({_BASE64_HINT})")
+    if "`bytes" in message:
+        message = f"{message.replace('`bytes', '`base64')} ({_BASE64_HINT})"
+    return ApiError(PAYLOAD, message)
 
 
 _new = tuple.__new__  # the same as Record(...), without a Python call

@@ -7,6 +7,7 @@ base64.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -23,6 +24,7 @@ INLINE_RECORDS: Final = 500
 INLINE_BYTES: Final = 256 << 10
 
 R = TypeVar("R")
+T = TypeVar("T")
 Shown: TypeAlias = Any  # of a key or value: base64, any JSON, or text, depending on the format
 RecordId: TypeAlias = Callable[[TopicPartition, int], str]
 RecordNames: TypeAlias = Callable[[int], Callable[[int], str]]
@@ -129,9 +131,10 @@ def offset_rows(
     return rows
 
 
-def is_large(records: Sequence[StoredRecord]) -> bool:
-    """Return whether rendering the records takes so long that it should run in a thread."""
-    return len(records) > INLINE_RECORDS or sum(record_sizes(records)) > INLINE_BYTES
+async def run_encoder(records: Sequence[StoredRecord], encode: Callable[[], T]) -> T:
+    """Return the result of `encode`, a function that renders the records: in a thread if it takes long."""
+    is_large = len(records) > INLINE_RECORDS or sum(record_sizes(records)) > INLINE_BYTES
+    return await asyncio.to_thread(encode) if is_large else encode()
 
 
 def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
@@ -142,10 +145,10 @@ def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
 
 
 def encode_rows(
-    found: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId | None
+    records: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId | None
 ) -> bytes:
     """Return records from any partitions as a JSON array; `record_id`: set if their rows contain the id."""
-    return msgspec.json.encode(_rows(found, kind, record_id))
+    return msgspec.json.encode(_rows(records, kind, record_id))
 
 
 def encode_lines(
@@ -164,11 +167,11 @@ def encode_lines(
 
 
 def _rows(
-    found: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId | None
+    records: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId | None
 ) -> list[RecordRow]:
     render = _RENDERERS[kind]
     rows = []
-    for partition, record in found:
+    for partition, record in records:
         row = render(*partition, record)
         if record_id is not None:
             row.message_id = record_id(partition, record.locator)

@@ -48,9 +48,7 @@ PRODUCER_ID: Final = Parameter(
     "producer_id", Integer(), "The producer; needs `producer_epoch` and `sequence` too."
 )
 PRODUCER_EPOCH: Final = Parameter(
-    "producer_epoch",
-    Integer(0, MAX_INT16),
-    "The producer's epoch: a newer one fences the older.",
+    "producer_epoch", Integer(0, MAX_INT16), "The producer's epoch: a newer one fences the older."
 )
 SEQUENCE: Final = Parameter(
     "sequence",
@@ -95,8 +93,7 @@ def with_key(
         )
     if options.producer is not None:
         raise ApiError(
-            MALFORMED,
-            f"{IDEMPOTENCY_KEY.name} and {PRODUCER_ID.name} exclude each other: give one",
+            MALFORMED, f"{IDEMPOTENCY_KEY.name} and {PRODUCER_ID.name} exclude each other: give one"
         )
     place = f"{call.topic}\0{call.partition_number}\0{form}\0".encode()
     digest = blake2b(place + content, digest_size=DIGEST_BYTES).digest()
@@ -142,16 +139,16 @@ def record_ids(store: LogStore, topic: str) -> RecordNames | None:
 
 
 def _sequence(params: Params) -> ProducerSequence | None:
-    """Return the producer's id, epoch and sequence number: all three must be given, or none."""
+    """Return the producer's id, epoch and sequence number: a request has all three, or none."""
     values = [params.get(parameter) for parameter in SEQUENCED]
-    given = [value for value in values if value is not None]
-    if not given:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return None
-    if len(given) < len(values):
+    if len(numbers) < len(values):
         missing = SEQUENCED[values.index(None)].name
         names = ", ".join(parameter.name for parameter in SEQUENCED)
         raise ApiError(MALFORMED, f"query parameter {missing} is missing: {names} belong together")
-    return ProducerSequence(*given)
+    return ProducerSequence(*numbers)
 
 
 def _compression(params: Params, store: LogStore) -> str | None:

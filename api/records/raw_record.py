@@ -57,12 +57,14 @@ def _key(headers: Mapping[str, str]) -> bytes | None:
 
 def _headers(headers: Mapping[str, str]) -> list[Header]:
     """Return the headers of the record, in order; names may repeat."""
-    found: list[Header] = []
+    record_headers: list[Header] = []
     for name, value in headers.items():
         lower = name.lower()
         if lower.startswith(HEADER_PREFIX) and len(lower) > len(HEADER_PREFIX):
-            found.append((lower.removeprefix(HEADER_PREFIX), _checked(name, value).encode()))
-    return found
+            record_headers.append(
+                (lower.removeprefix(HEADER_PREFIX), _checked(name, value).encode())
+            )
+    return record_headers
 
 
 def _text(headers: Mapping[str, str], name: str) -> str | None:

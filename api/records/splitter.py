@@ -206,9 +206,9 @@ class ObjectSplitter:
         if self._in_string:
             position = self._scan_string(data, position)
         while position < len(data):
-            found = _NEXT.match(data, position)
-            assert found is not None  # the pattern matches any text
-            position, mark = found.end(), found[1]
+            match = _NEXT.match(data, position)
+            assert match is not None  # the pattern matches any text
+            position, mark = match.end(), match[1]
             if mark == b'"':
                 position = self._scan_string(data, position)
             elif mark in _CLOSING:
@@ -237,8 +237,8 @@ class ObjectSplitter:
 
 
 def _end(pattern: re.Pattern[bytes], data: bytes, position: int) -> int:
-    found = pattern.match(data, position)
-    return position if found is None else found.end()
+    match = pattern.match(data, position)
+    return position if match is None else match.end()
 
 
 def _without_blank(items: list[Item]) -> list[Item]:
@@ -249,8 +249,8 @@ def _is_blank(line: bytes) -> bool:
     return not line or line.isspace()
 
 
-def _no_object(found: bytes) -> ApiError:
+def _no_object(text: bytes) -> ApiError:
     return ApiError(
         MALFORMED,
-        f"records are JSON objects one after the other, and {ascii(found)[1:]} begins none",
+        f"records are JSON objects one after the other, and {ascii(text)[1:]} begins none",
     )

@@ -45,6 +45,7 @@ _WITH_SCHEMA: Final = frozenset({"AVRO", "JSONSCHEMA", "PROTOBUF"})
 _SCHEMA_FIELDS: Final = (
     "subject", "subject_name_strategy", "schema_id", "schema_version", "schema",
 )  # fmt: skip
+_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # The depth of the data in a record: the record, then `key` or `value`.
 _DEPTH_OF_DATA: Final = 2
 
@@ -216,29 +217,29 @@ def reports_of(
     `make` gets the position and the fields of the report. With `append_time` the time that the store set at the
     append replaces the record's own time.
     """
-    found: list[Stored | ApiError | None] = [None] * decoded.count
+    reports: list[Stored | ApiError | None] = [None] * decoded.count
     for position, refused in decoded.failed:
-        found[position] = refused
+        reports[position] = refused
     for run in runs:
         error = None if run.error is None else as_api_error(run.error)
         for index, at in enumerate(run.positions):
             position = decoded.positions[at]
             if error is not None:
-                found[position] = error
+                reports[position] = error
                 continue
             record = decoded.records[at]
             own_ms = record.timestamp_ms or 0
-            given_ms = run.timestamp_ms if append_time and run.timestamp_ms >= 0 else own_ms
+            stored_ms = run.timestamp_ms if append_time and run.timestamp_ms >= 0 else own_ms
             key_kind, value_kind = decoded.kinds[position]
-            told = {
+            fields = {
                 "partition_id": run.partition,
                 "offset": run.base_offset + index,
-                "timestamp": _EPOCH + given_ms * _MILLISECOND,
+                "timestamp": _EPOCH + stored_ms * _MILLISECOND,
                 "key": _shown(key_kind, record.key),
                 "value": _shown(value_kind, record.value),
             }
-            found[position] = make(position, told)
-    return [report for report in found if report is not None]
+            reports[position] = make(position, fields)
+    return [report for report in reports if report is not None]
 
 
 def _shown(kind: str | None, data: bytes | None) -> Shown | UnsetType:
@@ -253,12 +254,8 @@ def decode_batch(body: bytes, *, max_records: int) -> tuple[Sequence[str], Seque
         body.decode()
         ids = [entry.id for entry in _IDS_DECODER.decode(body).entries]
         entries = [bytes(entry) for entry in _ENTRIES_DECODER.decode(body).entries]
-    except msgspec.ValidationError as error:
-        raise ApiError(PAYLOAD, str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ApiError(MALFORMED, f"the body is no JSON: {error}") from None
-    except RecursionError:
-        raise ApiError(PAYLOAD, "the body is nested too deeply") from None
+    except _UNDECODABLE as error:
+        raise _decoding_error(error, "the body") from None
     if not ids:
         raise ApiError(PAYLOAD, "entries is empty: send at least one entry")
     if len(ids) > max_records:
@@ -279,13 +276,16 @@ def _decoded(item: Item, decode: Callable[[bytes], ProduceRequest]) -> ProduceRe
         if not item.isascii():
             item.decode()
         return decode(item)
-    except msgspec.ValidationError as error:
-        code = BASE64 if "Invalid base64" in str(error) else PAYLOAD
-        raise ApiError(code, str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ApiError(MALFORMED, f"the record is no JSON: {error}") from None
-    except RecursionError:
-        raise ApiError(PAYLOAD, "the record is nested too deeply") from None
+    except _UNDECODABLE as error:
+        raise _decoding_error(error, "the record") from None
+
+
+def _decoding_error(error: Exception, thing: str) -> ApiError:
+    if isinstance(error, RecursionError):
+        return ApiError(PAYLOAD, f"{thing} is nested too deeply")
+    if not isinstance(error, msgspec.ValidationError):
+        return ApiError(MALFORMED, f"{thing} is no JSON: {error}")
+    return ApiError(BASE64 if "Invalid base64" in str(error) else PAYLOAD, str(error))
 
 
 def _converted(request: ProduceRequest, max_depth: int, now_ms: int) -> tuple[Record, Kinds]:
@@ -300,12 +300,12 @@ def _converted(request: ProduceRequest, max_depth: int, now_ms: int) -> tuple[Re
     return Record(key, value, headers, timestamp_ms), (key_kind, value_kind)
 
 
-def _data(given: ProduceData | None, name: str, max_depth: int) -> tuple[bytes | None, str | None]:
+def _data(part: ProduceData | None, name: str, max_depth: int) -> tuple[bytes | None, str | None]:
     """Return the bytes of a key or value, and their type; no type if it is missing."""
-    if given is None:
+    if part is None:
         return None, None
-    _refuse_schema(given, name)
-    data, kind = bytes(given.data), given.type
+    _refuse_schema(part, name)
+    data, kind = bytes(part.data), part.type
     convert = _BY_TYPE.get(kind)
     if convert is None:
         raise ApiError(PAYLOAD, f"{name}.type is {kind!r}: it must be one of BINARY, JSON, STRING")
@@ -321,9 +321,9 @@ def _data(given: ProduceData | None, name: str, max_depth: int) -> tuple[bytes |
         raise ApiError(PAYLOAD, f"{name}.data: {error}, as type {kind} means") from None
 
 
-def _refuse_schema(given: ProduceData, name: str) -> None:
-    fields = [field for field in _SCHEMA_FIELDS if getattr(given, field) is not None]
-    if given.type in _WITH_SCHEMA:
+def _refuse_schema(part: ProduceData, name: str) -> None:
+    fields = [field for field in _SCHEMA_FIELDS if getattr(part, field) is not None]
+    if part.type in _WITH_SCHEMA:
         fields.insert(0, "type")
     if fields:
         raise ApiError(
