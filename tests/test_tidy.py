@@ -35,7 +35,7 @@ MAX_MODULES = 15  # of a package, besides __init__
 MAX_TEST_MODULES = 25  # of a folder
 
 # Packages with more modules: they only leave this table.
-LARGE_PACKAGES = {"storage/conversion", "storage/shared"}
+LARGE_PACKAGES = {"storage/shared"}
 
 # Modules that other packages import from: their methods must be documented too.
 DOORS = ("storage/model.py", "storage/errors.py", "storage/contract.py", "storage/registry.py")
@@ -114,22 +114,15 @@ SMALL_MODULES = {
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",
     "logserver/cluster.py": "service and API share it",
     "logserver/descriptors.py": "a limit of the process",
-    "logserver/groups/log.py": "the interface of groups to the service",
     "logserver/logs.py": "a duty of the process",
     "logserver/pipeline/jobs/audit.py": "a module per job",
     "logserver/pipeline/processes/sitecustomize.py": "Python's own name for a start-up hook",
     "logserver/pytest_plugin.py": "an entry point",
-    "logserver/service/health.py": "a value that the API imports",
-    "logserver/service/polling.py": "fetches and groups share it",
-    "logserver/service/topic_rules.py": "produce requests and topics share it",
     "logserver/signals.py": "imported before the commands",
     "storage/coding/checksum.py": "the choice of a library",
     "storage/coding/config_values.py": "both backends share it",
     "storage/coding/json_file.py": "both backends share it",
-    "storage/conversion/foresight.py": "without it, conversions import each other",
     "storage/conversion/mapping.py": "one rule for both directions",
-    "storage/conversion/request.py": "one value for both directions",
-    "storage/conversion/selection.py": "one rule for both directions",
     "storage/files/atomic.py": "one step of the file layer",
     "storage/files/copying.py": "one step of the file layer",
     "storage/kafka/log/retention.py": "has its twin in the other backend",
