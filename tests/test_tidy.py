@@ -130,13 +130,6 @@ SMALL_MODULES = {
     "storage/kafka/tools/open_transactions.py": "verify and salvage share it",
     "storage/kafka/tools/rebuild/opened_before.py": "rebuild and verify share it",
     "storage/kafka/tools/rebuild/recount.py": "has its twin in the other backend",
-    "storage/rocketmq/columns/gather.py": "needs NumPy",
-    "storage/rocketmq/index/block_sums.py": "a file layout",
-    "storage/rocketmq/state/batch_topics.py": "a feature of the broker that is not offered",
-    "storage/rocketmq/state/rocksdb.py": "a feature of the broker that is not offered",
-    "storage/rocketmq/stats.py": "has its twin in the other backend",
-    "storage/rocketmq/tools/files_behind.py": "verify and salvage share it",
-    "storage/rocketmq/tools/rebuild/comparing.py": "both rebuilds share it",
     "storage/shared/atomic_store.py": "both backends share it",
     "storage/shared/own_files.py": "both backends share it",
 }
