@@ -19,7 +19,6 @@ COMPILED = [
     "storage/coding/murmur2.py",
     "storage/coding/varint.py",
     "storage/kafka/format/batch.py",
-    "storage/kafka/format/batch_header.py",
     "storage/kafka/format/record.py",
     "storage/kafka/format/record_scan.py",
     "storage/rocketmq/format/index_file.py",

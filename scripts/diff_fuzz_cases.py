@@ -46,7 +46,6 @@ MODULES = (
     "storage.coding.murmur2",
     "storage.coding.varint",
     "storage.kafka.format.batch",
-    "storage.kafka.format.batch_header",
     "storage.kafka.format.record",
     "storage.kafka.format.record_scan",
     "storage.rocketmq.format.index_file",

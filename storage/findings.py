@@ -56,6 +56,12 @@ class FindingFacts(Comparison, total=False):
     message: str
 
 
+class PartitionFacts(FindingFacts, total=False):
+    """Keywords of `finding` for a builder that knows topic and partition."""
+
+    severity: str | None
+
+
 class RecordFacts(Comparison, total=False):
     """Keywords of `finding` for a builder that knows the file, the position and the message."""
 

@@ -125,11 +125,8 @@ SMALL_MODULES = {
     "storage/conversion/mapping.py": "one rule for both directions",
     "storage/files/atomic.py": "one step of the file layer",
     "storage/files/copying.py": "one step of the file layer",
+    "storage/kafka/log/log_segments.py": "partition, tail and tools share it",
     "storage/kafka/log/retention.py": "has its twin in the other backend",
-    "storage/kafka/tools/offsets.py": "dump and decoding share it",
-    "storage/kafka/tools/open_transactions.py": "verify and salvage share it",
-    "storage/kafka/tools/rebuild/opened_before.py": "rebuild and verify share it",
-    "storage/kafka/tools/rebuild/recount.py": "has its twin in the other backend",
     "storage/shared/atomic_store.py": "both backends share it",
     "storage/shared/own_files.py": "both backends share it",
 }

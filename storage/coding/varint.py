@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
+INT32_MAX: Final = (1 << 31) - 1
 UINT64_MAX: Final = (1 << 64) - 1
 
 TABLE_SIZE: Final = 1 << 13

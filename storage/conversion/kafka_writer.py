@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.coding.varint import INT32_MAX
 from storage.contract import Clock, StoreOptions
 from storage.conversion.counters import MOVED, Fates
 from storage.conversion.mapping import to_kafka
@@ -26,9 +27,9 @@ from storage.kafka.format.batch import encode_batch
 from storage.kafka.format.compression import codec_id
 from storage.kafka.format.names import parse_segment_name, partition_dir_name, segment_name
 from storage.kafka.state.root import LogDirectory, StoreFile, new_uuid
-from storage.kafka.state.settings import INT32_MAX, TopicSettings, parse_store_settings
+from storage.kafka.state.settings import TopicSettings, parse_store_settings
 from storage.kafka.store import open_kafka
-from storage.kafka.tools.rebuild.recount import count_records
+from storage.kafka.tools.salvage.salvage import count_records
 from storage.model import Header, TopicPartition
 from storage.shared.recount import Contents
 

@@ -21,7 +21,6 @@ from storage.kafka.log.log_file import OLD_FORMAT, StoredBatch
 from storage.kafka.log.reading import AbortedRanges, batches_from, decoded
 from storage.kafka.partition import Partition
 from storage.kafka.tools.view import View as KafkaView
-from storage.kafka.tools.view import segment_finder
 from storage.model import Finding, OffsetBounds, RawMessage, TopicPartition
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.names import is_system_topic
@@ -84,7 +83,7 @@ class KafkaSource:
         """
         partition = self._view.partition(address)
         start, stable, end = partition.bounds()
-        aborted = AbortedRanges(segment_finder(partition.segments()), start, stable)
+        aborted = AbortedRanges(partition.segments().at, start, stable)
         for batch in self._batches(partition, start, stable):
             header = batch.header
             if header.is_control or aborted.hides(batch):
@@ -106,11 +105,11 @@ class KafkaSource:
 
     def _batches(self, partition: Partition, start: int, end: int) -> Iterator[StoredBatch]:
         """Yield valid batches; damage between them is added to the findings."""
-        find = segment_finder(partition.segments())
+        segments = partition.segments()
         offset = start
         while offset < end:
             try:
-                for batch in batches_from(find, offset, end):
+                for batch in batches_from(segments.at, offset, end):
                     yield batch
                     offset = batch.header.next_offset
             except Corrupt as error:

@@ -17,14 +17,10 @@ of an aborted transaction: no reader may see the end of such a transaction witho
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
-
-from sortedcontainers import SortedDict
 
 from storage.contract import Clock
 from storage.errors import (
@@ -37,12 +33,13 @@ from storage.errors import (
     StoreReadOnly,
     UnknownTopic,
 )
-from storage.files import Fence, FileSystem, HandleCache, atomic_write
+from storage.files import Fence, HandleCache, atomic_write
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot
 from storage.kafka.log import encoding, reading
 from storage.kafka.log.encoding import Encoded, Stamp
+from storage.kafka.log.log_segments import LogSegments
 from storage.kafka.log.plan import PartitionPlan
 from storage.kafka.log.retention import given_up, remove_files
 from storage.kafka.log.segment import AppendedBatch, Segment
@@ -64,14 +61,11 @@ from storage.model import (
 )
 from storage.shared.sequencing import last_sequence_of
 
-_T = TypeVar("_T")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEnvironment:
     """The objects and facts that all partitions of a store share."""
 
-    fs: FileSystem
     files: HandleCache
     clock: Clock
     fence: Fence
@@ -97,10 +91,10 @@ class Partition:
         self._shared = shared
         self._append_lock = threading.Lock()
         self._state_lock = threading.Lock()
-        self._segments: SortedDict[int, Segment] = SortedDict({s.base_offset: s for s in segments})
+        self._segments = LogSegments(segments)
         self._start = plan.start_offset
         self._next = self._published = self._flushed = self._guarded = plan.next_offset
-        segments[-1].end_offset = plan.next_offset
+        self._segments.active.end_offset = plan.next_offset
         self._producers = plan.producers
         self._epochs = plan.epochs
         self._epoch = plan.epochs.latest if created_now else None  # None: the next append sets it
@@ -164,14 +158,13 @@ class Partition:
         log-start-offset-checkpoint.
         """
         with self._state_lock:
-            return self._start if self._start > self._segments.peekitem(0)[0] else None
+            return self._start if self._start > self._segments[0].base_offset else None
 
     def use_settings(self, settings: TopicSettings) -> None:
         """Use these settings from the next append on."""
         with self._append_lock:
             self.settings = settings
-            active: Segment = self._segments.peekitem(-1)[1]
-            active.use_settings(settings)
+            self._segments.active.use_settings(settings)
 
     @property
     def highest_producer_id(self) -> int:
@@ -179,16 +172,14 @@ class Partition:
         with self._state_lock:  # a concurrent append may add a producer
             return self._producers.highest_id
 
-    def segments(self) -> Sequence[Segment]:
+    def segments(self) -> LogSegments:
         """Return a snapshot of all segments, ascending."""
         with self._state_lock:
-            return list(self._segments.values())
+            return LogSegments(self._segments)
 
     def _segment_at(self, offset: int) -> Segment:
         with self._state_lock:
-            at = max(self._segments.bisect_right(offset) - 1, 0)
-            segment: Segment = self._segments.peekitem(at)[1]
-            return segment
+            return self._segments.at(offset)
 
     def _checked_bounds(self, offset: int) -> OffsetBounds:
         bounds = self.bounds()
@@ -199,33 +190,25 @@ class Partition:
         return bounds
 
     def read(self, offset: int, limits: reading.Limits, isolation: Isolation) -> Page:
-        """See LogStore.read."""
         bounds = self._checked_bounds(offset)
         committed = isolation is Isolation.READ_COMMITTED
         end = bounds.stable if committed else bounds.end
         if offset >= end:
             return Page((), offset, bounds)
 
-        def look() -> Page:
-            with self._damage_at(offset):
-                records, next_offset = reading.read_records(
-                    self._segment_at, offset, end, limits, committed=committed
-                )
-            return Page(records, next_offset, bounds)
-
-        return self._unless_deleted(offset, look)
+        with self._unless_deleted(offset), self._damage_at(offset):
+            records, next_offset = reading.read_records(
+                self._segment_at, offset, end, limits, committed=committed
+            )
+        return Page(records, next_offset, bounds)
 
     def read_batches(self, offset: int, *, max_bytes: int, isolation: Isolation) -> BatchPage:
-        """See SupportsBatchBytes.read_batches."""
         bounds = self._checked_bounds(offset)
         end = bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end
 
-        def look() -> BatchPage:
-            with self._damage_at(offset):
-                data, next_offset = reading.read_bytes(self._segment_at, offset, end, max_bytes)
-            return BatchPage(data, next_offset, bounds)
-
-        return self._unless_deleted(offset, look)
+        with self._unless_deleted(offset), self._damage_at(offset):
+            data, next_offset = reading.read_bytes(self._segment_at, offset, end, max_bytes)
+        return BatchPage(data, next_offset, bounds)
 
     @contextmanager
     def _damage_at(self, offset: int) -> Iterator[None]:
@@ -237,13 +220,13 @@ class Partition:
             facts = {"topic": topic, "partition": partition, "offset": offset, **error.facts()}
             raise Corrupt(error.message, **facts) from error
 
-    def _unless_deleted(self, offset: int, look: Callable[[], _T]) -> _T:
-        """Return the result of `look`, which reads files.
-
-        If its files are deleted meanwhile, raise OffsetOutOfRange (retention) or UnknownTopic (topic deletion).
+    @contextmanager
+    def _unless_deleted(self, offset: int) -> Iterator[None]:
+        """Guard a read of files. If they are deleted meanwhile, raise OffsetOutOfRange (retention) or UnknownTopic
+        (topic deletion).
         """
         try:
-            return look()
+            yield
         except IoFailure:
             self._checked_bounds(offset)
             raise
@@ -251,12 +234,11 @@ class Partition:
             self._check_not_retired()  # else it may have read files of a newer topic of the same name
 
     def offset_for_time(self, timestamp_ms: int, bound: Bound) -> TimedOffset | None:
-        """See LogStore.offset_for_time."""
         while True:
             bounds = self.bounds()
-            look = partial(self._find_time, timestamp_ms, bound, bounds)
-            with suppress(OffsetOutOfRange):  # segments were deleted meanwhile: try again
-                return self._unless_deleted(bounds.start, look)
+            # If segments were deleted meanwhile: try again.
+            with suppress(OffsetOutOfRange), self._unless_deleted(bounds.start):
+                return self._find_time(timestamp_ms, bound, bounds)
 
     def _find_time(
         self, timestamp_ms: int, bound: Bound, bounds: OffsetBounds
@@ -280,7 +262,6 @@ class Partition:
         producer: ProducerSequence | None,
         publish: bool,
     ) -> AppendResult:
-        """See LogStore.append."""
         with self._append_lock:
             self._check_writable()
             if producer is not None:
@@ -301,12 +282,11 @@ class Partition:
                 producer=producer,
                 limit_bytes=self.settings.max_message_bytes,
             )
-            return self._append_stamped(encoded, mark, publish=publish)
+            return self._write(encoded, mark, publish=publish)
 
     def append_batches(
         self, data: bytes, *, keep_offsets: bool, publish: bool, client: bool, checked: bool
     ) -> AppendResult:
-        """See SupportsBatchBytes.append_batches."""
         batches = encoding.check_batches(
             data,
             limit_bytes=self.settings.max_message_bytes,
@@ -320,7 +300,7 @@ class Partition:
             if keep_offsets:
                 encoding.check_kept_offsets(batches, self._next)
                 encoded = Encoded(data, batches)
-                return self._write(encoded, publish=publish, append_time_ms=-1)
+                return self._write(encoded, None, publish=publish)
             known = self._check_sequences(batches)
             if known is not None:
                 return known
@@ -328,7 +308,7 @@ class Partition:
             if client and not checked:
                 encoding.check_batch_times(data, batches, self.settings, now_ms=mark.now_ms)
             encoded = encoding.stamp_batches(data, batches, mark)
-            return self._append_stamped(encoded, mark, publish=publish)
+            return self._write(encoded, mark, publish=publish)
 
     def _check_sequences(self, batches: Sequence[AppendedBatch]) -> AppendResult | None:
         """Check that a producer's batches continue its stored sequence and each other.
@@ -393,14 +373,8 @@ class Partition:
                 epoch = self._shared.epochs.next_after(self._epochs.latest)
         return Stamp(self._next, epoch, self._shared.clock(), self.settings.log_append_time)
 
-    def _append_stamped(self, encoded: Encoded, mark: Stamp, *, publish: bool) -> AppendResult:
-        append_time_ms = mark.now_ms if mark.log_append_time else -1
-        result = self._write(encoded, publish=publish, append_time_ms=append_time_ms)
-        self._epoch = mark.leader_epoch
-        return result
-
-    def _write(self, encoded: Encoded, *, publish: bool, append_time_ms: int) -> AppendResult:
-        """Append checked batches to the log. The append lock must be held.
+    def _write(self, encoded: Encoded, mark: Stamp | None, *, publish: bool) -> AppendResult:
+        """Append checked batches to the log; `mark` None: they keep their own offsets. The append lock must be held.
 
         Raises RecordTooLarge if they are larger than a segment. On DiskFull none of their bytes stays.
         """
@@ -419,27 +393,35 @@ class Partition:
             self._note_epochs(batches)
             segment.append(data, batches)
             self._advance(encoded, segment, publish=publish)
+        append_time_ms = -1
+        if mark is not None:
+            self._epoch = mark.leader_epoch
+            append_time_ms = mark.now_ms if mark.log_append_time else -1
         base_offset, last_offset = batches[0].header.base_offset, encoded.next_offset - 1
         return AppendResult(
             base_offset, last_offset, append_time_ms, range(base_offset, last_offset + 1)
         )
 
     def _segment_for(self, data: bytes, batches: Sequence[AppendedBatch]) -> Segment:
-        active: Segment = self._segments.peekitem(-1)[1]
+        active = self._segments.active
         if not active.must_roll(batches, len(data)):
             return active
         return self._roll(max(self._next, batches[0].header.base_offset))
 
     def _note_epochs(self, batches: Sequence[AppendedBatch]) -> None:
         """Add an entry for each newer leader epoch. It is durable before the batches are written."""
+        latest = self._epochs.latest
+        if max(header.leader_epoch for _, header in batches) <= (-1 if latest is None else latest):
+            return
         epochs = LeaderEpochs(self._epochs.entries)
-        changed = False
         for _, header in batches:
-            changed |= epochs.assign(header.leader_epoch, header.base_offset)
-        if changed:
-            data = checkpoints.encode_epochs(epochs.entries)
-            atomic_write(self._shared.fs, self.directory / names.LEADER_EPOCHS, data)
-            self._epochs = epochs
+            epochs.assign(header.leader_epoch, header.base_offset)
+        self._write_epochs(epochs)
+        self._epochs = epochs
+
+    def _write_epochs(self, epochs: LeaderEpochs) -> None:
+        data = checkpoints.encode_epochs(epochs.entries)
+        atomic_write(self._shared.files.fs, self.directory / names.LEADER_EPOCHS, data)
 
     def _advance(self, encoded: Encoded, segment: Segment, *, publish: bool) -> None:
         """Update the partition's state after a write, and publish the batches if they may be visible."""
@@ -457,14 +439,12 @@ class Partition:
 
     def _roll(self, base_offset: int) -> Segment:
         """Finish the active segment durably and open the next segment. The append lock must be held."""
-        active: Segment = self._segments.peekitem(-1)[1]
-        active.finish()
+        self._segments.active.finish()
         self._write_snapshot(base_offset)
         segment = Segment.create(self._shared.files, self.directory, base_offset, self.settings)
-        self._shared.fs.sync_dir(self.directory)
+        self._shared.files.fs.sync_dir(self.directory)
         with self._state_lock:
-            active.limit_offset = base_offset
-            self._segments[base_offset] = segment
+            self._segments.roll(segment)
             self._flushed = max(self._flushed, self._next)
         return segment
 
@@ -485,7 +465,7 @@ class Partition:
         """Make every append so far durable and visible. Raises StoreFenced if the sync fails."""
         with self._state_lock:
             target = self._next
-            segment: Segment = self._segments.peekitem(-1)[1]
+            segment = self._segments.active
             flushed = self._flushed >= target
         if not flushed:
             with self._shared.fence.guarding():
@@ -508,10 +488,9 @@ class Partition:
                 segment.mend_indexes()
             if not self._appended:
                 return
-            active: Segment = self._segments.peekitem(-1)[1]
-            active.finish()
+            self._segments.active.finish()
             self._write_snapshot(self._next)
-            self._shared.fs.sync_dir(self.directory)
+            self._shared.files.fs.sync_dir(self.directory)
             with self._state_lock:
                 self._flushed = self._published = self._next
             self._appended = False
@@ -530,8 +509,8 @@ class Partition:
             doomed = given_up(self.segments(), self.settings, now_ms=now_ms, end=end)
             for segment in doomed:
                 with self._state_lock:
-                    del self._segments[segment.base_offset]
-                    self._start = max(self._start, self._segments.peekitem(0)[0])
+                    self._segments.remove(segment)
+                    self._start = max(self._start, self._segments[0].base_offset)
             if doomed:  # before the files: after a crash no epoch may begin at a deleted offset
                 self._cut_epochs()
             for segment in doomed:
@@ -543,6 +522,5 @@ class Partition:
     def _cut_epochs(self) -> None:
         """Cut the leader epochs at the log start. A full disk is ignored: the next start cuts them as well."""
         self._epochs.truncate_start(self._start)
-        data = checkpoints.encode_epochs(self._epochs.entries)
         with suppress(DiskFull):
-            atomic_write(self._shared.fs, self.directory / names.LEADER_EPOCHS, data)
+            self._write_epochs(self._epochs)

@@ -39,7 +39,6 @@ from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.opening import Opening, Recovered, own_epochs, recover_partitions
 from storage.kafka.state import blocked_files
 from storage.kafka.state.group_offsets import GroupOffsets
-from storage.kafka.state.interrupted_topics import folder_of
 from storage.kafka.state.log_dirs import log_directory, log_roots, refuse_several
 from storage.kafka.state.root import (
     LogDirectory,
@@ -62,6 +61,7 @@ from storage.kafka.state.topics import (
     check_partition_count,
     check_same_shape,
     create_folders,
+    folder_of,
     set_aside,
 )
 from storage.model import (
@@ -168,7 +168,6 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
         self._shared = PartitionEnvironment(
-            fs=self.fs,
             files=self._files,
             clock=opening.clock,
             fence=self._fence,

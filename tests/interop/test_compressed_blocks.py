@@ -13,8 +13,7 @@ import zstandard
 
 import storage
 from storage.errors import Corrupt
-from storage.kafka.format.batch import encode_batch
-from storage.kafka.format.batch_header import HEADER_SIZE, decode_header, seal
+from storage.kafka.format.batch import HEADER_SIZE, decode_header, encode_batch, seal
 from storage.kafka.format.compression import CODECS, compress
 from storage.model import Record, TopicPartition
 from tests.interop import peers

@@ -24,7 +24,7 @@ from storage import (
 from storage.contract import run_serially
 from storage.errors import MiscountedResult
 from storage.files import RealFileSystem, atomic_write
-from storage.kafka.tools.rebuild.recount import count_records as kafka_count
+from storage.kafka.tools.salvage.salvage import count_records as kafka_count
 from storage.rocketmq.tools.rebuild.recount import Built
 from storage.rocketmq.tools.rebuild.recount import count_records as rocketmq_count
 from storage.shared.recount import Contents, check_files, check_recount
@@ -152,7 +152,7 @@ def test_a_rebuild_of_kafka_that_writes_less_than_it_says(
     name: str, suffix: str, tmp_path: Path
 ) -> None:
     """The write of one index file omits its last entry; the replaced file is kept."""
-    from storage.kafka.tools.rebuild import rebuild
+    from storage.kafka.tools import rebuild
 
     root = stores.copy_store(data_of(name), tmp_path / "store")
     path = next(p for p in sorted(root.rglob("*" + suffix)) if p.stat().st_size)

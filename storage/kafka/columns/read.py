@@ -34,11 +34,9 @@ from storage.contract import (
 from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import FileSystem, FollowingFileSystem, SkippingFileSystem
 from storage.kafka.columns import record_fields
-from storage.kafka.columns.record_fields import BatchFigures, Rows
-from storage.kafka.columns.record_starts import find_starts
+from storage.kafka.columns.record_fields import BatchFigures, Rows, find_starts
 from storage.kafka.columns.split_plan import SegmentRange
-from storage.kafka.format.batch import DEFAULT_MAX_BYTES, HEADER_SIZE, BatchHeader
-from storage.kafka.format.batch_header import LOG_APPEND_TIME
+from storage.kafka.format.batch import DEFAULT_MAX_BYTES, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
 from storage.kafka.format.compression import CODECS, decompress
 from storage.kafka.log.log_file import StoredBatch, damaged, walk
 from storage.kafka.log.reading import KEYS_HEADER, TAGS_HEADER, decoded

@@ -17,15 +17,14 @@ from typing import Final, NamedTuple
 
 from storage.errors import DataError
 from storage.files import File, FileSystem
-from storage.kafka.format import offset_index
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
-from storage.kafka.format.entries import content_end
+from storage.kafka.format.sparse_index import content_end, offset_index
 from storage.kafka.log.reading import AbortedRanges
 from storage.kafka.log.segment import Segment
 from storage.model import TopicPartition
 
 _FIELD: Final = "i"  # type of both fields of an entry: relative last offset, position
-assert array(_FIELD).itemsize * 2 == offset_index.ENTRY_SIZE
+assert array(_FIELD).itemsize * 2 == offset_index.entry_size
 
 
 class SegmentRange(NamedTuple):
@@ -60,7 +59,7 @@ class IndexColumns(NamedTuple):
 def read_entries(fs: FileSystem, path: Path) -> IndexColumns:
     """Return the entries of an `.index` file, unchecked. Takes 0.1 ms per megabyte."""
     data = fs.read_bytes(path)
-    entry_size = offset_index.ENTRY_SIZE
+    entry_size = offset_index.entry_size
     count = min(-(-content_end(data) // entry_size), len(data) // entry_size)
     fields = array(_FIELD, data[: count * entry_size])
     if sys.byteorder == "little":

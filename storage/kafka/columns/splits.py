@@ -21,10 +21,10 @@ from storage.kafka.format import names
 from storage.kafka.log.reading import AbortedRanges
 from storage.kafka.log.segment import Segment
 from storage.kafka.state import blocked_files
-from storage.kafka.state.interrupted_topics import interrupted_folders
 from storage.kafka.state.log_dirs import log_directory, log_roots
 from storage.kafka.state.root import BACKEND
 from storage.kafka.state.settings import parse_store_settings
+from storage.kafka.state.topics import interrupted_folders
 from storage.kafka.tools.view import View
 from storage.model import Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
 from storage.shared.diagnostics import Notes
@@ -76,23 +76,18 @@ class KafkaSplitter:
         return dict(sorted({**found, **interrupted_folders(self._directory)}.items()))
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """See Splitter."""
         return list(self._folders)
 
     def is_internal(self, topic: str) -> bool:
-        """See Splitter."""
         return names.is_internal_topic(topic)
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """See Splitter."""
         return self._partition(partition).bounds()
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
-        """See Splitter."""
         return self._partition(partition).offset_for_time(timestamp_ms)
 
     def offset_before_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """See Splitter."""
         return self._partition(partition).offset_before_time(timestamp_ms)
 
     def plan(
@@ -103,7 +98,6 @@ class KafkaSplitter:
         min_splits: int = 1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Sequence[Split]:
-        """See Splitter."""
         check_plan(split_bytes=split_bytes, min_splits=min_splits)
         committed = isolation is Isolation.READ_COMMITTED
         whole = [found for wanted in ranges for found in self._pieces(wanted, committed=committed)]
@@ -116,7 +110,6 @@ class KafkaSplitter:
             count *= 2  # in some ranges the index has too few batches
 
     def refresh(self) -> None:
-        """See Splitter."""
         self._close_view()
         self._folders = self._found_folders()
         starts = self._directory.offsets(names.LOG_STARTS)
@@ -135,18 +128,15 @@ class KafkaSplitter:
                 del self._followed[partition]
 
     def missing(self) -> Sequence[Finding]:
-        """See Splitter."""
         ends = [found for followed in self._followed.values() for found in followed.lost_ends]
         return [*self._opened_view().missing(None, None), *ends]
 
     def findings(self) -> Sequence[Finding]:
-        """See Splitter."""
         if self._view is not None:
             self._notes.add(*self._view.findings())
         return self._notes.all()
 
     def close(self) -> None:
-        """See Splitter."""
         self._close_view()
         for partition in self._followed.values():
             partition.close()
@@ -213,7 +203,7 @@ class KafkaSplitter:
                 limit_offset=min(segment.limit_offset, bounds.end),
                 start=first,
                 end=last,
-                aborted=AbortedRanges(partition.segment_at, first, last) if committed else None,
+                aborted=AbortedRanges(partition.segments.at, first, last) if committed else None,
             )
             if first > segment.base_offset or last < min(segment.limit_offset, bounds.end):
                 with cutting(self._fs, segment) as cutter:

@@ -14,10 +14,8 @@ The known state must be unchanged, else the partition has to be opened again:
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +24,7 @@ from storage.files import FileSystem, HandleCache, is_missing
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.log.log_file import StoredBatch, walk
+from storage.kafka.log.log_segments import LogSegments
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.log.reading import find_time, skip_to_time
 from storage.kafka.log.segment import Segment
@@ -88,9 +87,9 @@ class FollowedPartition:
         self._batches_end = plan.batches_end  # where the next batch may begin
         self._producers = plan.producers
         self._sizes = sizes
-        self._segments = [self._known_segment(segment, origin) for segment in plan.segments]
-        for segment, following in pairwise(self._segments):
-            segment.limit_offset = following.base_offset
+        self.segments = LogSegments(
+            self._known_segment(segment, origin) for segment in plan.segments
+        )
         self.lost_ends: Sequence[Finding] = [
             found
             for found in plan.findings
@@ -100,9 +99,9 @@ class FollowedPartition:
         self._is_settled = not (
             plan.removed_segments
             or self.lost_ends  # the lost files may be restored
-            or {segment.base_offset for segment in self._segments} != sizes.keys()
+            or {segment.base_offset for segment in self.segments} != sizes.keys()
             or any(loss.next_offset is not None for loss in plan.losses)
-            or any(segment.path.suffix != names.LOG for segment in self._segments)
+            or any(segment.path.suffix != names.LOG for segment in self.segments)
         )
         self._mark = self._last_batch()
 
@@ -136,9 +135,9 @@ class FollowedPartition:
 
     def _last_batch(self) -> KnownBatch | None:
         """Return the last batch of the last segment; None if that segment has no batch."""
-        if not self._segments or not self._segments[-1].size_bytes:
+        if not self.segments or not self.segments.active.size_bytes:
             return None
-        found = self._segments[-1].batches(self._batches_end - 1, stop_offset=self._batches_end)
+        found = self.segments.active.batches(self._batches_end - 1, stop_offset=self._batches_end)
         with closing(found), suppress(Corrupt):  # type: ignore[type-var]  # a generator
             for batch in found:
                 return KnownBatch(batch.path, batch.position, batch.header)
@@ -146,29 +145,16 @@ class FollowedPartition:
 
     # ---- known state ---------------------------------------------------------------------------
 
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """All segments, ascending; empty in a partition without a log file."""
-        return self._segments
-
-    def segment_at(self, offset: int) -> Segment:
-        """Return the segment that contains an offset; the first segment for an offset before all segments."""
-        at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-        return self._segments[max(at, 0)]
-
     def bounds(self) -> OffsetBounds:
-        """See LogStore.bounds."""
         unstable = self._producers.first_unstable_offset(self._next)
         stable = self._next if unstable is None else min(unstable, self._next)
         return OffsetBounds(self._start, max(self._start, stable), self._next)
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
-        """See LogStore.offset_for_time."""
-        return find_time(self._segments, timestamp_ms, start=self._start, end=self._next)
+        return find_time(self.segments, timestamp_ms, start=self._start, end=self._next)
 
     def offset_before_time(self, timestamp_ms: int) -> int:
-        """See Splitter.offset_before_time."""
-        return skip_to_time(self._segments, timestamp_ms, start=self._start, end=self._next)
+        return skip_to_time(self.segments, timestamp_ms, start=self._start, end=self._next)
 
     def close(self) -> None:
         """Close all open files."""
@@ -189,22 +175,22 @@ class FollowedPartition:
             return False
         else:
             self._drop_deleted(sizes)
-            last = self._segments[-1].base_offset if self._segments else -1
+            last = self.segments.active.base_offset if self.segments else -1
             for base_offset in sorted(base for base in sizes if base > last):
                 self._read_on()
                 self._roll(base_offset)
             self._read_on()
             self._sizes = sizes
-        first = self._segments[0].base_offset if self._segments else 0
+        first = self.segments[0].base_offset if self.segments else 0
         self._start = max(self._start, log_start_offset, first)
         self._next = max(self._next, self._start)
         return True
 
     def _is_intact(self, sizes: Sizes) -> bool:
         """Return whether the known segments are unchanged, except that the oldest are deleted and the last one grew."""
-        if not self._segments:
+        if not self.segments:
             return True
-        active = self._segments[-1]
+        active = self.segments.active
         if active.base_offset not in sizes or sizes[active.base_offset] < active.size_bytes:
             return False
         first = min(sizes)
@@ -235,9 +221,9 @@ class FollowedPartition:
             file.close()
 
     def _drop_deleted(self, sizes: Sizes) -> None:
-        for segment in list(self._segments):
+        for segment in list(self.segments):
             if segment.base_offset not in sizes:
-                self._segments.remove(segment)
+                self.segments.remove(segment)
                 for path in (*segment.paths(), segment.txn_index.path):
                     self._files.forget(path, sync=False)
 
@@ -245,22 +231,21 @@ class FollowedPartition:
         """Begin the segment at `base_offset`; the files of the segment before are complete now. Bytes of its log that
         are no good batch are damage, and a read of them reports it.
         """
-        if self._segments:
-            sealed = self._segments[-1]
+        if self.segments:
+            sealed = self.segments.active
             sealed.size_bytes = self._fs.size(sealed.path)
-            sealed.limit_offset = base_offset
             sealed.offset_index.release()
             sealed.time_index.release()
         segment = Segment(self._files, self._directory, base_offset, self._settings, size_bytes=0)
         segment.offset_index.start_empty()
         segment.time_index.start_empty()
-        self._segments.append(segment)
+        self.segments.roll(segment)
 
     def _read_on(self) -> None:
         """Read the good batches after the known end of the last segment."""
-        if not self._segments:
+        if not self.segments:
             return
-        segment = self._segments[-1]
+        segment = self.segments.active
         if self._fs.size(segment.path) < segment.size_bytes + HEADER_SIZE:
             return
         self._files.forget(segment.path, sync=False)  # an empty log may have been replaced

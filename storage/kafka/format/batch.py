@@ -1,12 +1,27 @@
 """A record batch (version 2): the unit that a `.log` file is a plain sequence of, and that a producer sends.
 
-Owns the combination of header and records, in both directions, and the markers of transactions; leaves the header to
-`batch_header`, the records to `record`, the codecs to `compression`, and must not know about files. It also exports
-the names of the header. Sources: DefaultRecordBatch, ControlRecordType and EndTransactionMarker of Kafka's clients.
+Owns the header of 61 bytes, its plausibility checks, the CRC and the fields that the log's owner stamps; the
+combination of header and records, in both directions; the markers of transactions. Leaves the records to `record`, the
+codecs to `compression`; must not know about files. Sources: DefaultRecordBatch, ControlRecordType and
+EndTransactionMarker of Kafka's clients.
 
     position  bytes  field              note
-    0         61     header             see `batch_header`
-    61        n      records            as they are, or one block of the header's codec
+    0         8      base offset        not covered by the CRC: the log's owner stamps it
+    8         4      length             of what follows this field; not covered
+    12        4      leader epoch       not covered, stamped too
+    16        1      magic              2; not covered
+    17        4      CRC-32C            of everything from byte 21 to the batch's end
+    21        2      attributes         bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon;
+                                           others are ignored (KNOWN_ATTRIBUTES)
+    23        4      last offset delta  next offset = base offset + this + 1, also where compaction took records out;
+                                           some producers wrote 0 whatever the count
+    27        8      base timestamp     the first record's, or (bit 6) the delete horizon; record times count from it
+    35        8      max timestamp      with LogAppendTime every record's timestamp
+    43        8      producer id        -1: none
+    51        2      producer epoch     -1: none
+    53        4      base sequence      -1: none; wraps from 2^31 - 1 to 0
+    57        4      count              of records; below last offset delta + 1 after compaction, 0 in an emptied batch
+    61        n      records            as they are, or one compressed block
 
 The one record of a control batch:
 
@@ -21,62 +36,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from struct import error as StructError
+from typing import Final, NamedTuple, TypeAlias
 
 from storage.coding.checksum import crc32c
-from storage.errors import DataError, InvalidArgument, RecordTooLarge
+from storage.errors import Corrupt, DataError, InvalidArgument, RecordTooLarge, Truncated
 from storage.kafka.format import record
-from storage.kafka.format.batch_header import (
-    CONTROL,
-    CRC_START,
-    HEADER_SIZE,
-    LOG_APPEND_TIME,
-    MAGIC,
-    MAX_LENGTH,
-    MIN_LENGTH,
-    SIZE_BEFORE_LENGTH,
-    TRANSACTIONAL,
-    BatchHeader,
-    Buffer,
-    check_crc,
-    check_offered,
-    corrupt_batch,
-    decode_header,
-    is_whole_misfit,
-    restamp_append_time,
-    restamp_latest,
-    scan_headers,
-    seal,
-    stamp,
-    truncated_batch,
-)
-from storage.kafka.format.compression import check_for_clients, compress, decompress
+from storage.kafka.format.compression import ZSTD, check_for_clients, compress, decompress
 from storage.kafka.format.record import DecodedRecord, NewRecord
 
-__all__ = [
-    "ABORT",
-    "COMMIT",
-    "DEFAULT_MAX_BYTES",
-    "HEADER_SIZE",
-    "MAGIC",
-    "MIN_LENGTH",
-    "BatchHeader",
-    "ControlMarker",
-    "check_crc",
-    "check_offered",
-    "check_records",
-    "decode_control",
-    "decode_header",
-    "decode_records",
-    "encode_batch",
-    "encode_control_batch",
-    "is_whole_misfit",
-    "restamp_append_time",
-    "restamp_latest",
-    "scan_headers",
-    "split_batches",
-    "stamp",
-]
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MAGIC: Final = 2
+HEADER_SIZE: Final = 61
+SIZE_BEFORE_LENGTH: Final = 12
+"""The size of a batch is this plus its length field."""
+LEADER_EPOCH_POSITION: Final = 12
+CRC_START: Final = 21
+UNCOVERED_FIELDS: Final = 5
+MIN_LENGTH: Final = HEADER_SIZE - SIZE_BEFORE_LENGTH
+MAX_LENGTH: Final = (1 << 31) - 1
+MAX_BASE_OFFSET: Final = (1 << 63) - 1 - (1 << 31)
+"""Above this base offset, an offset of the batch could exceed 64 bits."""
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+KNOWN_ATTRIBUTES: Final = 0x7F
+
+MAX_SEQUENCE: Final = (1 << 31) - 1
+"""The sequence number after this is 0."""
+
+_UNCOVERED: Final = Struct(
+    ">"
+    "q"  # base offset
+    "i"  # length
+    "i"  # leader epoch
+    "b"  # magic
+    "I"  # CRC-32C
+)
+assert _UNCOVERED.size == CRC_START
+_COVERED: Final = Struct(
+    ">"
+    "h"  # attributes
+    "i"  # last offset delta
+    "q"  # base timestamp
+    "q"  # max timestamp
+    "q"  # producer id
+    "h"  # producer epoch
+    "i"  # base sequence
+    "i"  # count
+)
+assert _COVERED.size == HEADER_SIZE - CRC_START
+_HEADER: Final = Struct(_UNCOVERED.format + _COVERED.format.removeprefix(">"))
+assert _HEADER.size == HEADER_SIZE
+_BASE_OFFSET: Final = Struct(">q")
+assert _BASE_OFFSET.size == 8
+_LEADER_EPOCH: Final = Struct(">i")
+assert _LEADER_EPOCH.size == 4
+_WALK: Final = Struct(
+    ">"
+    "q"  # base offset
+    "i"  # length
+    "4x"
+    "b"  # magic
+    "6x"
+    "i"  # last offset delta
+)
+assert _WALK.size == 27
 
 DEFAULT_MAX_BYTES: Final = 256 << 20
 """The default limit for the size of a batch's records after decompression."""
@@ -96,6 +124,244 @@ _MARKER: Final = Struct(
     "i"  # coordinator epoch
 )
 assert _MARKER.size == 6
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes in wire order; `length`, `crc` and all other fields as stored."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which no caller needs
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the whole batch."""
+        return SIZE_BEFORE_LENGTH + self.length
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that the batch occupies, whether or not its record still exists."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def log_end(self) -> int:
+        """The end of a log that ends with this batch: every record of the batch has a lower offset.
+
+        That is `next_offset`, unless the last offset delta is too small for the count. Then records have offsets at or
+        above `next_offset` (Sarama before 1.16 wrote 0).
+        """
+        return self.base_offset + max(self.last_offset_delta + 1, self.count)
+
+    @property
+    def codec(self) -> int:
+        """The index into `compression.CODECS`, which has no name for 5 to 7."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether every record's timestamp is `max_timestamp`."""
+        return self.attributes & LOG_APPEND_TIME != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction, or its marker."""
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a marker (or a record of the controller), never a user's record."""
+        return self.attributes & CONTROL != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether `base_timestamp` is the time from which compaction may drop the batch's tombstones or marker."""
+        return self.attributes & DELETE_HORIZON != 0
+
+    @property
+    def last_sequence(self) -> int:
+        """The producer's sequence number of the last offset, wrapping from 2^31 - 1 to 0; -1 without a sequence."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
+
+
+_new_header: Final = tuple.__new__
+"""`BatchHeader._make` without its length check, in half the time."""
+
+
+def decode_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """Decode the header at `position`; neither the CRC nor the rest of the batch is checked.
+
+    Raises Truncated if there are fewer than 61 bytes, Corrupt for values that no batch in a log can have. Other unusual
+    values (`check_offered`) do not keep a broker from serving the batch, and are no sign of damage.
+    """
+    if not 0 <= position <= len(data) - HEADER_SIZE:
+        raise truncated_batch(position, HEADER_SIZE)
+    fields: tuple[int, ...] = _HEADER.unpack_from(data, position)
+    header = _new_header(BatchHeader, fields)
+    base_offset, length, _, magic, _, _, last_offset_delta, _, _, _, _, _, _ = fields
+    if (
+        magic != MAGIC
+        or length < MIN_LENGTH
+        or not 0 <= base_offset <= MAX_BASE_OFFSET
+        or last_offset_delta < 0
+    ):
+        raise _implausible(header, position)
+    return header
+
+
+def is_whole_misfit(data: Buffer, position: int) -> bool:
+    """Whether a complete batch with a correct CRC is at `position`, though `decode_header` may reject its header."""
+    if not 0 <= position <= len(data) - HEADER_SIZE:
+        return False
+    fields: tuple[int, ...] = _HEADER.unpack_from(data, position)
+    header = _new_header(BatchHeader, fields)
+    if header.magic != MAGIC or header.length < MIN_LENGTH:
+        return False
+    return position + header.size_bytes <= len(data) and check_crc(data, position, header)
+
+
+def check_offered(header: BatchHeader, position: int) -> None:
+    """Raise Corrupt for a batch that must not be appended: a codec of a later version, or a count that its offsets do
+    not allow.
+    """
+    if header.attributes & CODEC_MASK > ZSTD or not 0 <= header.count <= (
+        header.last_offset_delta + 1
+    ):
+        raise _implausible(header, position)
+
+
+def _implausible(header: BatchHeader, position: int) -> Corrupt:
+    if header.magic != MAGIC:
+        field, expected, found = "magic", f"{MAGIC}", header.magic
+    elif header.length < MIN_LENGTH:
+        field, expected, found = "length", f"at least {MIN_LENGTH}", header.length
+    elif not 0 <= header.base_offset <= MAX_BASE_OFFSET:
+        field, expected, found = "base offset", f"0 to {MAX_BASE_OFFSET}", header.base_offset
+    elif header.last_offset_delta < 0:
+        field, expected, found = "last offset delta", "0 or more", header.last_offset_delta
+    elif not 0 <= header.count <= header.last_offset_delta + 1:
+        field, found = "count", header.count
+        expected = f"0 to {header.last_offset_delta + 1}"
+    else:
+        field, found = "attributes", header.attributes
+        expected = f"codec 0 to {ZSTD} in bits 0-2"
+    return corrupt_batch(
+        position, f"the {field} is {found}", field=field, expected=expected, found=f"{found}"
+    )
+
+
+def truncated_batch(position: int, needed: int) -> Truncated:
+    """Return the error for an incomplete batch, which needs `needed` bytes from `position` on."""
+    return Truncated(
+        f"the data ends inside the batch at {position}",
+        kind="batch",
+        position=position,
+        needed=needed,
+    )
+
+
+def corrupt_batch(position: int, what: str, **facts: object) -> Corrupt:
+    """Return the error for a batch that violates the format."""
+    return Corrupt(f"batch at {position}: {what}", kind="batch", position=position, **facts)
+
+
+def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
+    """Whether the CRC of the whole batch at `position` is right. Raises Truncated if the batch is incomplete."""
+    stop = position + SIZE_BEFORE_LENGTH + header.length
+    if stop > len(data):
+        raise truncated_batch(position, header.size_bytes)
+    return crc32c(memoryview(data)[position + CRC_START : stop]) == header.crc
+
+
+def scan_headers(data: Buffer, position: int, end: int) -> list[tuple[int, int, int, int]]:
+    """Return (position, base offset, next offset, size in bytes) of each batch in `data[position:end]`.
+
+    Stops, without an error, at a batch that is incomplete, has an implausible header, or begins below the next offset
+    of the batch before it. CRCs are not checked.
+    """
+    found: list[tuple[int, int, int, int]] = []
+    end = min(end, len(data))
+    lowest_offset = 0
+    while position + HEADER_SIZE <= end:
+        walked: tuple[int, int, int, int] = _WALK.unpack_from(data, position)
+        base_offset, length, magic, last_offset_delta = walked
+        stop = position + SIZE_BEFORE_LENGTH + length
+        if (
+            magic != MAGIC
+            or length < MIN_LENGTH
+            or stop > end
+            or last_offset_delta < 0
+            or not lowest_offset <= base_offset <= MAX_BASE_OFFSET
+        ):
+            break
+        lowest_offset = base_offset + last_offset_delta + 1
+        found.append((position, base_offset, lowest_offset, stop - position))
+        position = stop
+    return found
+
+
+def stamp(buffer: bytearray, position: int, *, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into the batch at `position`; the CRC does not cover these fields."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
+
+
+def restamp_append_time(buffer: bytearray, position: int, timestamp_ms: int) -> None:
+    """Convert the batch at `position` to LogAppendTime: set the attribute and the max timestamp, recompute the CRC.
+
+    The records do not change. Raises as `decode_header`, and Truncated if the batch is incomplete.
+    """
+    header = decode_header(buffer, position)
+    attributes = header.attributes | LOG_APPEND_TIME
+    _reseal(buffer, position, header._replace(attributes=attributes, max_timestamp=timestamp_ms))
+
+
+def restamp_latest(buffer: bytearray, position: int, timestamp_ms: int) -> None:
+    """Set the max timestamp of the batch at `position`, and recompute the CRC.
+
+    Raises as `restamp_append_time`.
+    """
+    header = decode_header(buffer, position)
+    _reseal(buffer, position, header._replace(max_timestamp=timestamp_ms))
+
+
+def _reseal(buffer: bytearray, position: int, header: BatchHeader) -> None:
+    stop = position + header.size_bytes
+    if stop > len(buffer):
+        raise truncated_batch(position, header.size_bytes)
+    payload = memoryview(buffer)[position + HEADER_SIZE : stop]
+    buffer[position : position + HEADER_SIZE] = seal(header, payload)
+
+
+def seal(header: BatchHeader, payload: Buffer) -> bytes:
+    """Return the header's bytes with the length and CRC for `payload`, the bytes after the header."""
+    try:
+        covered = _COVERED.pack(*header[UNCOVERED_FIELDS:])
+        crc = crc32c(payload, crc32c(covered))
+        uncovered = _UNCOVERED.pack(
+            header.base_offset, MIN_LENGTH + len(payload), header.leader_epoch, MAGIC, crc
+        )
+    except StructError as cause:
+        raise InvalidArgument(
+            f"a field of the batch header is out of range: {cause}", field="batch"
+        ) from cause
+    return uncovered + covered
 
 
 class ControlMarker(NamedTuple):

@@ -32,6 +32,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from storage.coding.varint import INT32_MAX, INT64_MAX
 from storage.errors import Corrupt, DataError, InvalidArgument, Truncated, UnsupportedFormat
 from storage.kafka.format.properties import parse_uuid_text, read_uuid_text, uuid_text
 from storage.model import TopicPartition
@@ -46,8 +47,6 @@ NUMBERS: Final = "topic partition offset, the last two being numbers"
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 """The reserved id of `__cluster_metadata`: Uuid.METADATA_TOPIC_ID, the number 1."""
 
-_MAX_INT32 = (1 << 31) - 1
-_MAX_INT64 = (1 << 63) - 1
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _SPACES = re.compile(r"[ \t\n\x0b\f\r]+")  # Java's \s
 _AFTER_KEY = re.compile(r":[ \t\n\x0b\f\r]+")
@@ -163,7 +162,7 @@ def decode_partition_metadata(data: bytes) -> PartitionMetadata:
     lines = _text_lines(METADATA_KIND, data)
     if len(lines) < 2:
         raise _truncated(METADATA_KIND, data, 1)
-    version = _whole(_after_key(1, lines[0]), limit=_MAX_INT32)
+    version = _whole(_after_key(1, lines[0]), limit=INT32_MAX)
     if version is None:
         raise _bad_line(METADATA_KIND, 1, lines[0], expected="version: 0")
     if version < 0:
@@ -188,7 +187,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
     """Encode the marker of a clean stop. `broker_epoch` -1: unknown. Raises InvalidArgument for a number outside
     [-1, 2^63).
     """
-    if not -1 <= broker_epoch <= _MAX_INT64:
+    if not -1 <= broker_epoch <= INT64_MAX:
         raise InvalidArgument(
             f"broker epoch {broker_epoch} is outside [-1, 2^63)", field="broker_epoch"
         )
@@ -206,9 +205,9 @@ def decode_clean_shutdown(data: bytes) -> int | None:
     if not isinstance(fields, dict):
         return None
     version = fields.get("version")
-    if version is not None and _coerced(version, limit=_MAX_INT32) is None:
+    if version is not None and _coerced(version, limit=INT32_MAX) is None:
         return None
-    return _coerced(fields.get("brokerEpoch"), limit=_MAX_INT64)
+    return _coerced(fields.get("brokerEpoch"), limit=INT64_MAX)
 
 
 def _coerced(value: object, *, limit: int) -> int | None:
@@ -271,8 +270,8 @@ def _parse_offset_line(line: str) -> tuple[TopicPartition, int] | None:
     fields = _split(_SPACES, line)
     if len(fields) != 3:
         return None
-    partition = _whole(fields[1], limit=_MAX_INT32)
-    offset = _whole(fields[2], limit=_MAX_INT64)
+    partition = _whole(fields[1], limit=INT32_MAX)
+    offset = _whole(fields[2], limit=INT64_MAX)
     if partition is None or offset is None:
         return None
     return TopicPartition(fields[0], partition), offset
@@ -281,8 +280,8 @@ def _parse_offset_line(line: str) -> tuple[TopicPartition, int] | None:
 def _parse_epoch_line(number: int, line: str) -> tuple[int, int]:
     fields = _split(_SPACES, line)
     if len(fields) == 2:
-        epoch = _whole(fields[0], limit=_MAX_INT32)
-        start = _whole(fields[1], limit=_MAX_INT64)
+        epoch = _whole(fields[0], limit=INT32_MAX)
+        start = _whole(fields[1], limit=INT64_MAX)
         if epoch is not None and start is not None and epoch >= 0 and start >= 0:
             return epoch, start
     raise _bad_line(EPOCHS_KIND, number, line, expected="epoch startOffset")
@@ -297,7 +296,7 @@ def _whole(text: str, *, limit: int) -> int | None:
 
 
 def _head_number(kind: str, number: int, line: str) -> int:
-    value = _whole(line, limit=_MAX_INT32)
+    value = _whole(line, limit=INT32_MAX)
     if value is None:
         raise _bad_line(kind, number, line, expected="a number")
     return value
@@ -314,7 +313,7 @@ def _unknown_version(kind: str, version: int) -> UnsupportedFormat:
 
 def _follows(entry: tuple[int, int], previous: tuple[int, int]) -> bool:
     epoch, start = entry
-    return previous[0] < epoch <= _MAX_INT32 and previous[1] < start <= _MAX_INT64
+    return previous[0] < epoch <= INT32_MAX and previous[1] < start <= INT64_MAX
 
 
 def _bad_line(kind: str, number: int, line: str, *, expected: str) -> Corrupt:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from storage.coding.varint import INT32_MAX, INT64_MAX
 from storage.errors import InvalidArgument, InvalidTopic
 from storage.model import TopicPartition
 
@@ -62,6 +63,9 @@ ROOT_FILES: Final = (
     LOCK,
 )
 
+OURS: Final = ".logserver."
+"""The beginning of the names of files that this server adds."""
+
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 """The one folder at the root that is not a partition: the broker's cache for segments in remote storage."""
 
@@ -75,8 +79,6 @@ MAX_NAME_LENGTH: Final = 255
 MAX_TOPIC_LENGTH: Final = 249
 """With `-` and five digits of partition this is 255 characters: the limit of file systems for a name."""
 
-_MAX_OFFSET = (1 << 63) - 1
-_MAX_PARTITION = (1 << 31) - 1
 _SEGMENT_NAME = re.compile(
     r"([0-9]{20})"  # base offset
     r"((?:\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?:\.deleted|\.cleaned|\.swap)?)"
@@ -94,7 +96,7 @@ def segment_name(base_offset: int, suffix: str = LOG) -> str:
 
     Raises InvalidArgument outside [0, 2^63).
     """
-    if not 0 <= base_offset <= _MAX_OFFSET:
+    if not 0 <= base_offset <= INT64_MAX:
         raise InvalidArgument(
             f"base offset {base_offset} is outside [0, 2^63)", field="base_offset"
         )
@@ -107,7 +109,7 @@ def parse_segment_name(name: str) -> tuple[int, str] | None:
     A left-over file has both parts of its suffix (`.log.deleted`).
     """
     match = _SEGMENT_NAME.fullmatch(name)
-    if match is None or int(match[1]) > _MAX_OFFSET:
+    if match is None or int(match[1]) > INT64_MAX:
         return None
     return int(match[1]), match[2]
 
@@ -129,7 +131,7 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     deletion.
     """
     match = _PARTITION_DIR.fullmatch(name)
-    if match is None or int(match[2]) > _MAX_PARTITION:
+    if match is None or int(match[2]) > INT32_MAX:
         return None
     return TopicPartition(match[1], int(match[2]))
 

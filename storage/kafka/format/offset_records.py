@@ -34,11 +34,11 @@ from typing import Final, NamedTuple
 
 from storage.coding.varint import decode_uvarint, encode_uvarint
 from storage.errors import Corrupt, DataError, UnsupportedFormat
+from storage.kafka.format.properties import UUID_BYTES
 
 KIND: Final = "offset record"
 OFFSET_TYPES: Final = (0, 1)
 NEWEST_VERSION: Final = 4
-UUID_BYTES: Final = 16
 _TOPIC_ID_TAG: Final = 0
 _I16: Final = 2
 _I32: Final = 4

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from storage.coding.varint import INT32_MAX
 from storage.errors import Corrupt, InvalidArgument, UnsupportedFormat
 
 KIND: Final = "meta.properties"
@@ -31,7 +32,6 @@ UUID_BYTES: Final = 16
 UUID_CHARACTERS: Final = 22
 RESERVED_UUIDS: Final = 100
 
-_MAX_INT32 = (1 << 31) - 1
 _WHITE_SPACE = " \t\f"
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _KEY_END = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
@@ -246,7 +246,7 @@ def _integer(properties: Mapping[str, str], key: str, *, spaces: bool = False) -
     """Parse a number of 31 bits. `spaces`: strip white space around it, which Kafka does for the version only."""
     value = _required(properties, key)
     text = value.strip() if spaces else value
-    if _NUMBER.fullmatch(text) is None or int(text) > _MAX_INT32:
+    if _NUMBER.fullmatch(text) is None or int(text) > INT32_MAX:
         raise _corrupt(key, expected="a number from 0 to 2^31 - 1", found=value)
     return int(text)
 

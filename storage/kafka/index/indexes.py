@@ -21,28 +21,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from storage.coding.varint import INT32_MAX
 from storage.errors import Corrupt, DataError, DiskFull, IoFailure
 from storage.files import File, FileSystem, HandleCache, atomic_write
-from storage.kafka.format import offset_index, time_index, txn_index
+from storage.kafka.format import txn_index
 from storage.kafka.format.batch import BatchHeader
+from storage.kafka.format.record import NO_TIMESTAMP
+from storage.kafka.format.sparse_index import SparseFormat, offset_index, time_index
 from storage.kafka.format.txn_index import AbortedTransaction
 
-NO_TIMESTAMP = -1
-MAX_RELATIVE_OFFSET = 2**31 - 1
+MAX_RELATIVE_OFFSET: Final = INT32_MAX
 """An entry names an offset by its distance from the segment's base offset. A batch farther away has no entry. A segment
 with such batches is split at a start (storage.kafka.log.overflow). Until then a read scans it from its last entry."""
 _SLACK_BYTES: Final = 64
 """More than the size of an entry: the last entry may end in zeros, and these may be in a hole of the file."""
-
-
-class EntryFormat(Protocol):
-    """The format of one kind of index: a module of storage.kafka.format."""
-
-    ENTRY_SIZE: int
-
-    def encode_entry(self, first: int, second: int, /) -> bytes: ...
-
-    def decode_entries(self, data: bytes, /) -> Sequence[tuple[int, int]]: ...
 
 
 Entries: TypeAlias = Sequence[tuple[int, int]]
@@ -60,7 +52,7 @@ class SparseIndex:
         self,
         files: HandleCache,
         path: Path,
-        entry_format: EntryFormat,
+        entry_format: SparseFormat,
         *,
         max_bytes: int,
         key_type: str,
@@ -73,7 +65,7 @@ class SparseIndex:
         self.path = path
         self._remake = remake
         self._holds = holds
-        self.max_entries = max_bytes // entry_format.ENTRY_SIZE
+        self.max_entries = max_bytes // entry_format.entry_size
         self._files = files
         self._format = entry_format
         self._key_type = key_type
@@ -164,7 +156,7 @@ class SparseIndex:
         count = len(keys)
         if count == self._written and self._preallocated:
             return
-        size = self._format.ENTRY_SIZE
+        size = self._format.entry_size
         encode = self._format.encode_entry
         data = b"".join(encode(keys[i], self._values[i]) for i in range(self._written, count))
         with self._files.borrow(self.path, write=True) as file:
@@ -181,7 +173,7 @@ class SparseIndex:
         del keys[count:], self._values[count:]
         if self._written > count:
             with self._files.borrow(self.path, write=True) as file:
-                file.truncate(count * self._format.ENTRY_SIZE)
+                file.truncate(count * self._format.entry_size)
             self._written = count
             self._preallocated = False
 
@@ -203,7 +195,7 @@ class SparseIndex:
         """
         if self._keys is None:
             return
-        size_bytes = len(self._loaded()) * self._format.ENTRY_SIZE
+        size_bytes = len(self._loaded()) * self._format.entry_size
         with self._files.borrow(self.path, write=True) as file:
             if file.size() != size_bytes:
                 file.truncate(size_bytes)

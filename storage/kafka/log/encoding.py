@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from storage.coding.varint import INT32_MAX, INT64_MAX
 from storage.errors import (
     DataError,
     InvalidBatch,
@@ -35,21 +36,14 @@ from storage.kafka.format.batch import (
     stamp,
 )
 from storage.kafka.format.compression import codec_id
-from storage.kafka.format.record import MIN_RECORD_BYTES
+from storage.kafka.format.record import MIN_RECORD_BYTES, NO_TIMESTAMP
 from storage.kafka.log.reading import KEYS_HEADER, TAGS_HEADER
 from storage.kafka.log.segment import AppendedBatch
-from storage.kafka.state.settings import (
-    INT32_MAX,
-    INT64_MAX,
-    TIMESTAMP_AFTER,
-    TIMESTAMP_BEFORE,
-    TopicSettings,
-)
+from storage.kafka.state.settings import TIMESTAMP_AFTER, TIMESTAMP_BEFORE, TopicSettings
 from storage.model import AppendResult, Header, ProducerSequence, Record
 from storage.shared.sequencing import SEQUENCES
 
 INT16_MAX: Final = 2**15 - 1
-NO_TIMESTAMP: Final = -1
 MAX_CONTENT_BYTES: Final = DEFAULT_MAX_BYTES // 2
 """The limit for keys and values of one compressed batch: half of the bytes that a reader decompresses at most. The
 other half is for headers and lengths."""
@@ -225,11 +219,11 @@ def _check_client_attributes(at: int, header: BatchHeader) -> None:
             feature="transactions",
         )
     if header.has_delete_horizon:
-        raise InvalidBatch(
-            f"record batch at {at}: a delete horizon is the log cleaner's, not a producer's",
-            field="attributes",
-            position=at,
-        )
+        raise _invalid(at, "attributes", "a delete horizon is the log cleaner's, not a producer's")
+
+
+def _invalid(at: int, field: str, problem: str) -> InvalidBatch:
+    return InvalidBatch(f"record batch at {at}: {problem}", field=field, position=at)
 
 
 def check_times(times_ms: Iterable[int | None], settings: TopicSettings, *, now_ms: int) -> None:
@@ -341,11 +335,7 @@ def _check_new_batch(at: int, header: BatchHeader) -> None:
     for field, value, low, high in checks:
         if not low <= value <= high:
             wanted = f"{low}" if low == high else f"{low} to {high}"
-            raise InvalidBatch(
-                f"record batch at {at}: {field} is {value}, it must be {wanted}",
-                field=field,
-                position=at,
-            )
+            raise _invalid(at, field, f"{field} is {value}, it must be {wanted}")
 
 
 def check_span(batches: Sequence[AppendedBatch]) -> None:
@@ -383,12 +373,10 @@ def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> No
     """Raise InvalidBatch unless the offsets that the batches have already continue a log that ends at `next_offset`."""
     for at, header in batches:
         if header.base_offset < next_offset:
-            raise InvalidBatch(
-                f"record batch at {at}: base offset {header.base_offset} is below {next_offset}, "
-                "the next of the log",
-                field="base_offset",
-                position=at,
+            problem = (
+                f"base offset {header.base_offset} is below {next_offset}, the next of the log"
             )
+            raise _invalid(at, "base_offset", problem)
         next_offset = header.next_offset
 
 
@@ -408,11 +396,7 @@ def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
             field = "base_sequence"
         else:
             continue
-        raise InvalidBatch(
-            f"record batch at {at}: {field} does not go on from the batch before it",
-            field=field,
-            position=at,
-        )
+        raise _invalid(at, field, f"{field} does not go on from the batch before it")
 
 
 def mark_of(header: BatchHeader) -> ProducerSequence:

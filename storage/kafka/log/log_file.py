@@ -22,16 +22,18 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.coding.checksum import crc32c
+from storage.coding.varint import INT64_MAX
 from storage.errors import Corrupt, DataError
 from storage.files import File
 from storage.kafka.format import old_message
 from storage.kafka.format.batch import (
+    CRC_START,
     HEADER_SIZE,
     BatchHeader,
     check_crc,
@@ -39,7 +41,6 @@ from storage.kafka.format.batch import (
     decode_header,
     is_whole_misfit,
 )
-from storage.kafka.format.batch_header import CRC_START
 from storage.kafka.format.old_message import OldMessage
 
 CHUNK_BYTES: Final = 1 << 20
@@ -48,7 +49,6 @@ BASE_OFFSET_BYTES: Final = 8
 LENGTH_BYTES: Final = 4
 TRIED_BYTES: Final = 16 << 20
 """After damage a larger batch is tried only if all fields of its header are valid (`check_offered`)."""
-INT64_MAX: Final = 2**63 - 1
 SEGMENT_OFFSETS: Final = 1 << 31  # index entries hold offsets below the segment's base plus this
 MISPLACED: Final = "misplaced-batch"
 """The code of the finding for a whole batch with a right CRC and with offsets that fit nowhere."""
@@ -94,6 +94,11 @@ class Gap(NamedTuple):
 def end_of(item: StoredBatch | Gap) -> int | None:
     """Return the offset after a batch, or after the messages of an old format in a gap; None for any other gap."""
     return item.header.next_offset if isinstance(item, StoredBatch) else item.old_end
+
+
+def good_batches(items: Iterable[StoredBatch | Gap]) -> Iterator[StoredBatch]:
+    """Yield the batches of a walk without its gaps."""
+    return (item for item in items if isinstance(item, StoredBatch))
 
 
 class Portion(NamedTuple):
@@ -259,23 +264,21 @@ def _contradicted(window: _Window, position: int, header: BatchHeader, next_offs
     """Return whether the batch after a batch that jumps ahead contradicts the jump: its base offset is not below
     `next_offset`, but below the end of the jumping batch.
     """
-    behind = _check_bytes(window, position + header.size_bytes)
+    after = _check_bytes(window, position + header.size_bytes)
     window.hold(position, header.size_bytes)
-    return (
-        isinstance(behind, BatchHeader) and next_offset <= behind.base_offset < header.next_offset
-    )
+    return isinstance(after, BatchHeader) and next_offset <= after.base_offset < header.next_offset
 
 
 def _gap(
     window: _Window, position: int, problem: _Problem, next_offset: int, limit_offset: int
 ) -> Gap:
     """Return the gap at `position`: up to the first good batch after it, or to the end."""
-    behind = _pass_old(window, position, next_offset, limit_offset)
-    if behind is None:
+    after = _pass_old(window, position, next_offset, limit_offset)
+    if after is None:
         good = _next_good(window, position, next_offset, limit_offset)
         misplaced = problem.is_whole or (good.next_offset is None and good.misplaced)
         return Gap(position, good.end, good.next_offset, *problem[:3], misplaced=misplaced)
-    at, old_end = behind
+    at, old_end = after
     header = _judge(window, at, old_end, limit_offset)
     if isinstance(header, BatchHeader):
         good = _NextGood(at, header.base_offset, misplaced=False)
@@ -292,16 +295,16 @@ def _pass_old(
 
     A bad message is passed over if a good old message begins at the end that it claims.
     """
-    behind = None
+    after = None
     while True:
         message = _old_message(window, position, next_offset, limit_offset)
         if message is None:
             position, bad_at = _claim(window, position).end, position
             message = _old_message(window, position, next_offset, limit_offset)
             if message is None or position == bad_at:
-                return behind
+                return after
         position, next_offset = position + message.size_bytes, message.offset + 1
-        behind = position, next_offset
+        after = position, next_offset
 
 
 def _old_message(

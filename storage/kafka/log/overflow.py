@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.files import FileSystem, HandleCache, copy_range
+from storage.files import HandleCache, copy_range
 from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.batch import BatchHeader
@@ -58,11 +58,11 @@ def split_parts(batches: Sequence[Placed], *, base_offset: int, end: int) -> Seq
             firsts.append(index)
             base = header.base_offset
     parts = []
-    for first, behind in zip(firsts, [*firsts[1:], len(batches)], strict=True):
+    for first, after in zip(firsts, [*firsts[1:], len(batches)], strict=True):
         position, header = batches[first]
-        stop = batches[behind][0] if behind < len(batches) else end
+        stop = batches[after][0] if after < len(batches) else end
         start = position if first else 0
-        parts.append(SplitPart(header.base_offset, start, stop, batches[first:behind]))
+        parts.append(SplitPart(header.base_offset, start, stop, batches[first:after]))
     return parts
 
 
@@ -89,14 +89,14 @@ def first_overflow(batches: Sequence[Placed], base_offset: int) -> Placed | None
     return next(far, None)
 
 
-def carry_out(fs: FileSystem, files: HandleCache, split: SegmentSplit) -> None:
+def carry_out(files: HandleCache, split: SegmentSplit) -> None:
     """Replace the segment by its parts, durably.
 
     As UnifiedLog.replaceSegments: parts are written as `.cleaned`, become `.swap` from the last to the first, and get
     their names after the segment is removed. A crash at any moment leaves the whole segment or all of its parts, for
     the real broker's start and for `storage.kafka.recovery.repair.clear_leftovers`.
     """
-    folder = split.path.parent
+    fs, folder = files.fs, split.path.parent
     paths = [folder / segment_name(part.base_offset) for part in split.parts]
     for part, path in zip(split.parts, paths, strict=True):
         target = path.with_name(path.name + names.CLEANED)

@@ -1,18 +1,21 @@
 """The decisions about one partition at a start: values that recovery fills in and repair carries out.
 
-Owns the data shapes only; must not read or write a file.
+Owns the data shapes, and the walk over the log of a planned segment; must not write a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
+from storage.coding.varint import INT64_MAX
+from storage.files import File, HandleCache
+from storage.findings import PartitionFacts, finding
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.index.indexes import RebuiltIndexes
-from storage.kafka.log.log_file import INT64_MAX
+from storage.kafka.log.log_file import Gap, StoredBatch, good_batches, walk
 from storage.kafka.log.overflow import SegmentSplit
 from storage.kafka.state.epochs import LeaderEpochs
 from storage.kafka.state.producers import ProducerStates
@@ -43,6 +46,32 @@ class SegmentPlan:
     aborted: Sequence[AbortedTransaction] | None = None
     limit_offset: int = INT64_MAX
 
+    def walk(self, file: File, position: int = 0) -> Iterator[StoredBatch | Gap]:
+        """Yield the batches and gaps of the segment's open log from a position on."""
+        return walk(
+            file,
+            position=position,
+            end=self.file_bytes,
+            next_offset=self.base_offset,
+            limit_offset=self.limit_offset,
+        )
+
+    def items(self, files: HandleCache, position: int = 0) -> Iterator[StoredBatch | Gap]:
+        """Yield the batches and gaps of the segment's log from a position on."""
+        with files.borrow(self.path) as file:
+            yield from self.walk(file, position)
+
+    def items_from(
+        self, files: HandleCache, low: int, position: int = 0
+    ) -> Iterator[StoredBatch | Gap]:
+        """Yield batches and gaps as `items` does; a batch may begin at `low`, and reach beyond the segment's limit."""
+        with files.borrow(self.path) as file:
+            yield from walk(file, position=position, end=self.file_bytes, next_offset=low)
+
+    def batches(self, files: HandleCache, position: int = 0) -> Iterator[StoredBatch]:
+        """Yield the good batches of `items`."""
+        return good_batches(self.items(files, position))
+
 
 @dataclass(slots=True, kw_only=True)
 class PartitionPlan:
@@ -69,9 +98,8 @@ class PartitionPlan:
     snapshots: dict[int, bytes] = field(default_factory=dict)
     snapshot_offsets: set[int] = field(default_factory=set)
     splits: list[SegmentSplit] = field(default_factory=list)
-    renames: list[Rename] = field(
-        default_factory=list
-    )  # already done on the overlay of the examination
+    # already done on the overlay of the examination
+    renames: list[Rename] = field(default_factory=list)
     removed: list[Path] = field(default_factory=list)
     set_aside: list[Path] = field(default_factory=list)  # damaged files, kept under another name
     removed_segments: list[SegmentPlan] = field(default_factory=list)
@@ -82,6 +110,14 @@ class PartitionPlan:
     continues_at: int | None = None
     segments_scanned: int = 0
     bytes_scanned: int = 0
+
+    def finding(
+        self, code: str, path: Path | str | None = None, **facts: Unpack[PartitionFacts]
+    ) -> Finding:
+        """Return a finding of this partition; without a path it names the folder."""
+        topic, partition = self.partition
+        path = self.directory if path is None else path
+        return finding(code, path, topic=topic, partition=partition, **facts)
 
     @property
     def changes_names(self) -> bool:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from storage.coding.varint import INT64_MAX
 from storage.errors import Corrupt, DataError
 from storage.kafka.format.batch import decode_records
 from storage.kafka.format.record import DecodedRecord
-from storage.kafka.log.log_file import INT64_MAX, StoredBatch
+from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.log.segment import Segment
 from storage.model import Header, StoredRecord, TimedOffset
 
@@ -41,12 +42,12 @@ def batches_from(
     """
     while offset < end:
         segment = segment_at(offset)
-        behind = segment.size_bytes
+        read_to = segment.size_bytes
         for batch in segment.batches(offset, stop_offset=end, max_bytes=max_bytes):
             yield batch
             offset = batch.header.next_offset
-            behind = batch.position + batch.header.size_bytes
-        if segment.limit_offset == INT64_MAX or (max_bytes and behind < segment.size_bytes):
+            read_to = batch.position + batch.header.size_bytes
+        if segment.limit_offset == INT64_MAX or (max_bytes and read_to < segment.size_bytes):
             return
         offset = max(offset, segment.limit_offset)
 
@@ -211,9 +212,7 @@ def find_time(
     The first segment with a largest time at or after `timestamp_ms` decides; later segments are not tried. In this
     segment, batches are searched from the offset that the time index gives, in offset order. Control records count.
     """
-    for segment in segments:
-        if segment.largest_timestamp_ms() < timestamp_ms:
-            continue
+    for segment in _segments_from(segments, timestamp_ms):
         from_offset = max(segment.offset_before_time(timestamp_ms), start)
         for batch in segment.batches(from_offset, stop_offset=end):
             if batch.header.max_timestamp < timestamp_ms:
@@ -225,6 +224,11 @@ def find_time(
     return None
 
 
+def _segments_from(segments: Sequence[Segment], timestamp_ms: int) -> Iterator[Segment]:
+    """Yield the segments with a largest time at or after a time."""
+    return (s for s in segments if s.largest_timestamp_ms() >= timestamp_ms)
+
+
 def skip_to_time(segments: Sequence[Segment], timestamp_ms: int, *, start: int, end: int) -> int:
     """Return an offset such that no record of [start, end) before it is at or after a time; at most `end`.
 
@@ -232,9 +236,7 @@ def skip_to_time(segments: Sequence[Segment], timestamp_ms: int, *, start: int, 
     largest time that belongs to a record before `start`; here later segments are searched too. Damage may contain any
     time, so it ends the search.
     """
-    for segment in segments:
-        if segment.largest_timestamp_ms() < timestamp_ms:
-            continue
+    for segment in _segments_from(segments, timestamp_ms):
         from_offset = max(segment.offset_before_time(timestamp_ms), start)
         try:
             for batch in segment.batches(from_offset, stop_offset=end):
@@ -259,13 +261,8 @@ def find_time_upper(
 
 def find_latest_time(segments: Sequence[Segment], *, end: int) -> TimedOffset | None:
     """Return the first record with the largest time of all (ListOffsets -3); None if there is none."""
-    best: Segment | None = None
-    best_ms = -1
-    for segment in segments:
-        last = segment.builder.max_timestamp_ms
-        if last > best_ms:
-            best, best_ms = segment, last
-    if best is None:
+    best = max(segments, key=lambda segment: segment.builder.max_timestamp_ms, default=None)
+    if best is None or (best_ms := best.builder.max_timestamp_ms) < 0:
         return None
     for batch in best.batches(best.base_offset, stop_offset=end):
         if batch.header.max_timestamp == best_ms:

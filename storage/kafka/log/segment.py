@@ -13,15 +13,16 @@ from copy import copy
 from pathlib import Path
 from typing import NamedTuple
 
+from storage.coding.varint import INT64_MAX
 from storage.errors import DataError, DiskFull
 from storage.files import File, HandleCache
 from storage.files.atomic import remove_if_present
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.format.names import segment_name
+from storage.kafka.format.record import NO_TIMESTAMP
 from storage.kafka.index.indexes import (
     MAX_RELATIVE_OFFSET,
-    NO_TIMESTAMP,
     IndexBuilder,
     RebuiltIndexes,
     TransactionIndex,
@@ -30,14 +31,7 @@ from storage.kafka.index.indexes import (
     open_time_index,
     rebuild_indexes,
 )
-from storage.kafka.log.log_file import (
-    INT64_MAX,
-    Gap,
-    Portion,
-    StoredBatch,
-    damaged,
-    walk,
-)
+from storage.kafka.log.log_file import Gap, Portion, StoredBatch, damaged, walk
 from storage.kafka.state.settings import TopicSettings
 
 
@@ -291,11 +285,11 @@ class Segment:
         header = _header_at(file, position)
         if header is None or header.last_offset != last_offset:
             return self._first_place()
-        behind = _Place(position + header.size_bytes, last_offset + 1)
-        if last_offset < offset and behind.position < self.size_bytes:
-            following = _header_at(file, behind.position)
-            if following is not None and following.base_offset == behind.next_offset:
-                return behind
+        after = _Place(position + header.size_bytes, last_offset + 1)
+        if last_offset < offset and after.position < self.size_bytes:
+            following = _header_at(file, after.position)
+            if following is not None and following.base_offset == after.next_offset:
+                return after
         return _Place(position, header.base_offset)
 
     def _first_place(self) -> _Place:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from storage.coding.varint import INT64_MAX
 from storage.errors import (
     Corrupt,
     IoFailure,
@@ -20,7 +21,6 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from storage.kafka.log.log_file import INT64_MAX
 from storage.kafka.log.reading import Limits
 from storage.kafka.log.segment import Segment
 from storage.kafka.partition import Partition
@@ -53,13 +53,13 @@ BACKWARD_BYTES: Final = 4 << 20
 
 class _Step(NamedTuple):
     """A step of a search: a record, or damage. A search that ends before this step goes on at offset `at`; one that
-    passes over damage goes on at the offset in `behind` (None: no record is left in the partition).
+    passes over damage goes on at the offset in `beyond` (None: no record is left in the partition).
     """
 
     at: int
     record: StoredRecord | None = None
     damage: Corrupt | None = None
-    behind: int | None = None
+    beyond: int | None = None
 
 
 def find_records(partitions: Sequence[Partition], query: FindQuery) -> FoundPage:
@@ -94,9 +94,9 @@ def _inspected(
         number = partitions[index].partition.partition
         first_offset = _first_offset(partitions[index], query.from_ms)
         if first_offset is not None:
-            for at, record, damage, behind in walk(partitions[index], first_offset, offset):
+            for at, record, damage, beyond in walk(partitions[index], first_offset, offset):
                 if damage is not None:
-                    onward = _onward(index, behind, len(partitions), backward=backward)
+                    onward = _onward(index, beyond, len(partitions), backward=backward)
                     yield (index, at), Inspected(number, damage=damage, onward=onward)
                 else:
                     hit = record is not None and search.matches(record)
@@ -104,12 +104,12 @@ def _inspected(
         offset = None
 
 
-def _onward(index: int, behind: int | None, partitions: int, *, backward: bool) -> str | None:
+def _onward(index: int, beyond: int | None, partitions: int, *, backward: bool) -> str | None:
     """Return the cursor after damage: in the same partition, or where the next partition begins; None after the last
     partition.
     """
-    if behind is not None:
-        return partition_cursor(index, behind, backward=backward)
+    if beyond is not None:
+        return partition_cursor(index, beyond, backward=backward)
     index += -1 if backward else 1
     if not 0 <= index < partitions:
         return None
@@ -124,15 +124,15 @@ def _walk(partition: Partition, first: int, offset: int | None) -> Iterator[_Ste
         try:
             page = _read(partition, at)
         except Corrupt as damage:
-            behind = _good_behind(damage, at, end)
-            yield _Step(at, damage=damage, behind=behind if behind < end else None)
+            beyond = _good_beyond(damage, at, end)
+            yield _Step(at, damage=damage, beyond=beyond if beyond < end else None)
             return
         for record in page.records:
             yield _Step(record.offset, record)
         at = page.next_offset
 
 
-def _good_behind(damage: Corrupt, at: int, stop: int) -> int:
+def _good_beyond(damage: Corrupt, at: int, stop: int) -> int:
     """Return the offset of the next good record after damage met at offset `at`; at most `stop`."""
     offset = damage.facts().get("next_good_offset")
     return min(max(offset, at + 1), stop) if isinstance(offset, int) else stop
@@ -167,8 +167,8 @@ def _walk_back(partition: Partition, first: int, offset: int | None) -> Iterator
             low = part.records[0].offset
             span = stop - low
         elif part.damage is not None:
-            at, behind = part.begin - 1, part.damaged_from - 1
-            yield _Step(at, damage=part.damage, behind=behind if behind >= first else None)
+            at, beyond = part.begin - 1, part.damaged_from - 1
+            yield _Step(at, damage=part.damage, beyond=beyond if beyond >= first else None)
             return
         elif part.size_bytes < BACKWARD_BYTES // 4 and len(part.records) < BACKWARD_OFFSETS:
             span *= 2
@@ -202,7 +202,7 @@ def _last_records(partition: Partition, low: int, stop: int) -> _Part:
             records.clear()
             size_bytes = 0
             damaged_from, damage = low, error
-            begin = low = _good_behind(error, low, stop)
+            begin = low = _good_beyond(error, low, stop)
             continue
         for record in page.records:
             if record.offset >= stop:

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 from storage.errors import DataError
 from storage.files import File
-from storage.kafka.format import names, offset_index, time_index
+from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
+from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.log_file import StoredBatch, walk
 from storage.kafka.log.plan import SegmentPlan
@@ -63,7 +64,7 @@ def wrong_index(indexes: ReadsFiles, file: File, segment: SegmentPlan) -> WrongI
         relative_offset, position = offsets[-1]
         if _last_offset_at(file, segment, position) != segment.base_offset + relative_offset:
             found = f"offset {segment.base_offset + relative_offset} at {position}"
-            place = (len(offsets) - 1) * offset_index.ENTRY_SIZE
+            place = (len(offsets) - 1) * offset_index.entry_size
             return _wrong(names.INDEX, place, "a batch that ends with its offset", found)
     data = indexes.read_bytes(segment.path.with_suffix(names.TIME_INDEX))
     try:
@@ -72,7 +73,7 @@ def wrong_index(indexes: ReadsFiles, file: File, segment: SegmentPlan) -> WrongI
         return _unreadable(names.TIME_INDEX, error)
     if times and not _tells_time(file, segment, offsets, times[-1]):
         time_ms, relative_offset = times[-1]
-        place = (len(times) - 1) * time_index.ENTRY_SIZE
+        place = (len(times) - 1) * time_index.entry_size
         found = f"time {time_ms} at offset {segment.base_offset + relative_offset}"
         return _wrong(names.TIME_INDEX, place, "the time of the batch with its offset", found)
     return None

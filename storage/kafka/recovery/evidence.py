@@ -24,20 +24,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.contract import Clock
 from storage.errors import DataError
-from storage.files import FileSystem
+from storage.files import FileSystem, HandleCache
 from storage.findings import finding
-from storage.kafka.format import names, offset_index, time_index, txn_index
+from storage.kafka.format import names, txn_index
 from storage.kafka.format.batch import HEADER_SIZE
 from storage.kafka.format.names import parse_segment_name, partition_dir_name, segment_name
+from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.log_file import SEGMENT_OFFSETS
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.state.root import OFFSET_CHECKPOINTS, LogDirectory, Offsets
-from storage.model import Finding, TopicPartition
+from storage.model import Finding, Loss, TopicPartition
 from storage.request_journal import JOURNAL_FILE, journal_offsets
 from storage.shared.loss_report import SALVAGE_REPORT, salvage_report
 from storage.shared.staged_append import NOTE, pending_ends
@@ -224,6 +227,27 @@ class Evidence:
             if topic not in named
         ]
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryContext:
+    """The input of an examination that is not in a partition's folder: facts from other files, and how it is opened."""
+
+    files: HandleCache
+    clock: Clock
+    clean_shutdown: bool
+    recovery_points: Mapping[TopicPartition, int]
+    log_starts: Mapping[TopicPartition, int]
+    evidence: Evidence
+    known_losses: Mapping[TopicPartition, Sequence[Loss]]
+    producer_expiration_ms: int
+    read_only: bool
+    accept_loss: bool
+
+    @property
+    def fs(self) -> FileSystem:
+        """The file system of the partition's folder."""
+        return self.files.fs
 
 
 def name_only(topic: str, offsets: Mapping[int, NamedOffset]) -> Finding:

@@ -21,15 +21,12 @@ Owns the rules of LogLoader and LogSegment.recover and the damage rules of this 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from storage.contract import Clock
 from storage.errors import DataError
-from storage.files import File, FileSystem, HandleCache
-from storage.findings import finding
+from storage.files import File
 from storage.kafka.format import checkpoints, names, txn_index
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
@@ -44,7 +41,6 @@ from storage.kafka.log.log_file import (
     end_of,
     holds_lost_write,
     is_zero,
-    walk,
 )
 from storage.kafka.log.overflow import (
     Placed,
@@ -55,32 +51,14 @@ from storage.kafka.log.overflow import (
 )
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.active_indexes import WrongIndex, last_indexed, wrong_index
-from storage.kafka.recovery.evidence import Evidence
-from storage.kafka.recovery.lost_offsets import judge_end, judge_log_start, judge_start
+from storage.kafka.recovery.evidence import RecoveryContext
+from storage.kafka.recovery.losses import judge_end, judge_log_start, judge_start
 from storage.kafka.recovery.misnamed import list_segments
 from storage.kafka.recovery.overlaps import pass_repeats
 from storage.kafka.state.epochs import LeaderEpochs
 from storage.kafka.state.producers import ProducerStates
 from storage.kafka.state.settings import TopicSettings
-from storage.model import Finding, Loss, TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryContext:
-    """The input of an examination that is not in a partition's folder: facts from other files, and how it is opened."""
-
-    root: Path
-    fs: FileSystem
-    files: HandleCache
-    clock: Clock
-    clean_shutdown: bool
-    recovery_points: Mapping[TopicPartition, int]
-    log_starts: Mapping[TopicPartition, int]
-    evidence: Evidence
-    known_losses: Mapping[TopicPartition, Sequence[Loss]]
-    producer_expiration_ms: int
-    read_only: bool = False
-    accept_loss: bool = False
+from storage.model import Loss, TopicPartition
 
 
 def examine(
@@ -92,7 +70,7 @@ def examine(
     refusal.
     """
     plan = PartitionPlan(partition=partition, directory=directory, settings=settings)
-    list_segments(context.fs, context.files, plan)
+    list_segments(context.files, plan)
     indexes = IndexReader(context.fs)
     pass_repeats(indexes, context.files, plan)
     plan.start_offset = max(
@@ -101,7 +79,7 @@ def examine(
     plan.next_offset = plan.start_offset
     _doubt_start(context, plan)
     _load_epochs(context, plan)
-    judge_start(plan, context.known_losses.get(partition, ()), read_only=context.read_only)
+    judge_start(context, plan)
     scan = _Scan(context, plan, indexes)
     if plan.segments:
         scan.run()
@@ -109,21 +87,8 @@ def examine(
         plan.start_offset = max(plan.start_offset, plan.segments[0].base_offset)
     plan.batches_end = plan.next_offset
     plan.next_offset = max(plan.next_offset, scan.log_end)
-    judge_log_start(
-        plan,
-        is_clean=context.clean_shutdown,
-        read_only=context.read_only,
-        accept_loss=context.accept_loss,
-    )
-    judge_end(
-        context.fs,
-        plan,
-        context.evidence,
-        indexes=indexes,
-        is_clean=context.clean_shutdown,
-        read_only=context.read_only,
-        accept_loss=context.accept_loss,
-    )
+    judge_log_start(context, plan)
+    judge_end(context, plan, indexes)
     plan.epochs.truncate_end(max(plan.next_offset, plan.start_offset + 1))
     plan.epochs.truncate_start(plan.start_offset)
     return plan
@@ -144,10 +109,8 @@ def _doubt_start(context: RecoveryContext, plan: PartitionPlan) -> None:
     if point is not None and point >= plan.start_offset:
         return
     plan.findings.append(
-        _finding(
-            plan,
+        plan.finding(
             "doubtful-log-start",
-            "warning",
             root / names.LOG_STARTS,
             offset=plan.start_offset,
             expected="at most the recovery point" if point is None else f"at most {point}",
@@ -165,9 +128,7 @@ def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:
     try:
         plan.stored_epochs = checkpoints.decode_epochs(context.fs.read_bytes(path))
     except DataError as error:
-        plan.findings.append(
-            _finding(plan, "bad-leader-epochs", "error", path, message=error.message)
-        )
+        plan.findings.append(plan.finding("bad-leader-epochs", path, message=error.message))
         plan.set_aside.append(path)  # a real broker does not start with such a file
     else:
         plan.epochs = LeaderEpochs(plan.stored_epochs)
@@ -187,9 +148,7 @@ def load_producers(
         try:
             entries = decode_snapshot(context.fs.read_bytes(path))
         except DataError as error:
-            plan.findings.append(
-                _finding(plan, "bad-snapshot", "warning", path, message=error.message)
-            )
+            plan.findings.append(plan.finding("bad-snapshot", path, message=error.message))
             plan.removed.append(path)
             plan.snapshot_offsets.discard(snapshot_offset)
             continue
@@ -224,7 +183,7 @@ class _Scan:
         if (not stored or is_cut) and not self.context.read_only:
             self.plan.epochs = LeaderEpochs()
             noted = segments if is_cut else segments[:first]
-            self._note_epochs(batch for s in noted for batch in self._good_batches(s))
+            self._note_epochs(batch for s in noted for batch in s.batches(self.context.files))
             for epoch, start_offset in stored:
                 self.plan.epochs.assign(epoch, start_offset)
         if self.unclean:
@@ -264,9 +223,7 @@ class _Scan:
         try:
             txn_index.decode_entries(self.context.fs.read_bytes(path))
         except DataError as error:
-            self.plan.findings.append(
-                _finding(self.plan, "bad-index", "warning", path, message=error.message)
-            )
+            self.plan.findings.append(self.plan.finding("bad-index", path, message=error.message))
             return False
         return True
 
@@ -276,7 +233,7 @@ class _Scan:
         """Rebuild the indexes of a segment from its good batches. Advances `producers` to the segment's end."""
         good: list[Placed] = []
         aborted: list[AbortedTransaction] = []
-        for batch in self._good_batches(segment):
+        for batch in segment.batches(self.context.files):
             if batch.position >= segment.size_bytes:
                 break
             good.append((batch.position, batch.header))
@@ -317,26 +274,10 @@ class _Scan:
         for segment in self.plan.segments:
             if segment.base_offset >= offset or segment.limit_offset <= loaded:
                 continue
-            for batch in self._good_batches(segment):
+            for batch in segment.batches(self.context.files):
                 if loaded <= batch.header.base_offset < offset:
                     producers.update(batch.header, batch.data, batch.at)
         return producers
-
-    def _good_batches(self, segment: SegmentPlan) -> Iterator[StoredBatch]:
-        return (item for item in self._items(segment) if isinstance(item, StoredBatch))
-
-    def _items(self, segment: SegmentPlan) -> Iterator[StoredBatch | Gap]:
-        with self.context.files.borrow(segment.path) as file:
-            yield from self._walk(file, segment, 0)
-
-    def _walk(self, file: File, segment: SegmentPlan, position: int) -> Iterator[StoredBatch | Gap]:
-        return walk(
-            file,
-            position=position,
-            end=segment.file_bytes,
-            next_offset=segment.base_offset,
-            limit_offset=segment.limit_offset,
-        )
 
     def _scan_segment(self, segment: SegmentPlan, index: int) -> None:
         """Read a whole segment. Its batches feed the indexes, producers and epochs. A gap may end the log here."""
@@ -347,7 +288,7 @@ class _Scan:
         good: list[Placed] = []
         aborted: list[AbortedTransaction] = []
         with self.context.files.borrow(segment.path) as file:
-            for item in self._walk(file, segment, 0):
+            for item in segment.walk(file):
                 if isinstance(item, Gap):
                     if self._ends_log(item, segment, index, file):
                         break
@@ -397,17 +338,14 @@ class _Scan:
             self._remember_snapshot(plan.next_offset)
 
     def _last_batches(self, segment: SegmentPlan) -> Iterator[StoredBatch]:
-        """Yield the good batches of a segment from its last index entry on."""
+        """Return the good batches of a segment from its last index entry on."""
         with self.context.files.borrow(segment.path) as file:
             position = last_indexed(self.index_files, file, segment)
-            items = self._walk(file, segment, position)
-            yield from (item for item in items if isinstance(item, StoredBatch))
+        return segment.batches(self.context.files, position)
 
     def _is_good_from(self, segment: SegmentPlan, position: int) -> bool:
-        with self.context.files.borrow(segment.path) as file:
-            return all(
-                isinstance(item, StoredBatch) for item in self._walk(file, segment, position)
-            )
+        items = segment.items(self.context.files, position)
+        return all(isinstance(item, StoredBatch) for item in items)
 
     def _wrong_index(self, segment: SegmentPlan) -> WrongIndex | None:
         with self.context.files.borrow(segment.path) as file:
@@ -417,17 +355,15 @@ class _Scan:
         """Report a wrong index and rebuild it. Otherwise the next marker would confirm it, and readers that trust the
         marker would use it.
         """
-        finding = _finding(
-            self.plan,
+        wrong_file = self.plan.finding(
             wrong.code,
-            "warning",
             segment.path.with_suffix(wrong.suffix),
             position=wrong.position,
             expected=wrong.expected,
             found=wrong.found,
             message=wrong.message,
         )
-        self.plan.findings.append(finding)
+        self.plan.findings.append(wrong_file)
         self._rebuild_segment(segment)
 
     def _check_tail_from(self, segment: SegmentPlan, position: int) -> None:
@@ -435,7 +371,7 @@ class _Scan:
         plan.segments_scanned += 1
         plan.bytes_scanned += segment.file_bytes - position
         with self.context.files.borrow(segment.path) as file:
-            for item in self._walk(file, segment, position):
+            for item in segment.walk(file, position):
                 if isinstance(item, Gap):
                     if self._ends_log(item, segment, len(plan.segments) - 1, file):
                         break
@@ -449,7 +385,7 @@ class _Scan:
         if names.TXN_INDEX in segment.suffixes or segment.aborted is not None:
             self._rebuild_index_files(segment, self._producers_at(segment.base_offset))
             return
-        good = ((batch.position, batch.header) for batch in self._good_batches(segment))
+        good = ((batch.position, batch.header) for batch in segment.batches(self.context.files))
         self._set_indexes(segment, [item for item in good if item[0] < segment.size_bytes])
 
     def _set_indexes(self, segment: SegmentPlan, good: Sequence[Placed]) -> None:
@@ -509,7 +445,7 @@ class _Scan:
         """Judge a gap and report it. Return True if the log is cut there."""
         plan = self.plan
         old = gap.old_end is not None
-        behind = gap.next_offset is not None or self._good_segment_after(index)
+        good_follows = gap.next_offset is not None or self._good_segment_after(index)
         is_lost = begins_in_lost_write if gap.misplaced else holds_lost_write
         lost_write = (
             self.unclean
@@ -517,29 +453,29 @@ class _Scan:
             and is_lost(file, position=gap.position, end=gap.end)
         )
         misplaced = gap.misplaced and not lost_write
-        torn = not old and not misplaced and (not behind or lost_write)
-        zeros = torn and not behind and is_zero(file, position=gap.position, end=gap.end)
+        torn = not old and not misplaced and (not good_follows or lost_write)
+        zeros = torn and not good_follows and is_zero(file, position=gap.position, end=gap.end)
+        severity = None
         if old:
-            code, severity = OLD_FORMAT, "error"
+            code = OLD_FORMAT
         elif misplaced:
-            code, severity = MISPLACED, "error"
+            code = MISPLACED
         elif not torn:
-            code, severity = "damaged-batch", "error"
+            code = "damaged-batch"
         elif zeros:
             preallocated = self.unclean and plan.settings.preallocate
             code, severity = "zero-tail", "info" if preallocated else "warning"
         else:
-            code, severity = "torn-tail", "warning"
-        finding = _finding(
-            plan,
+            code = "torn-tail"
+        finding = plan.finding(
             code,
-            severity,
             segment.path,
+            severity=severity,
             position=gap.position,
             offset=plan.next_offset,
             expected=gap.expected,
             found=gap.found,
-            message=_judgement(gap, torn=torn, behind=behind),
+            message=_judgement(gap, torn=torn, good_follows=good_follows),
         )
         plan.findings.append(finding)
         if not torn and (self.context.read_only or not self.context.accept_loss):
@@ -553,7 +489,7 @@ class _Scan:
         return any(
             end_of(item) is not None
             for segment in self.plan.segments[index + 1 :]
-            for item in self._items(segment)
+            for item in segment.items(self.context.files)
         )
 
     def _cut(self, gap: Gap, segment: SegmentPlan, index: int, *, records_lost: bool) -> None:
@@ -566,7 +502,8 @@ class _Scan:
             position = gap.position if lost is segment else 0
             if lost.file_bytes == position:
                 continue
-            ends = [end_of(item) for item in self._items(lost) if item.position >= position]
+            items = lost.items(self.context.files)
+            ends = [end_of(item) for item in items if item.position >= position]
             plan.losses.append(
                 Loss(
                     topic=plan.partition.topic,
@@ -581,7 +518,7 @@ class _Scan:
             )
 
 
-def _judgement(gap: Gap, *, torn: bool, behind: bool) -> str:
+def _judgement(gap: Gap, *, torn: bool, good_follows: bool) -> str:
     size = gap.end - gap.position
     if gap.old_end is not None:
         return f"{size} bytes with messages of format v0 or v1, which is not supported"
@@ -589,32 +526,6 @@ def _judgement(gap: Gap, *, torn: bool, behind: bool) -> str:
         return f"{size} bytes that begin with, or hold, whole batches whose offsets do not fit here"
     if not torn:
         return f"{size} damaged bytes, and good batches follow"
-    if behind:
+    if good_follows:
         return f"{size} bytes of a write that was lost, and later writes follow"
     return f"{size} bytes after the last good batch"
-
-
-def _finding(
-    plan: PartitionPlan,
-    code: str,
-    severity: str,
-    path: Path,
-    *,
-    position: int | None = None,
-    offset: int | None = None,
-    expected: str | None = None,
-    found: str | None = None,
-    message: str = "",
-) -> Finding:
-    return finding(
-        code,
-        path,
-        severity=severity,
-        position=position,
-        topic=plan.partition.topic,
-        partition=plan.partition.partition,
-        offset=offset,
-        expected=expected,
-        found=found,
-        message=message,
-    )

@@ -1,7 +1,9 @@
-"""Segments with a wrong name: a file was renamed, and its name differs from the base offset of its batches.
+"""The segments of a partition by the names of their files, and segments with a wrong name: a file was renamed, and its
+name differs from the base offset of its batches.
 
-Owns finding such segments by their first and last batches, and renaming their files to the right names, on a view or
-in a writable start; must not judge batches, and must not change a segment if its name may be right.
+Owns turning a folder into the segments of a plan; finding segments with a wrong name by their first and last batches,
+and renaming their files to the right names, on a view or in a writable start. Must not judge batches, and must not
+change a segment if its name may be right.
 
 A log may begin above its name, because of compaction or missing records. So a name is wrong only if
 - the log begins below its name: the real broker does not open such a partition (its recovery treats the offsets as an
@@ -23,32 +25,33 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from storage.errors import DataError
 from storage.files import File, FileSystem, HandleCache
 from storage.findings import finding
-from storage.kafka.format import names, offset_index
+from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot
-from storage.kafka.log.log_file import Gap, StoredBatch, walk
+from storage.kafka.format.sparse_index import offset_index
+from storage.kafka.log.log_file import StoredBatch, good_batches, walk
 from storage.kafka.log.plan import PartitionPlan, Rename, SegmentPlan
 from storage.kafka.recovery.evidence import INDEX_SUFFIXES, orphan_indexes
-from storage.kafka.recovery.listing import list_files
 from storage.model import Finding
 
 
-def list_segments(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
+def list_segments(files: HandleCache, plan: PartitionPlan) -> None:
     """List the files of a partition's folder in the plan, after renaming the files of segments with a wrong name.
 
-    `fs` is a view: a writable start has to carry out the plan's `renames` on the disk. A segment keeps its wrong name
-    if another segment has the right name.
+    `files` belong to a view: a writable start has to carry out the plan's `renames` on the disk. A segment keeps its
+    wrong name if another segment has the right name.
     """
-    list_files(fs, files, plan)
-    wrong = list(_Names(fs, files, plan).wrong())
+    fs = files.fs
+    _list_files(files, plan)
+    wrong = list(_Names(files, plan).wrong())
     waiting = wrong
     while waiting:
         blocked = [
@@ -57,7 +60,7 @@ def list_segments(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> No
         for one in waiting:
             if one not in blocked:
                 renames = list(_renames(fs, plan, one))
-                carry_out(fs, files, renames)
+                carry_out(files, renames)
                 plan.renames += renames
         if len(blocked) == len(waiting):
             break
@@ -68,18 +71,18 @@ def list_segments(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> No
         plan.snapshot_offsets.clear()
         plan.removed.clear()
         plan.removed_segments.clear()
-        list_files(fs, files, plan)
+        _list_files(files, plan)
 
 
-def carry_out(fs: FileSystem, files: HandleCache, renames: Sequence[Rename]) -> None:
+def carry_out(files: HandleCache, renames: Sequence[Rename]) -> None:
     """Rename the files; durable on return. The log of a segment is renamed last. So after a crash in between, the
     next start finds the segment again.
     """
     for source, target in renames:
         files.forget(source, sync=False)
-        fs.rename(source, target)
+        files.fs.rename(source, target)
     for folder in {target.parent for _, target in renames}:
-        fs.sync_dir(folder)
+        files.fs.sync_dir(folder)
 
 
 def begin_alone(file: File, named: int) -> int:
@@ -87,8 +90,8 @@ def begin_alone(file: File, named: int) -> int:
 
     `named`: the offset in the file's name.
     """
-    found = list(islice(walk(file, position=0, end=file.size(), next_offset=0), 2))
-    headers = [item.header for item in found if isinstance(item, StoredBatch)]
+    items = islice(walk(file, position=0, end=file.size(), next_offset=0), 2)
+    headers = [batch.header for batch in good_batches(items)]
     if len(headers) < 2 or headers[1].base_offset != headers[0].next_offset:
         return named
     return min(headers[0].base_offset, named)
@@ -110,6 +113,49 @@ def alone_finding(path: Path, address: tuple[str | None, int | None], begin: int
     )
 
 
+def _list_files(files: HandleCache, plan: PartitionPlan) -> None:
+    """Add the segments, snapshots and orphan index files of the plan's folder to the plan, by file name."""
+    suffixes: dict[int, set[str]] = {}
+    for name in files.fs.list_dir(plan.directory):
+        parsed = names.parse_segment_name(name)
+        if parsed is not None and parsed[1] in names.SEGMENT_SUFFIXES:
+            suffixes.setdefault(parsed[0], set()).add(parsed[1])
+    for base_offset, found in sorted(suffixes.items()):
+        if names.SNAPSHOT in found:
+            plan.snapshot_offsets.add(base_offset)
+        if names.LOG not in found:
+            orphans = [s for s in INDEX_SUFFIXES if s in found]
+            plan.removed += [plan.directory / segment_name(base_offset, s) for s in orphans]
+            continue
+        path = plan.directory / segment_name(base_offset, names.LOG)
+        size_bytes = files.fs.size(path)
+        plan.segments.append(
+            SegmentPlan(
+                base_offset=base_offset,
+                path=path,
+                size_bytes=size_bytes,
+                file_bytes=size_bytes,
+                suffixes=found,
+            )
+        )
+    _drop_stray_empty(files, plan)
+    for segment, following in pairwise(plan.segments):
+        segment.limit_offset = following.base_offset
+
+
+def _drop_stray_empty(files: HandleCache, plan: PartitionPlan) -> None:
+    """Drop each empty log inside the offset range of the log before it, because it would hide the rest of that log."""
+    before: SegmentPlan | None = None
+    for segment in list(plan.segments):
+        if before is not None and not segment.size_bytes:
+            good = good_batches(before.items_from(files, before.base_offset))
+            if any(batch.header.next_offset > segment.base_offset for batch in good):
+                plan.segments.remove(segment)
+                plan.removed_segments.append(segment)
+                continue
+        before = segment
+
+
 class _WrongName(NamedTuple):
     """A segment with a wrong name, and the base offset of its right name. `hides_others`: the broker searches this
     segment for all records of the segment before it.
@@ -126,9 +172,8 @@ class _Seen:
 
     segment: SegmentPlan
     first: BatchHeader
-    indexed: tuple[int, int] | None = (
-        None  # that base offset, and the position of the last entry's batch
-    )
+    # that base offset, and the position of the last entry's batch
+    indexed: tuple[int, int] | None = None
 
     @property
     def begin(self) -> int:
@@ -138,8 +183,7 @@ class _Seen:
 class _Names:
     """The segments of one partition, in the order of their batches."""
 
-    def __init__(self, fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
-        self._fs = fs
+    def __init__(self, files: HandleCache, plan: PartitionPlan) -> None:
         self._files = files
         self._plan = plan
         self._found: Sequence[_Seen] = ()
@@ -190,7 +234,7 @@ class _Names:
         The second batch decides, if there is a second batch. A single batch is proved by the end of the segment before
         it, except if its name fits, or if it begins below its name: the log would then end lower.
         """
-        items = list(islice(self._items(seen), 2))
+        items = list(islice(seen.segment.items_from(self._files, seen.begin), 2))
         if len(items) == 2:
             second = items[1]
             return (
@@ -227,20 +271,14 @@ class _Names:
         return end
 
     def _batches(self, seen: _Seen, position: int = 0) -> Iterator[StoredBatch]:
-        return (item for item in self._items(seen, position) if isinstance(item, StoredBatch))
-
-    def _items(self, seen: _Seen, position: int = 0) -> Iterator[StoredBatch | Gap]:
-        with self._files.borrow(seen.segment.path) as file:
-            yield from walk(
-                file, position=position, end=seen.segment.file_bytes, next_offset=seen.begin
-            )
+        return good_batches(seen.segment.items_from(self._files, seen.begin, position))
 
     def _read_index(self, seen: _Seen) -> None:
         """Derive the base offset that the offset index counts from, by its last entry and the batch of that entry."""
         segment = seen.segment
         if seen.indexed is not None or names.INDEX not in segment.suffixes:
             return
-        data = self._fs.read_bytes(segment.path.with_suffix(names.INDEX))
+        data = self._files.fs.read_bytes(segment.path.with_suffix(names.INDEX))
         entries = offset_index.leading_entries(data)
         if entries:
             relative_offset, position = entries[-1]
@@ -285,12 +323,10 @@ def _finding(plan: PartitionPlan, wrong: _WrongName, *, is_blocked: bool) -> Fin
     right = segment_name(wrong.base_offset)
     is_high = wrong.base_offset < wrong.segment.base_offset
     done = "which another segment has" if is_blocked else "and a writable start renames it"
-    return finding(
+    return plan.finding(
         "misnamed-segment",
         wrong.segment.path,
         severity="error" if is_high or is_blocked or wrong.hides_others else "warning",
-        topic=plan.partition.topic,
-        partition=plan.partition.partition,
         offset=wrong.base_offset,
         expected=right,
         found=wrong.segment.path.name,

@@ -11,7 +11,7 @@ If a partition's log would assign used offsets again, the partition is left as i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -23,26 +23,26 @@ from storage.kafka.format import names
 from storage.kafka.format.offset_records import OffsetValue
 from storage.kafka.log.plan import PartitionPlan
 from storage.kafka.partition import Partition, PartitionEnvironment
-from storage.kafka.recovery.evidence import Evidence, MissingPartition, NamedOffset, collect
-from storage.kafka.recovery.examine import RecoveryContext, examine
-from storage.kafka.recovery.lost_offsets import MISSING
-from storage.kafka.recovery.misnamed import carry_out
-from storage.kafka.recovery.repair import apply, clear_leftovers, keep_aside
-from storage.kafka.recovery.segment_gaps import (
+from storage.kafka.recovery.evidence import MissingPartition, NamedOffset, RecoveryContext, collect
+from storage.kafka.recovery.examine import examine
+from storage.kafka.recovery.losses import (
     is_configured_compacted,
     losses_without_log,
+    missing_loss,
     missing_segments,
 )
+from storage.kafka.recovery.misnamed import carry_out
+from storage.kafka.recovery.repair import apply, clear_leftovers, keep_aside
 from storage.kafka.state.epochs import OwnEpochs
 from storage.kafka.state.group_offsets import OffsetsLog, id_bytes, is_of
-from storage.kafka.state.interrupted_topics import (
+from storage.kafka.state.root import LogDirectory, Offsets, StoreFile
+from storage.kafka.state.settings import StoreSettings, TopicSettings
+from storage.kafka.state.topics import (
     folder_of,
     interrupted_finding,
     interrupted_folders,
     rename_back,
 )
-from storage.kafka.state.root import LogDirectory, StoreFile
-from storage.kafka.state.settings import StoreSettings, TopicSettings
 from storage.model import Finding, Loss, RecoveryReport, TopicPartition
 from storage.shared.group_offsets import OffsetTable
 from storage.shared.loss_report import keep_losses, known_losses
@@ -92,31 +92,31 @@ def recover_partitions(
     """
     started_ms = opening.clock()
     clean = directory.is_clean()
-    examination = _Examination(directory, opening, clean=clean)
-    examined = examination.run()
+    start = _Start(directory, opening)
+    examined = start.run()
     _refuse_damaged(directory.path, opening, examined)
     here = [plan.partition for plan in examined]
-    missing = examination.evidence.missing(here)
-    made_again = [one for one in missing if one.last_number is None]
-    _refuse_files(directory.fs, opening, made_again)
+    missing = start.evidence.missing(here)
+    recreated = [one for one in missing if one.last_number is None]
+    _refuse_files(directory.fs, opening, recreated)
     plans = [plan for plan in examined if plan.refused is None]
     losses: Sequence[Loss] = [loss for plan in plans for loss in plan.losses]
     if not opening.read_only:
         if facts.broker_led and facts.created:
             directory.write_store_file(facts)  # before its proof, the marker, is removed
         directory.remove_marker()
-    rename_back(directory.fs, directory.path, examination.interrupted)
+    rename_back(directory.fs, directory.path, start.interrupted)
     if not opening.read_only:
         directory.remove_deleted_dirs()
     for plan in plans:
-        clear_leftovers(shared.fs, plan.directory)
-        carry_out(shared.fs, shared.files, plan.renames)
+        clear_leftovers(shared.files.fs, plan.directory)
+        carry_out(shared.files, plan.renames)
     if not opening.read_only:
-        accepted = made_again if opening.options.accept_loss else ()
-        losses = _keep_losses(shared.fs, directory.path, plans, accepted, started_ms)
+        accepted = recreated if opening.options.accept_loss else ()
+        losses = _keep_losses(shared.files.fs, directory.path, plans, accepted, started_ms)
     partitions = []
     for done, plan in enumerate(plans):
-        partitions.append(Partition(shared, plan, apply(shared.fs, shared.files, plan)))
+        partitions.append(Partition(shared, plan, apply(shared.files, plan)))
         opening.options.progress("repairing partitions", done + 1, len(plans))
     return Recovered(
         partitions,
@@ -129,142 +129,168 @@ def recover_partitions(
             indexes_rebuilt=sum(s.indexes is not None for plan in plans for s in plan.segments),
             findings=[
                 *(finding for plan in examined for finding in plan.findings),
-                *(interrupted_finding(*one) for one in examination.interrupted.items()),
+                *(interrupted_finding(*one) for one in start.interrupted.items()),
                 *(one.finding() for one in missing),
-                *examination.evidence.unread,
+                *start.evidence.unread,
             ],
             losses=losses,
         ),
         {plan.partition: plan.refused for plan in examined if plan.refused is not None},
         missing,
-        examination.evidence.without_folder(here),
+        start.evidence.without_folder(here),
         opening.options.accept_loss and not opening.read_only,
     )
 
 
-class _Examination:
-    """The examination of all partitions, on an overlay in which left-over files are cleared away."""
+class Examination:
+    """The partitions of a directory as recovery would leave them, on an overlay: each is examined at its first use, and
+    opened in memory where its records are needed.
 
-    def __init__(self, directory: LogDirectory, opening: Opening, *, clean: bool) -> None:
+    `directory` reads the files at the root, `files` the partitions in `folders`. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        files: HandleCache,
+        opening: Opening,
+        *,
+        folders: Mapping[TopicPartition, Path],
+        checkpoints: Mapping[str, Offsets],
+    ) -> None:
+        self.folders = folders
+        self.plans: dict[TopicPartition, PartitionPlan] = {}
+        self.evidence = collect(directory, checkpoints)
+        self.known_losses = known_losses(directory.fs, *directory.roots)
+        self._directory = directory
+        self._files = files
+        self._cleaned = checkpoints[names.CLEANER_OFFSETS]
+        self._settings_of = opening.settings_of
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._context = RecoveryContext(
+            files=files,
+            clock=opening.clock,
+            clean_shutdown=directory.is_clean(),
+            recovery_points=checkpoints[names.RECOVERY_POINTS],
+            log_starts=checkpoints[names.LOG_STARTS],
+            evidence=self.evidence,
+            known_losses=self.known_losses,
+            producer_expiration_ms=opening.settings.producer_id_expiration_ms,
+            read_only=opening.read_only,
+            accept_loss=opening.options.accept_loss,
+        )
+        self._shared = PartitionEnvironment(
+            files=files,
+            clock=opening.clock,
+            fence=Fence(directory.path),
+            read_only=True,
+            producer_expiration_ms=opening.settings.producer_id_expiration_ms,
+            epochs=OwnEpochs(),
+        )
+
+    def plan(self, address: TopicPartition) -> PartitionPlan:
+        """Return the plan that recovery would carry out for a partition. Left-over files are cleared away before."""
+        if address not in self.plans:
+            folder = self.folders[address]
+            clear_leftovers(self._files.fs, folder)
+            settings = self._settings_of(address.topic)
+            self.plans[address] = examine(self._context, address, folder, settings)
+        return self.plans[address]
+
+    def partition(self, address: TopicPartition) -> Partition:
+        """Return a partition opened for reading, with the repairs of recovery applied in memory."""
+        if address not in self._partitions:
+            plan = self.plan(address)
+            self._partitions[address] = Partition(self._shared, plan, apply(self._files, plan))
+        return self._partitions[address]
+
+    def missing_segments(self, plan: PartitionPlan, configs: Mapping[str, str]) -> list[Finding]:
+        """Return findings for missing segments, but not where compaction explains the gap. `configs`: the topic's."""
+        cleaned = is_configured_compacted(configs) or plan.partition in self._cleaned
+        losses = self.known_losses.get(plan.partition, ())
+        return list(missing_segments(self._files, plan, losses, cleaned=cleaned))
+
+    def add_committed(self, homes: Iterable[TopicPartition]) -> None:
+        """Add the offsets that groups committed, from these partitions of `__consumer_offsets`, to the evidence.
+
+        Call it before other partitions are examined.
+
+        After a clean stop the checkpoints are complete if they name every partition: then no record is read. Offsets of
+        an earlier topic of the same name do not count.
+        """
+        others = [p for p in self.folders if p.topic != names.GROUP_OFFSETS_TOPIC]
+        points = self._context.recovery_points
+        if self._context.clean_shutdown and all(p in points for p in others):
+            return
+        topic_ids = {p: id_bytes(self._directory.topic_id(self.folders[p])) for p in others}
+        for home in homes:
+            path = self.folders[home]
+            for group, partition, value in OffsetsLog(self.partition(home)).look(_all_offsets):
+                if is_of(value, topic_ids.get(partition)):
+                    self.evidence.add(partition, NamedOffset(value.offset, path, group))
+
+
+def _all_offsets(
+    table: OffsetTable[OffsetValue],
+) -> list[tuple[str, TopicPartition, OffsetValue]]:
+    return [(group, *item) for group in table.groups() for item in table.of_group(group).items()]
+
+
+class _Start:
+    """The examination of all partitions for a start, with the folders of interrupted topics renamed back."""
+
+    def __init__(self, directory: LogDirectory, opening: Opening) -> None:
         checkpoints = directory.checkpoints()
         view = OverlayFileSystem(directory.fs)
         self._opening = opening
         self.interrupted = interrupted_folders(directory)
         rename_back(view, directory.path, self.interrupted)
         renamed = ((p, folder_of(directory.path, p)) for p in self.interrupted)
-        self._found = sorted([*directory.partition_dirs(), *renamed])
-        self._directory = directory
         self._configs = directory.topic_configs()
-        self._cleaned = checkpoints[names.CLEANER_OFFSETS]
-        self.evidence = collect(directory, checkpoints)
-        self._context = RecoveryContext(
-            root=directory.path,
-            fs=view,
-            files=HandleCache(view, opening.options.open_files),
-            clock=opening.clock,
-            clean_shutdown=clean,
-            recovery_points=checkpoints[names.RECOVERY_POINTS],
-            log_starts=checkpoints[names.LOG_STARTS],
-            evidence=self.evidence,
-            known_losses=known_losses(directory.fs, *directory.roots),
-            producer_expiration_ms=opening.settings.producer_id_expiration_ms,
-            read_only=opening.read_only,
-            accept_loss=opening.options.accept_loss,
+        self._files = HandleCache(view, opening.options.open_files)
+        self._examination = Examination(
+            directory,
+            self._files,
+            opening,
+            folders=dict(sorted([*directory.partition_dirs(), *renamed])),
+            checkpoints=checkpoints,
         )
+        self.evidence = self._examination.evidence
 
     def run(self) -> Sequence[PartitionPlan]:
         """Examine all partitions and return their plans. `__consumer_offsets` comes first, since its records name
         offsets of the other partitions.
         """
-        context = self._context
-        folders = dict(self._found)
+        examination = self._examination
+        folders = examination.folders
         homes = [p for p in folders if p.topic == names.GROUP_OFFSETS_TOPIC]
-        others = [p for p in folders if p.topic != names.GROUP_OFFSETS_TOPIC]
-        plans: dict[TopicPartition, PartitionPlan] = {}
         try:
-            for partition in (*homes, *others):
-                if partition not in homes and len(plans) == len(homes):
-                    self._add_committed(list(plans.values()), others)
-                clear_leftovers(context.fs, folders[partition])
-                settings = self._opening.settings_of(partition.topic)
-                plan = examine(context, partition, folders[partition], settings)
-                gaps = self._gaps(plan)
-                plan.findings += gaps
-                if not context.read_only:  # the start removes the indexes that name these losses
-                    plan.losses += losses_without_log(plan, gaps)
-                plans[partition] = plan
-                self._opening.options.progress("examining partitions", len(plans), len(folders))
+            for partition in homes:
+                self._examine(partition)
+            if len(homes) < len(folders):
+                examination.add_committed(homes)
+            for partition in folders:
+                if partition not in homes:
+                    self._examine(partition)
         finally:
-            context.files.close(sync=False)
-        return [plans[partition] for partition in folders]
+            self._files.close(sync=False)
+        return [examination.plans[partition] for partition in folders]
 
-    def _gaps(self, plan: PartitionPlan) -> Sequence[Finding]:
-        """Return findings for missing segments, but not where compaction explains the gap or a split is planned."""
-        topic = plan.partition.topic
-        settings = self._opening.settings
-        configs = {
-            **settings.topic_defaults,
-            **settings.broker_configs(topic),
-            **self._configs.get(topic, {}),
-        }
-        is_cleaned = plan.partition in self._cleaned or is_configured_compacted(configs)
-        if plan.splits:
-            return ()
-        context = self._context
-        losses = context.known_losses.get(plan.partition, ())
-        return list(missing_segments(context.fs, context.files, plan, losses, cleaned=is_cleaned))
-
-    def _add_committed(
-        self, homes: Sequence[PartitionPlan], others: Sequence[TopicPartition]
-    ) -> None:
-        context = self._context
-        if not needs_committed(context, others):
-            return
-        topic_ids = {p: self._directory.topic_id(f) for p, f in self._found if p in set(others)}
-        for plan in homes:
-            log = OffsetsLog(open_in_memory(context, plan))
-            add_committed(self.evidence, log, plan.directory, topic_ids)
-
-
-def needs_committed(context: RecoveryContext, partitions: Sequence[TopicPartition]) -> bool:
-    """Return whether committed offsets can name more than the checkpoints do. After a clean stop the checkpoints are
-    complete, if they name every partition.
-    """
-    return not context.clean_shutdown or any(p not in context.recovery_points for p in partitions)
-
-
-def open_in_memory(context: RecoveryContext, plan: PartitionPlan) -> Partition:
-    """Open an examined partition for reading, on the overlay of its examination."""
-    shared = PartitionEnvironment(
-        fs=context.fs,
-        files=context.files,
-        clock=context.clock,
-        fence=Fence(context.root),
-        read_only=True,
-        producer_expiration_ms=context.producer_expiration_ms,
-        epochs=OwnEpochs(),
-    )
-    return Partition(shared, plan, apply(context.fs, context.files, plan))
-
-
-def add_committed(
-    evidence: Evidence,
-    log: OffsetsLog,
-    path: Path,
-    topic_ids: Mapping[TopicPartition, str | None],
-) -> None:
-    """Add the committed offsets of one partition of `__consumer_offsets` to the evidence.
-
-    Offsets of an earlier topic of the same name do not count; `topic_ids` distinguishes such topics.
-    """
-
-    def take(table: OffsetTable[OffsetValue]) -> None:
-        for group in table.groups():
-            for partition, value in table.of_group(group).items():
-                if is_of(value, id_bytes(topic_ids.get(partition))):
-                    evidence.add(partition, NamedOffset(value.offset, path, group))
-
-    log.look(take)
+    def _examine(self, partition: TopicPartition) -> None:
+        plan = self._examination.plan(partition)
+        if not plan.splits:  # else the split fills the gap
+            settings, topic = self._opening.settings, partition.topic
+            configs = {
+                **settings.topic_defaults,
+                **settings.broker_configs(topic),
+                **self._configs.get(topic, {}),
+            }
+            gaps = self._examination.missing_segments(plan, configs)
+            plan.findings += gaps
+            if not self._opening.read_only:  # the start removes the indexes that name these losses
+                plan.losses += losses_without_log(plan, gaps)
+        done, total = len(self._examination.plans), len(self._examination.folders)
+        self._opening.options.progress("examining partitions", done, total)
 
 
 def _refuse_damaged(path: Path, opening: Opening, plans: Sequence[PartitionPlan]) -> None:
@@ -297,20 +323,6 @@ def _refuse_files(fs: FileSystem, opening: Opening, missing: Sequence[MissingPar
             )
 
 
-def _loss_of(missing: MissingPartition) -> Loss:
-    named = missing.named
-    return Loss(
-        topic=missing.address.topic,
-        partition=missing.address.partition,
-        path=str(missing.path),
-        position=0,
-        size_bytes=0,
-        first_offset=0,
-        next_offset=None if named is None else named.offset,
-        reason=MISSING,
-    )
-
-
 def _keep_losses(
     fs: FileSystem,
     path: Path,
@@ -328,7 +340,10 @@ def _keep_losses(
         for plan in damaged:
             keep_aside(fs, plan, kept_dir)
         kept.extend(loss for plan in damaged for loss in plan.losses)
-        kept.extend(_loss_of(one) for one in missing)
+        kept.extend(
+            missing_loss(one.address, one.path, 0, None if one.named is None else one.next_offset)
+            for one in missing
+        )
         return kept
 
     if damaged or missing:

@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from storage.files import HandleCache
-from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.index.indexes import ReadsFiles
-from storage.kafka.log.log_file import INT64_MAX, Gap, StoredBatch, walk
+from storage.kafka.log.log_file import Gap, StoredBatch, good_batches
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.active_indexes import last_indexed
 
@@ -35,23 +34,17 @@ def pass_repeats(indexes: ReadsFiles, files: HandleCache, plan: PartitionPlan) -
             continue
         size_bytes = segment.file_bytes - position
         plan.findings.append(
-            finding(
+            plan.finding(
                 "overlapping-segments",
                 segment.path,
                 position=position,
-                topic=plan.partition.topic,
-                partition=plan.partition.partition,
                 offset=segments[at + 1].base_offset,
                 message=f"{size_bytes} bytes of batches that later segments hold too, in equal bytes",
             )
         )
         segment.size_bytes = segment.file_bytes = position
         if not position and at:
-            plan.segments.remove(segment)
-            plan.removed += [
-                plan.directory / segment_name(segment.base_offset, suffix)
-                for suffix in sorted(segment.suffixes - {names.SNAPSHOT})
-            ]
+            _leave_out(plan, segment)
     for segment, following in pairwise(plan.segments):
         segment.limit_offset = following.base_offset
 
@@ -67,31 +60,33 @@ def _pass_copies(files: HandleCache, plan: PartitionPlan) -> None:
             before = segment
             continue
         plan.findings.append(
-            finding(
+            plan.finding(
                 "overlapping-segments",
                 segment.path,
                 position=0,
-                topic=plan.partition.topic,
-                partition=plan.partition.partition,
                 offset=segment.base_offset,
                 message=f"{segment.file_bytes} bytes of batches that {before.path.name} holds too, in equal bytes",
             )
         )
-        plan.segments.remove(segment)
-        plan.removed += [
-            plan.directory / segment_name(segment.base_offset, suffix)
-            for suffix in sorted(segment.suffixes - {names.SNAPSHOT})
-        ]
+        _leave_out(plan, segment)
         before.limit_offset = segment.limit_offset
+
+
+def _leave_out(plan: PartitionPlan, segment: SegmentPlan) -> None:
+    plan.segments.remove(segment)
+    plan.removed += [
+        plan.directory / segment_name(segment.base_offset, suffix)
+        for suffix in sorted(segment.suffixes - {names.SNAPSHOT})
+    ]
 
 
 def _is_copy(files: HandleCache, segment: SegmentPlan, before: SegmentPlan) -> bool:
     low = before.base_offset
-    first = next(_items(files, segment, 0, low), None)
+    first = next(segment.items_from(files, low), None)
     if not isinstance(first, StoredBatch) or first.header.base_offset >= segment.base_offset:
         return False
     others = _batches(files, [before])
-    for item in _items(files, segment, 0, low):
+    for item in segment.items_from(files, low):
         if isinstance(item, Gap):
             return False
         same = next((o for o in others if o.header.base_offset >= item.header.base_offset), None)
@@ -107,12 +102,15 @@ def _repeated_from(
     limit_offset = later[0].base_offset
     with files.borrow(segment.path) as file:
         last = last_indexed(indexes, file, segment)
-    if not any(_reaches(item, limit_offset) for item in _items(files, segment, last)):
+    if not any(
+        _reaches(item, limit_offset)
+        for item in segment.items_from(files, segment.base_offset, last)
+    ):
         return None
     others = _batches(files, later)
     other = next(others, None)
     start: int | None = None
-    for item in _items(files, segment, 0):
+    for item in segment.items_from(files, segment.base_offset):
         if start is None and not _reaches(item, limit_offset):
             continue
         if isinstance(item, Gap):
@@ -129,25 +127,9 @@ def _reaches(item: StoredBatch | Gap, offset: int) -> bool:
     return isinstance(item, StoredBatch) and item.header.next_offset > offset
 
 
-def _items(
-    files: HandleCache, segment: SegmentPlan, position: int, low: int | None = None
-) -> Iterator[StoredBatch | Gap]:
-    """Yield the batches and gaps from a position on. No batch may begin below `low`, by default the segment's base."""
-    with files.borrow(segment.path) as file:
-        yield from walk(
-            file,
-            position=position,
-            end=segment.file_bytes,
-            next_offset=segment.base_offset if low is None else low,
-            limit_offset=INT64_MAX,
-        )
-
-
 def _batches(files: HandleCache, segments: Sequence[SegmentPlan]) -> Iterator[StoredBatch]:
     for segment in segments:
-        for item in _items(files, segment, 0):
-            if isinstance(item, StoredBatch):
-                yield item
+        yield from good_batches(segment.items_from(files, segment.base_offset))
 
 
 def _bytes_of(batch: StoredBatch) -> bytes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 from storage.files import FileSystem, HandleCache, atomic_write, copy_range, write_durably
@@ -18,6 +17,7 @@ from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import parse_segment_name, segment_name
 from storage.kafka.log import overflow
 from storage.kafka.log.log_file import StoredBatch, walk
+from storage.kafka.log.log_segments import LogSegments
 from storage.kafka.log.plan import PartitionPlan, SegmentPlan
 from storage.kafka.log.segment import Segment
 from storage.model import Loss
@@ -135,22 +135,21 @@ def keep_aside(fs: FileSystem, plan: PartitionPlan, kept_dir: Path) -> None:
     plan.losses = kept
 
 
-def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[Segment]:
+def apply(files: HandleCache, plan: PartitionPlan) -> LogSegments:
     """Carry out the plan and return the segments, at least one. The records that it accepted are durable on return."""
+    fs = files.fs
     for path in plan.removed:
         fs.remove(path)
     for path in plan.set_aside:
         fs.rename(path, path.with_name(kept_name(path.name)))
     for lost in plan.removed_segments:
-        _remove_segment(fs, files, plan, lost)
+        _remove_segment(files, plan, lost)
     for split in plan.splits:
-        overflow.carry_out(fs, files, split)
-    segments = [_apply_segment(fs, files, plan, segment) for segment in plan.segments]
+        overflow.carry_out(files, split)
+    segments = LogSegments(_apply_segment(files, plan, segment) for segment in plan.segments)
     if not segments or plan.continues_at is not None:
         base_offset = plan.start_offset if plan.continues_at is None else plan.continues_at
-        segments = [*segments, Segment.create(files, plan.directory, base_offset, plan.settings)]
-    for segment, following in pairwise(segments):
-        segment.limit_offset = following.base_offset
+        segments.roll(Segment.create(files, plan.directory, base_offset, plan.settings))
     _write_snapshots(fs, plan)
     if tuple(plan.stored_epochs or ()) != tuple(plan.epochs.entries):
         data = checkpoints.encode_epochs(plan.epochs.entries)
@@ -160,18 +159,14 @@ def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[S
     return segments
 
 
-def _remove_segment(
-    fs: FileSystem, files: HandleCache, plan: PartitionPlan, lost: SegmentPlan
-) -> None:
+def _remove_segment(files: HandleCache, plan: PartitionPlan, lost: SegmentPlan) -> None:
     for suffix in sorted(lost.suffixes - {names.SNAPSHOT}):
         path = plan.directory / segment_name(lost.base_offset, suffix)
-        fs.remove(path)
+        files.fs.remove(path)
         files.forget(path, sync=False)
 
 
-def _apply_segment(
-    fs: FileSystem, files: HandleCache, plan: PartitionPlan, planned: SegmentPlan
-) -> Segment:
+def _apply_segment(files: HandleCache, plan: PartitionPlan, planned: SegmentPlan) -> Segment:
     if planned.size_bytes != planned.file_bytes or planned.aborted is not None:
         with files.borrow(planned.path, write=True) as file:
             if planned.size_bytes != planned.file_bytes:
@@ -195,7 +190,7 @@ def _apply_segment(
     if planned.aborted is not None and (planned.aborted or has_txn_index):
         segment.txn_index.replace(planned.aborted)
         if not planned.aborted:
-            fs.remove(segment.txn_index.path)
+            files.fs.remove(segment.txn_index.path)
             files.forget(segment.txn_index.path, sync=False)
     return segment
 

@@ -17,8 +17,8 @@ from storage.errors import IoFailure
 from storage.files import STORE_FILE, FileSystem
 from storage.findings import damaged_store, finding
 from storage.kafka.format import names
-from storage.kafka.state.interrupted_topics import interrupted_folders
 from storage.kafka.state.root import TOPICS_FILE, LogDirectory
+from storage.kafka.state.topics import interrupted_folders
 from storage.model import Finding, TopicPartition
 from storage.shared.staged_append import NOTE
 

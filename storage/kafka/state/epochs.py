@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from storage.kafka.state.settings import INT32_MAX
+from storage.coding.varint import INT32_MAX
 
 
 class OwnEpochs:

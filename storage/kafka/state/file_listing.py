@@ -25,7 +25,6 @@ from storage.model import Finding, StoredFile, TopicPartition
 from storage.shared.file_listing import Described, list_below
 from storage.shared.unreadable import PathFacts, unreadable_findings
 
-_OURS: Final = ".logserver."
 _KINDS: Final[Mapping[str, str]] = {
     names.LEADER_EPOCHS: "checkpoint",
     names.RECOVERY_POINTS: "checkpoint",
@@ -54,7 +53,7 @@ def _describe(path: Sequence[str]) -> Described:
     segment = None if partition is None else names.parse_segment_name(name)
     if segment is not None:
         return Described(segment[1].removeprefix("."), partition, base_offset=segment[0])
-    kind = "logserver" if name.startswith(_OURS) else "other"
+    kind = "logserver" if name.startswith(names.OURS) else "other"
     return Described(_KINDS.get(name, kind), partition)
 
 

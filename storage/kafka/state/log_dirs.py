@@ -99,15 +99,12 @@ class JoinedDirectory(LogDirectory):
         return sorted(found.items())
 
     def renamed_dirs(self) -> Sequence[tuple[names.RenamedFolder, Path]]:
-        """See LogDirectory."""
         return sorted(found for member in self._members for found in member.renamed_dirs())
 
     def metadata_dirs(self) -> Sequence[Path]:
-        """See LogDirectory."""
         return [folder for member in self._members for folder in member.metadata_dirs()]
 
     def unclean_roots(self) -> Sequence[Path]:
-        """See LogDirectory."""
         return [root for member in self._members for root in member.unclean_roots()]
 
     def is_stopped_by_broker(self) -> bool:
@@ -133,7 +130,6 @@ class JoinedDirectory(LogDirectory):
         return {partition: offset for partition, (_, offset) in chosen.items()}
 
     def checkpoint_path(self, name: str, partition: TopicPartition) -> Path:
-        """See LogDirectory."""
         return self._checkpoint_paths.get((name, partition), self.path / name)
 
     def known_cluster_id(self) -> str | None:
@@ -186,14 +182,12 @@ class JoinedDirectory(LogDirectory):
         )
 
     def topic_configs(self) -> dict[str, dict[str, str]]:
-        """See LogDirectory."""
         configs: dict[str, dict[str, str]] = {}
         for member in self._members:
             configs = {**member.topic_configs(), **configs}
         return configs
 
     def configured_topics(self) -> dict[str, Path]:
-        """See LogDirectory."""
         topics: dict[str, Path] = {}
         for member in self._members:
             topics = {**member.configured_topics(), **topics}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.coding.config_values import one_of, unknown, unlike, whole_number
+from storage.coding.varint import INT32_MAX, INT64_MAX
 from storage.errors import NotOffered
 from storage.kafka.format.compression import CODECS
 from storage.kafka.format.names import (
@@ -20,8 +21,6 @@ from storage.kafka.format.names import (
     TRANSACTION_STATE_TOPIC,
 )
 
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 DAY_MS: Final = 86_400_000
 COMPACT: Final = "compact"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"

@@ -1,16 +1,8 @@
 """Offline tools for Kafka's files: inspect a store, one partition of it or one file; rebuild indexes; salvage.
 
-Owns the decision what kind of thing a PATH is. The entry point is `open_inspector`. The modules:
-
-    store_inspector, file_inspector   SupportsInspect for a directory and for a file
-    view        a log directory as recovery would leave it, in memory
-    dump, rows  the contents as rows;  search: records that match a query;  summary: an overview
-    verify      the errors in the files (verify_partition, verify_log, check_indexes, verify_files)
-    rebuild     recreates the indexes, a segment at a time (rebuild_segment)
-    salvage     a new store of the intact data (salvage_log, salvage_files)
-    logs        the walk over `.log` files that all of these tools share
-
-Must not write, except for `rebuild` with `write`, and for the new store of a `salvage`.
+Owns the decision what kind of thing a PATH is. The entry point is `open_inspector`. `view` is a log directory as
+recovery would leave it, in memory; `logs` the walk over `.log` files that all of these tools share. Must not write,
+except for `rebuild` with `write`, and for the new store of a `salvage`.
 """
 
 from __future__ import annotations

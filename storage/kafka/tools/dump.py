@@ -15,12 +15,13 @@ from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.format.names import parse_segment_name
-from storage.kafka.log.log_file import Gap, StoredBatch
+from storage.kafka.log.log_file import Gap, StoredBatch, good_batches
 from storage.kafka.log.reading import AbortedRanges
 from storage.kafka.log.segment import Segment
+from storage.kafka.recovery.losses import is_compacted, segments_without_log
 from storage.kafka.state.producers import ProducerStates
 from storage.kafka.state.root import bad_partition_metadata, bad_root_file
-from storage.kafka.tools.logs import Log, LogReader
+from storage.kafka.tools.logs import Log, LogReader, hole
 from storage.kafka.tools.rows import (
     OFFSET_FILES,
     PARTITION_FILES,
@@ -32,9 +33,9 @@ from storage.kafka.tools.rows import (
     index_entries,
     record_rows,
 )
-from storage.kafka.tools.verify.holes import HoleWatch
-from storage.kafka.tools.view import View, segment_finder
+from storage.kafka.tools.view import View
 from storage.model import Finding, Isolation, TopicPartition
+from storage.shared.loss_report import is_reported
 
 RECORDS: Final = "records"
 BATCHES: Final = "batches"
@@ -52,6 +53,52 @@ RUN_BYTES: Final = 1 << 18
 
 Runs = Iterator[list[Row]]
 Hidden = Callable[[StoredBatch], bool]
+
+
+class HoleWatch:
+    """A reader of a partition's batches in order, as LogReader, that also finds holes between them."""
+
+    def __init__(self, view: View, address: TopicPartition) -> None:
+        self._view = view
+        self._address = address
+        self._reported = view.reported_losses(address)
+        self._is_compacted = address in view.checkpoints[names.CLEANER_OFFSETS]
+        self._next_offset: int | None = None
+        self._holes: list[Finding] = []
+
+    def items(self, log: Log) -> Iterator[StoredBatch | Gap]:
+        """Yield every good batch of the next log, and the damaged ranges between them."""
+        for item in self._view.reader.items(log):
+            self._meet(log, item)
+            yield item
+
+    def batches(self, log: Log) -> Iterator[StoredBatch]:
+        """Yield every good batch of the next log."""
+        return good_batches(self.items(log))
+
+    def _meet(self, log: Log, item: StoredBatch | Gap) -> None:
+        if isinstance(item, Gap):
+            self._next_offset = None
+            return
+        header, expected = item.header, self._next_offset
+        found = header.base_offset
+        if (
+            expected is not None
+            and found > expected
+            and not is_reported(self._reported, expected, found)
+        ):
+            self._holes.append(hole(log, item.position, expected=expected, found=found))
+        if is_compacted(item):
+            self._is_compacted = True
+        self._next_offset = header.next_offset
+
+    def finish(self) -> None:
+        """Note the findings that depend on all logs: holes, or for a compacted log the segments without a log."""
+        view, plan = self._view, self._view.plan(self._address)
+        if self._is_compacted:
+            view.notes.add(*segments_without_log(view.files, plan))
+        else:
+            view.notes.add(*self._holes)
 
 
 def check_kind(what: str, kinds: Sequence[str]) -> None:
@@ -128,7 +175,7 @@ def _aborted(view: View, address: TopicPartition, start: int, end: int) -> Hidde
     """Return a function that is true for the batches that a read_committed reader must not see."""
     segments = view.partition(address).segments()
     _find_unindexed(view, address, segments)
-    return AbortedRanges(segment_finder(segments), start, end).hides
+    return AbortedRanges(segments.at, start, end).hides
 
 
 def _find_unindexed(view: View, address: TopicPartition, segments: Sequence[Segment]) -> None:

@@ -10,19 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from storage.coding.varint import INT64_MAX
 from storage.contract import Clock, Counted, Progress, StoreOptions, no_progress, not_counted
 from storage.errors import InvalidArgument
 from storage.files import FileSystem, HandleCache
 from storage.kafka.format import names
 from storage.kafka.format.messages.records import DECODED_TOPICS
-from storage.kafka.log.log_file import INT64_MAX
 from storage.kafka.recovery.misnamed import alone_finding, begin_alone
 from storage.kafka.state.file_listing import unread_findings
+from storage.kafka.state.root import BACKEND
 from storage.kafka.tools import dump, search, summary
-from storage.kafka.tools.decoded import DECODED, log_runs
 from storage.kafka.tools.dump import BATCHES, CHECKPOINTS, FILE_KINDS, RECORDS
+from storage.kafka.tools.internal_topics import DECODED, log_runs
 from storage.kafka.tools.logs import Log, LogReader
-from storage.kafka.tools.rebuild.rebuild import INDEXES
+from storage.kafka.tools.rebuild import INDEXES
 from storage.kafka.tools.rows import (
     PARTITION_FILES,
     ROOT_FILES,
@@ -52,7 +53,7 @@ _NOWHERE = TopicPartition("", 0)
 class FileInspector(FileInspectorBase):
     """An inspector of one file; see SupportsInspect."""
 
-    backend = summary.BACKEND
+    backend = BACKEND
     rebuild_needs = "a store or a partition directory"
 
     def __init__(self, fs: FileSystem, path: Path, options: StoreOptions, *, clock: Clock) -> None:

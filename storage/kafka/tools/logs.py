@@ -7,31 +7,36 @@ not know partitions: a log may be a segment of an opened partition or a single f
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, Unpack
 
+from storage.coding.varint import INT64_MAX
 from storage.errors import Corrupt, DataError
-from storage.files import File, HandleCache
+from storage.files import File, FileSystem, HandleCache
 from storage.findings import FindingFacts, finding
-from storage.kafka.format.batch import decode_control
-from storage.kafka.format.batch_header import KNOWN_ATTRIBUTES
+from storage.kafka.format import producer_snapshot
+from storage.kafka.format.batch import KNOWN_ATTRIBUTES, decode_control
 from storage.kafka.format.compression import CODECS
 from storage.kafka.format.record import DecodedRecord
 from storage.kafka.log.log_file import (
-    INT64_MAX,
     MISPLACED,
     OLD_FORMAT,
     Gap,
     StoredBatch,
+    good_batches,
     is_zero,
     walk,
 )
+from storage.kafka.log.plan import SegmentPlan
 from storage.kafka.log.reading import decoded
-from storage.model import Finding
+from storage.kafka.log.segment import Segment
+from storage.kafka.recovery.losses import gap_finding as offset_gap
+from storage.kafka.state.producers import open_transactions
+from storage.model import Finding, TopicPartition
 from storage.shared.diagnostics import Meter, Notes
 
 CONTROL_TYPES: Final = range(7)
@@ -42,7 +47,7 @@ CONTROL_TYPES: Final = range(7)
 class Log:
     """The first `size_bytes` bytes of a `.log` file; topic and partition are None if unknown.
 
-    Findings name the file as `path`. `lies_at` is the file with the bytes: another path if a start
+    Findings name the file as `path`. `stored_at` is the file with the bytes: another path if a start
     would rename the file.
     """
 
@@ -52,7 +57,24 @@ class Log:
     topic: str | None = None
     partition: int | None = None
     limit_offset: int = INT64_MAX
-    lies_at: Path | None = None
+    stored_at: Path | None = None
+
+    @classmethod
+    def of(
+        cls, segment: Segment | SegmentPlan, address: TopicPartition, *, whole: bool = False
+    ) -> Log:
+        """Return the log of a segment; with `whole` also the bytes that a start would cut."""
+        size_bytes = segment.size_bytes
+        if whole and isinstance(segment, SegmentPlan):
+            size_bytes = segment.file_bytes
+        return cls(
+            path=segment.path,
+            base_offset=segment.base_offset,
+            size_bytes=size_bytes,
+            topic=address.topic,
+            partition=address.partition,
+            limit_offset=segment.limit_offset,
+        )
 
     def finding(self, code: str, severity: str, **facts: Unpack[FindingFacts]) -> Finding:
         """Return a finding in this file; the facts are Finding's own fields."""
@@ -73,14 +95,8 @@ class LogReader:
     def items(self, log: Log) -> Iterator[StoredBatch | Gap]:
         """Yield every good batch of a log, and the gaps between them. Each gap is noted as a finding."""
         add = self.meter.add
-        with self.files.borrow(log.lies_at or log.path) as file:
-            for item in walk(
-                file,
-                position=0,
-                end=log.size_bytes,
-                next_offset=log.base_offset,
-                limit_offset=log.limit_offset,
-            ):
+        with self.files.borrow(log.stored_at or log.path) as file:
+            for item in _walk(file, log):
                 if isinstance(item, StoredBatch):
                     add(item.header.size_bytes)
                 else:
@@ -90,19 +106,12 @@ class LogReader:
 
     def batches(self, log: Log) -> Iterator[StoredBatch]:
         """Yield every good batch of a log."""
-        return (item for item in self.items(log) if isinstance(item, StoredBatch))
+        return good_batches(self.items(log))
 
     def unnoted_batches(self, log: Log) -> Iterator[StoredBatch]:
         """Yield every good batch of a log that is read again: its gaps are not noted, its bytes are not counted."""
-        with self.files.borrow(log.lies_at or log.path) as file:
-            items = walk(
-                file,
-                position=0,
-                end=log.size_bytes,
-                next_offset=log.base_offset,
-                limit_offset=log.limit_offset,
-            )
-            yield from (item for item in items if isinstance(item, StoredBatch))
+        with self.files.borrow(log.stored_at or log.path) as file:
+            yield from good_batches(_walk(file, log))
 
     def records(self, batch: StoredBatch, log: Log) -> Sequence[DecodedRecord]:
         """Return the records of a good batch; none if it cannot be decoded. Note unusual fields once a log."""
@@ -117,6 +126,16 @@ class LogReader:
                     self._odd.add((odd.path, odd.code))
                     self.notes.add(odd)
         return found
+
+
+def _walk(file: File, log: Log) -> Iterator[StoredBatch | Gap]:
+    return walk(
+        file,
+        position=0,
+        end=log.size_bytes,
+        next_offset=log.base_offset,
+        limit_offset=log.limit_offset,
+    )
 
 
 def _oddities(batch: StoredBatch, found: Sequence[DecodedRecord], log: Log) -> Iterator[Finding]:
@@ -196,7 +215,38 @@ def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
     )
 
 
+def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
+    """Return the finding for offsets missing before a batch; an error if a whole segment is lost, else a warning."""
+    return offset_gap(
+        log.path,
+        (log.topic, log.partition),
+        expected,
+        found,
+        position=position,
+        severity="error" if log.base_offset > expected else "warning",
+    )
+
+
 def epoch_at(epochs: Sequence[tuple[int, int]], offset: int) -> int | None:
     """Return the leader epoch in force at an offset, by a checkpoint's entries; None before the first entry."""
     at = bisect_right(epochs, offset, key=itemgetter(1)) - 1
     return epochs[at][0] if at >= 0 else None
+
+
+def opened_before(
+    fs: FileSystem, known: Mapping[int, int] | None, snapshot: Path | None
+) -> Mapping[int, int]:
+    """Return the transactions open where a segment begins, for code that reads one segment alone: first offsets by
+    producer id.
+
+    They are `known`, else guessed from the producer snapshot that the broker writes there; none if it is missing or
+    damaged. Code that puts segments together has a segment read again if its guess was wrong.
+    """
+    if known is not None:
+        return known
+    if snapshot is None:
+        return {}
+    try:
+        return open_transactions(producer_snapshot.decode_snapshot(fs.read_bytes(snapshot)))
+    except DataError:
+        return {}

@@ -10,19 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from storage.errors import DataError
-from storage.kafka.format import (
-    checkpoints,
-    names,
-    offset_index,
-    producer_snapshot,
-    properties,
-    time_index,
-    txn_index,
-)
+from storage.kafka.format import checkpoints, names, producer_snapshot, properties, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.compression import CODECS
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.record import DecodedRecord
+from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.model import StoredRecord
 from storage.shared.sequencing import SEQUENCES

@@ -11,11 +11,17 @@ from pathlib import Path
 
 from storage.contract import Counted, Progress, TaskRunner, no_progress, not_counted
 from storage.errors import InvalidArgument
+from storage.kafka.state.root import BACKEND
 from storage.kafka.tools import search, summary
-from storage.kafka.tools.decoded import DECODED, decoded_partitions, partition_runs
 from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
-from storage.kafka.tools.offsets import OFFSETS, offset_runs
-from storage.kafka.tools.rebuild.rebuild import INDEXES, rebuild_indexes
+from storage.kafka.tools.internal_topics import (
+    DECODED,
+    OFFSETS,
+    decoded_partitions,
+    offset_runs,
+    partition_runs,
+)
+from storage.kafka.tools.rebuild import INDEXES, rebuild_indexes
 from storage.kafka.tools.salvage.salvage import salvage
 from storage.kafka.tools.verify import verify
 from storage.kafka.tools.view import View
@@ -36,7 +42,7 @@ from storage.shared.inspector import StoreInspectorBase
 class StoreInspector(StoreInspectorBase):
     """An inspector of a log directory or of one partition; see SupportsInspect."""
 
-    backend = summary.BACKEND
+    backend = BACKEND
 
     def __init__(self, make_view: Callable[[], View], *, kind: str, adopted: bool | None) -> None:
         """`make_view` returns a fresh view: verify, rebuild and salvage need files without repairs."""

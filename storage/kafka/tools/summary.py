@@ -6,24 +6,28 @@ times and sizes, not the records. Must not change anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from storage.errors import DataError
 from storage.kafka.format import names, properties
 from storage.kafka.format.producer_snapshot import ProducerEntry
-from storage.kafka.recovery.segment_gaps import is_configured_compacted, missing_segments
+from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.state.root import BACKEND
 from storage.kafka.tools.logs import Log
-from storage.kafka.tools.open_transactions import open_transactions, transaction_findings
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.verify.files import foreign_folders
 from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition
 from storage.shared.own_files import own_file_findings
 
-BACKEND = "kafka"
+MAX_TIMEOUT_MS: Final = 15 * 60 * 1000
+GRACE_MS: Final = 5 * 60 * 1000
+"""A transaction hangs (the rule of `kafka-transactions find-hanging`) when its producer's last record is older than the
+longest timeout of a transaction, `transaction.max.timeout.ms`, plus the grace. The age is this machine's clock minus
+the record's timestamp, because a log without new records does not age by itself."""
 BATCH_FORMAT = "record batches, version 2 (written by Kafka 0.11 to 4.x)"
 
 
@@ -92,10 +96,7 @@ def _partition(view: View, address: TopicPartition) -> Row:
     parts = view.logs(address)
     plan = view.plan(address)
     view.notes.add(*transaction_findings(plan, view.clock()))
-    compacted = is_configured_compacted(view.configs_of(address.topic))
-    cleaned = compacted or address in view.checkpoints[names.CLEANER_OFFSETS]
-    losses = view.known_losses.get(plan.partition, ())
-    view.notes.add(*missing_segments(view.fs, view.files, plan, losses, cleaned=cleaned))
+    view.note_missing_segments(address)
     return {
         "partition": address.partition,
         "earliest": start,
@@ -163,3 +164,39 @@ def _recovery(view: View) -> Row:
 
 def _sum(rows: Iterable[Row], field: str) -> Any:
     return sum(row[field] for row in rows)
+
+
+# ---- transactions --------------------------------------------------------------------------------
+
+
+def open_transactions(plan: PartitionPlan) -> Sequence[ProducerEntry]:
+    """Return the producers with an open transaction, by the transaction's first offset."""
+    entries = (e for e in plan.producers.entries() if e.current_txn_first_offset >= 0)
+    return sorted(entries, key=lambda entry: entry.current_txn_first_offset)
+
+
+def transaction_findings(plan: PartitionPlan, now_ms: int) -> Iterator[Finding]:
+    """Yield a finding for each open transaction of a partition: producer, epoch, first offset and age."""
+    for entry in open_transactions(plan):
+        age_ms = now_ms - entry.timestamp_ms
+        hangs = age_ms > MAX_TIMEOUT_MS + GRACE_MS
+        yield plan.finding(
+            "hanging-transaction",
+            severity="warning" if hangs else "info",
+            offset=entry.current_txn_first_offset,
+            found=f"producer {entry.producer_id}, epoch {entry.epoch}",
+            message=(
+                f"producer {entry.producer_id}, epoch {entry.epoch}: a transaction is open from offset "
+                f"{entry.current_txn_first_offset} on, its last record is {_age_text(age_ms)} old; "
+                "read_committed readers stop there"
+            ),
+        )
+
+
+def _age_text(age_ms: int) -> str:
+    """Return an age in the largest unit that fits, so that two checks soon after each other print the same text."""
+    for unit_ms, unit in ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute")):
+        count = age_ms // unit_ms
+        if count > 0:
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return "less than a minute"

@@ -7,8 +7,7 @@ thread-safe.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -20,27 +19,23 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
+from storage.files import FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.findings import finding
 from storage.kafka.format import names
-from storage.kafka.log.plan import PartitionPlan
-from storage.kafka.log.segment import Segment
-from storage.kafka.partition import Partition, PartitionEnvironment
-from storage.kafka.recovery.evidence import CHECKPOINTS, collect
-from storage.kafka.recovery.examine import RecoveryContext, examine
-from storage.kafka.recovery.opening import add_committed, needs_committed
-from storage.kafka.recovery.repair import apply, clear_leftovers
+from storage.kafka.format.names import segment_name
+from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.partition import Partition
+from storage.kafka.recovery.evidence import CHECKPOINTS, INDEX_SUFFIXES
+from storage.kafka.recovery.opening import Examination, Opening
 from storage.kafka.state import blocked_files
-from storage.kafka.state.epochs import OwnEpochs
 from storage.kafka.state.file_listing import unread_findings
-from storage.kafka.state.group_offsets import OffsetsLog
-from storage.kafka.state.interrupted_topics import interrupted_finding, interrupted_folders
 from storage.kafka.state.log_dirs import log_directory, log_roots
 from storage.kafka.state.settings import TopicSettings, parse_store_settings, topic_settings
+from storage.kafka.state.topics import interrupted_finding, interrupted_folders
 from storage.kafka.tools.logs import Log, LogReader
 from storage.model import Finding, TopicPartition
 from storage.shared.diagnostics import Meter, Notes
-from storage.shared.loss_report import known_losses
+from storage.shared.loss_report import reported_ranges
 
 _STATES: Final = {
     "delete": "the topic was deleted: a real broker removes this folder a minute after its start",
@@ -80,40 +75,25 @@ class View:
         self.folders = self._all_folders() if only is None else dict([only])
         if only is not None:
             self._note_renamed(*only)
-        self.plans: dict[TopicPartition, PartitionPlan] = {}
         self.gone: list[Finding] = []  # partitions that a running broker changed during the read
-        self._partitions: dict[TopicPartition, Partition] = {}
         self._defaults = settings.topic_defaults
         self._configs = self.directory.topic_configs()
         # Read before any log: if a server is running, later checkpoints would be ahead of the logs read here.
         self.checkpoints = {name: self._root_offsets(name) for name in CHECKPOINTS}
-        self.evidence = collect(self.directory, self.checkpoints)
+        opening = Opening(options, settings, self.settings_of, clock, read_only=True)
+        self._examination = Examination(
+            self.directory,
+            self.files,
+            opening,
+            folders=self.folders,
+            checkpoints=self.checkpoints,
+        )
+        self.evidence = self._examination.evidence
         self.evidence.drop(address for address in self.folders if self.state_of(address))
-        self.known_losses = known_losses(fs, *self.directory.roots)
+        self.known_losses = self._examination.known_losses
+        self.plans = self._examination.plans
         self._is_whole = only is None
         self._has_committed = False
-        self._context = RecoveryContext(
-            root=root,
-            fs=self.fs,
-            files=self.files,
-            clock=clock,
-            clean_shutdown=self.clean,
-            recovery_points=self.checkpoints[names.RECOVERY_POINTS],
-            log_starts=self.checkpoints[names.LOG_STARTS],
-            evidence=self.evidence,
-            known_losses=self.known_losses,
-            producer_expiration_ms=settings.producer_id_expiration_ms,
-            read_only=True,
-        )
-        self._shared = PartitionEnvironment(
-            fs=self.fs,
-            files=self.files,
-            clock=clock,
-            fence=Fence(root),
-            read_only=True,
-            producer_expiration_ms=settings.producer_id_expiration_ms,
-            epochs=OwnEpochs(),
-        )
 
     def _all_folders(self) -> Mapping[TopicPartition, Path]:
         """Return the folders of the directory's partitions.
@@ -202,11 +182,7 @@ class View:
         """Return the plan that recovery would carry out for a partition. Raises UnknownTopic, UnknownPartition."""
         if address not in self.plans:
             self.select(*address)
-            folder = self.folders[address]
-            clear_leftovers(self.fs, folder)
-            plan = examine(self._context, address, folder, self.settings_of(address.topic))
-            self.notes.add(*plan.findings)
-            self.plans[address] = plan
+            self.notes.add(*self._examination.plan(address).findings)
         return self.plans[address]
 
     def weigh_names(self) -> Sequence[Finding]:
@@ -214,18 +190,19 @@ class View:
 
         Runs before other partitions are examined. For a view of one partition, returns nothing.
         """
-        others = [p for p in self.folders if p.topic != names.GROUP_OFFSETS_TOPIC]
         if not self._is_whole:
             return ()
-        if not self._has_committed and needs_committed(self._context, others):
+        if not self._has_committed:
             self._has_committed = True
-            topic_ids = {p: self.directory.topic_id(self.folders[p]) for p in others}
-            for home in self.those_there(p for p in self.folders if p not in topic_ids):
-                log = OffsetsLog(self.partition(home))
-                add_committed(self.evidence, log, self.folders[home], topic_ids)
+            homes = (p for p in self.folders if p.topic == names.GROUP_OFFSETS_TOPIC)
+            self._examination.add_committed(self.those_there(homes))
         missing = self.evidence.findings(self.served())
         self.notes.add(*missing)
         return missing
+
+    def reported_losses(self, address: TopicPartition) -> Sequence[range]:
+        """Return the offsets that a salvage or an earlier start reported as lost, in ranges."""
+        return reported_ranges(self.known_losses.get(address, ()))
 
     def missing(self, topic: str | None, partition: int | None) -> Iterator[Finding]:
         """Yield findings for selected partitions that have no folder though a file names records of them.
@@ -245,13 +222,15 @@ class View:
         """Add the findings of `missing` to the notes."""
         self.notes.add(*self.missing(topic, partition))
 
+    def note_missing_segments(self, address: TopicPartition) -> None:
+        """Add findings for segments that are missing between others to the notes."""
+        configs = self.configs_of(address.topic)
+        self.notes.add(*self._examination.missing_segments(self.plan(address), configs))
+
     def partition(self, address: TopicPartition) -> Partition:
         """Return the opened partition, with the repairs of recovery applied in memory."""
-        if address not in self._partitions:
-            plan = self.plan(address)
-            segments = apply(self.fs, self.files, plan)
-            self._partitions[address] = Partition(self._shared, plan, segments)
-        return self._partitions[address]
+        self.plan(address)
+        return self._examination.partition(address)
 
     def those_there(self, addresses: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
         """Yield these partitions, each examined. Leave out and report a partition if its files disappear meanwhile.
@@ -270,29 +249,44 @@ class View:
         """Report that files of the partition disappeared while it was read; raise any other error again."""
         if not is_missing(error):
             raise error
-        told = finding(
+        left_out = finding(
             "changed-meanwhile",
             self.folders[address],
             topic=address.topic,
             partition=address.partition,
             message=f"changed by a running broker while it was read, so left out: {error.message}",
         )
-        self.gone.append(told)
-        self.notes.add(told)
+        self.gone.append(left_out)
+        self.notes.add(left_out)
 
     def logs(self, address: TopicPartition) -> Sequence[Log]:
         """Return the logs of an opened partition, ascending."""
-        return [
-            Log(
-                path=segment.path,
-                base_offset=segment.base_offset,
-                size_bytes=segment.size_bytes,
-                topic=address.topic,
-                partition=address.partition,
-                limit_offset=segment.limit_offset,
-            )
-            for segment in self.partition(address).segments()
-        ]
+        return [Log.of(segment, address) for segment in self.partition(address).segments()]
+
+    def index_places(self, segment: SegmentPlan) -> Mapping[str, Path]:
+        """Return the paths with the bytes of a segment's index files, by suffix."""
+        places: dict[str, Path] = {}
+        for suffix in INDEX_SUFFIXES:
+            if suffix in segment.suffixes:
+                path = segment.path.with_name(segment_name(segment.base_offset, suffix))
+                stored_at = self._stored_at(path)
+                if stored_at is not None:
+                    places[suffix] = stored_at
+        return places
+
+    def _stored_at(self, path: Path) -> Path | None:
+        """Return the path with a file's bytes on the disk; None if only the view has them.
+
+        The view has no such file if recovery removed it there: the partition's committed offsets were read before.
+        """
+        if self.fs.exists(path):
+            return self.fs.base_path(path)
+        return path if self.base.exists(path) else None
+
+    def snapshot_place(self, segment: SegmentPlan) -> Path | None:
+        """Return the path of the producer snapshot at the segment's base offset, None if there is no such file."""
+        path = segment.path.with_name(segment_name(segment.base_offset, names.SNAPSHOT))
+        return path if self.base.exists(path) else None
 
     def start_meter(self, what: str, addresses: Sequence[TopicPartition]) -> None:
         """Start to report progress: the bytes read of these partitions' logs.
@@ -333,9 +327,3 @@ class View:
     def close(self) -> None:
         """Close the open files."""
         self.files.close(sync=False)
-
-
-def segment_finder(segments: Sequence[Segment]) -> Callable[[int], Segment]:
-    """Return a function that maps an offset to its segment; offsets before all segments map to the first."""
-    bases = [segment.base_offset for segment in segments]
-    return lambda offset: segments[max(bisect_right(bases, offset) - 1, 0)]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import Corrupt, Truncated
-from storage.kafka.format.entries import content_end, require_end, unpack_before
+from storage.kafka.format.sparse_index import content_end, require_end, unpack_before
 
 BLOCK = 1 << 16
 

@@ -11,15 +11,9 @@ from typing import Any
 import pytest
 
 from storage.errors import Corrupt, Truncated
-from storage.kafka.format import (
-    checkpoints,
-    names,
-    offset_index,
-    producer_snapshot,
-    time_index,
-    txn_index,
-)
+from storage.kafka.format import checkpoints, names, producer_snapshot, txn_index
 from storage.kafka.format.producer_snapshot import ProducerEntry
+from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.model import TopicPartition
 from tests.golden.stores import HEALTHY
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import Corrupt, DataError, InvalidArgument, Truncated
-from storage.kafka.format.offset_index import (
-    ENTRY_SIZE,
-    decode_entries,
-    encode_entry,
-    leading_entries,
-)
+from storage.kafka.format.sparse_index import offset_index
+
+ENTRY_SIZE = offset_index.entry_size
+decode_entries = offset_index.decode_entries
+encode_entry = offset_index.encode_entry
+leading_entries = offset_index.leading_entries
 
 CASES = [
     pytest.param([], "", id="empty"),

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import Corrupt, DataError, InvalidArgument, Truncated
-from storage.kafka.format.time_index import (
-    ENTRY_SIZE,
-    decode_entries,
-    encode_entry,
-    leading_entries,
-)
+from storage.kafka.format.sparse_index import time_index
+
+ENTRY_SIZE = time_index.entry_size
+decode_entries = time_index.decode_entries
+encode_entry = time_index.encode_entry
+leading_entries = time_index.leading_entries
 
 CASES = [
     pytest.param([], "", id="empty"),

@@ -15,14 +15,15 @@ from storage.coding.varint import INT64_MAX, INT64_MIN, TABLE_SIZE, encode_varin
 from storage.errors import Corrupt, InvalidArgument, Truncated, UnrepresentableRecord
 from storage.kafka.format.batch import (
     HEADER_SIZE,
+    MAX_BASE_OFFSET,
     check_crc,
     check_records,
     decode_header,
     decode_records,
     encode_batch,
+    seal,
     split_batches,
 )
-from storage.kafka.format.batch_header import MAX_BASE_OFFSET, seal
 from storage.kafka.format.compression import compress
 from storage.model import Record
 from tests.formats.kafka_batches.cases import COMPACTED, MS, PRODUCED, Case, DecodedRecord

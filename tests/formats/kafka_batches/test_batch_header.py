@@ -10,6 +10,7 @@ import pytest
 from storage.errors import Corrupt, InvalidArgument, Truncated
 from storage.kafka.format.batch import (
     HEADER_SIZE,
+    MAX_BASE_OFFSET,
     BatchHeader,
     check_crc,
     check_offered,
@@ -20,10 +21,10 @@ from storage.kafka.format.batch import (
     restamp_append_time,
     restamp_latest,
     scan_headers,
+    seal,
     split_batches,
     stamp,
 )
-from storage.kafka.format.batch_header import MAX_BASE_OFFSET, seal
 from tests.formats.kafka_batches.cases import COMPACTED, MS, PRODUCED, Case
 
 ALL = PRODUCED + COMPACTED

@@ -17,9 +17,9 @@ from storage.kafka.format.batch import (
     decode_header,
     decode_records,
     encode_control_batch,
+    seal,
     split_batches,
 )
-from storage.kafka.format.batch_header import seal
 from storage.kafka.format.record import encode_records
 from tests.formats.kafka_batches.cases import COMMIT_TEXT, HORIZON_COMMIT_TEXT, PRODUCED
 

@@ -19,9 +19,9 @@ from storage.kafka.format.batch import (
     encode_batch,
     encode_control_batch,
     scan_headers,
+    seal,
     split_batches,
 )
-from storage.kafka.format.batch_header import seal
 from storage.kafka.format.compression import CODECS, compress, decompress
 
 STORES = Path(__file__).resolve().parents[2] / "golden" / "kafka"

@@ -54,9 +54,9 @@ def recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 def torn_tail_is_not_cut(patch: pytest.MonkeyPatch) -> None:
     """Leave half a batch after the end of the log."""
 
-    def applied(original: Callable[..., Segment], fs: Any, files: Any, plan: Any, s: Any) -> Any:
+    def applied(original: Callable[..., Segment], files: Any, plan: Any, s: Any) -> Any:
         s.file_bytes = s.size_bytes
-        return original(fs, files, plan, s)
+        return original(files, plan, s)
 
     wrapped(patch, repair, "_apply_segment", applied)
 
@@ -65,9 +65,9 @@ def torn_tail_is_not_cut(patch: pytest.MonkeyPatch) -> None:
 def appends_go_behind_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
     """Write the next append after half a batch."""
 
-    def applied(original: Callable[..., Segment], fs: Any, files: Any, plan: Any, s: Any) -> Any:
+    def applied(original: Callable[..., Segment], files: Any, plan: Any, s: Any) -> Any:
         s.size_bytes = s.file_bytes
-        return original(fs, files, plan, s)
+        return original(files, plan, s)
 
     wrapped(patch, repair, "_apply_segment", applied)
 

@@ -14,15 +14,14 @@ from storage.kafka.format import (
     batch,
     checkpoints,
     names,
-    offset_index,
     offset_records,
     producer_snapshot,
     properties,
-    time_index,
     txn_index,
 )
 from storage.kafka.format.compression import LZ4
 from storage.kafka.format.record import DecodedRecord
+from storage.kafka.format.sparse_index import offset_index, time_index
 from tests.golden.stores import KAFKA
 from tests.robustness.fuzz.target import (
     LIMIT_BYTES,

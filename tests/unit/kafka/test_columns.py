@@ -18,12 +18,17 @@ from storage.coding.varint import encode_varint
 from storage.contract import COMMON_COLUMNS, OFFSET, TIMESTAMP, VALUE, Chunk, Slices, StoreOptions
 from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import OverlayFileSystem
-from storage.kafka.columns import read, record_starts
+from storage.kafka.columns import read, record_fields
 from storage.kafka.columns.read import read_split
 from storage.kafka.columns.record_fields import read_varints
 from storage.kafka.columns.split_plan import SegmentRange
-from storage.kafka.format.batch import HEADER_SIZE, decode_header, decode_records, encode_batch
-from storage.kafka.format.batch_header import seal
+from storage.kafka.format.batch import (
+    HEADER_SIZE,
+    decode_header,
+    decode_records,
+    encode_batch,
+    seal,
+)
 from storage.kafka.tools import open_inspector
 from storage.model import Finding, TopicPartition
 from tests.chunks import columns_of, rows_of
@@ -34,7 +39,7 @@ from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, read_around
 
 LOG = Path("/0.log")
 FAR = 1 << 62
-WALKS = (0, 1 << 60)  # values of record_starts.SIDE_BY_SIDE: always side by side, never
+WALKS = (0, 1 << 60)  # values of record_fields.SIDE_BY_SIDE: always side by side, never
 
 
 def file_of(data: bytes) -> OverlayFileSystem:
@@ -98,7 +103,7 @@ def test_a_run_of_batches_gives_the_records_of_the_codec(
         log += batch
         expected += [(*record, int(append_time)) for record in decode_records(batch)]
     end = start + length
-    with patch.object(record_starts, "SIDE_BY_SIDE", WALKS[length % 2]):
+    with patch.object(record_fields, "SIDE_BY_SIDE", WALKS[length % 2]):
         rows = list(rows_of(chunks_of(log, start=start, end=end)))
     assert [
         (r.offset, r.timestamp_ms, r.key, r.value, list(r.headers), r.timestamp_type) for r in rows
@@ -133,7 +138,7 @@ def check_as_codec(batch: bytes) -> bool:
     """
     answers = set()
     for least in WALKS:
-        with patch.object(record_starts, "SIDE_BY_SIDE", least):
+        with patch.object(record_fields, "SIDE_BY_SIDE", least):
             answers.add(is_as_codec(batch))
     (answer,) = answers
     return answer

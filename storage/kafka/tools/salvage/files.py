@@ -20,7 +20,6 @@ from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition
 
 _T = TypeVar("_T")
-_OURS: Final = ".logserver."
 _IN_FOLDERS: Final = frozenset({names.LEADER_EPOCHS, names.PARTITION_METADATA})
 
 
@@ -140,7 +139,7 @@ class SmallFiles:
         known = {*self._view.directory.metadata_dirs(), *self._view.folders.values()}
         for path in self._view.root_paths():
             is_known = path.name in names.ROOT_FILES or path in known
-            if not is_known and not path.name.startswith(_OURS):
+            if not is_known and not path.name.startswith(names.OURS):
                 self._note_root_name(path)
         for folder in self._view.folders.values():
             for name in self._fs.list_dir(folder):

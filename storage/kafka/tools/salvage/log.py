@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.coding.varint import INT64_MAX
 from storage.files import File, FileSystem
 from storage.kafka.format.batch import HEADER_SIZE, stamp
 from storage.kafka.format.names import segment_name
-from storage.kafka.log.log_file import INT64_MAX, Gap, StoredBatch, is_zero
-from storage.kafka.recovery.lost_offsets import MISSING
+from storage.kafka.log.log_file import Gap, StoredBatch, is_zero
+from storage.kafka.recovery.losses import MISSING
 from storage.kafka.tools.logs import Log, LogReader, epoch_at
 from storage.model import Finding, Loss, TopicPartition
 

@@ -9,7 +9,7 @@ them. Must not change the source: it is read through a view with its changes in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,9 +35,8 @@ from storage.kafka.recovery.overlaps import pass_repeats
 from storage.kafka.recovery.repair import clear_leftovers
 from storage.kafka.state.root import detect
 from storage.kafka.state.settings import LOG_DIRS
-from storage.kafka.store import open_kafka
+from storage.kafka.store import KafkaStore, open_kafka
 from storage.kafka.tools.logs import Log
-from storage.kafka.tools.rebuild.recount import count_records
 from storage.kafka.tools.salvage.files import SmallFiles
 from storage.kafka.tools.salvage.log import CopiedPartition, PartitionSource, copy_partition
 from storage.kafka.tools.view import View
@@ -48,9 +47,7 @@ from storage.shared.recount import Contents, check_recount
 
 WHAT: Final = "salvaging"
 UNNAMED: Final = TopicPartition("salvaged", 0)
-_TOLD_AS_LOSSES: Final = frozenset(
-    {"damaged-batch", MISPLACED, OLD_FORMAT, "torn-tail", "zero-tail"}
-)
+_LOSS_CODES: Final = frozenset({"damaged-batch", MISPLACED, OLD_FORMAT, "torn-tail", "zero-tail"})
 
 
 def salvage(view: View, target: Path, *, whole: bool, only: Path | None = None) -> LossReport:
@@ -174,25 +171,14 @@ class _Salvage:
         plan = PartitionPlan(
             partition=address, directory=folder, settings=view.settings_of(address.topic)
         )
-        list_segments(view.fs, view.files, plan)
+        list_segments(view.files, plan)
         pass_repeats(view.fs, view.files, plan)
         view.notes.add(*plan.findings)
         return plan
 
     @staticmethod
     def _logs(plan: PartitionPlan) -> Sequence[Log]:
-        address = plan.partition
-        return [
-            Log(
-                path=segment.path,
-                base_offset=segment.base_offset,
-                size_bytes=segment.file_bytes,
-                topic=address.topic,
-                partition=address.partition,
-                limit_offset=segment.limit_offset,
-            )
-            for segment in plan.segments
-        ]
+        return [Log.of(segment, plan.partition, whole=True) for segment in plan.segments]
 
     def _alone(self, address: TopicPartition) -> Log:
         """Return the log for a single file. If its name gives no base offset, its first good batch does."""
@@ -270,7 +256,7 @@ class _Salvage:
     def _found(self) -> Sequence[Finding]:
         """Return the findings that are no losses of the log."""
         view = self._view
-        met = [f for f in view.findings() if f.code not in _TOLD_AS_LOSSES]
+        met = [f for f in view.findings() if f.code not in _LOSS_CODES]
         return [*met, *self._files.findings, *(f for c in self._copied for f in c.findings)]
 
 
@@ -316,3 +302,25 @@ def _open_transactions(
         for partition in copied
         if partition.losses and bounds[partition.address].stable < bounds[partition.address].end
     ]
+
+
+def count_records(
+    store: KafkaStore, addresses: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, Contents]:
+    """Return the contents of each partition: control records are not counted, records before the log start are.
+
+    Records are counted by the headers of their batches. The CRCs are checked during the count.
+    """
+    return {address: _count(store, address) for address in addresses}
+
+
+def _count(store: KafkaStore, address: TopicPartition) -> Contents:
+    partition = store.partition(address)
+    end = partition.bounds().end
+    records = sum(
+        max(batch.header.count, 0)
+        for segment in partition.segments()
+        for batch in segment.batches(segment.base_offset, stop_offset=end)
+        if not batch.header.is_control
+    )
+    return Contents(records, end)

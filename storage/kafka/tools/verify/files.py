@@ -21,9 +21,6 @@ from storage.kafka.tools.view import View
 from storage.model import FileCount, Finding, TopicPartition
 from storage.shared.own_files import own_file_findings
 
-_OURS = ".logserver."
-
-
 # ---- the root ------------------------------------------------------------------------------------
 
 
@@ -49,7 +46,7 @@ def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
 def _root_names(view: View) -> Iterator[Finding]:
     known = {*view.directory.metadata_dirs(), *view.folders.values()}
     for path in view.root_paths():
-        if path.name in names.ROOT_FILES or path in known or path.name.startswith(_OURS):
+        if path.name in names.ROOT_FILES or path in known or path.name.startswith(names.OURS):
             continue
         if not view.fs.is_dir(path, follow=True):
             yield _odd_name(path)
@@ -94,7 +91,7 @@ def check_names(view: View, address: TopicPartition) -> Iterator[Finding]:
     entries = view.base.list_dir(folder)
     known = {*PARTITION_FILES, *(n for n in entries if parse_segment_name(n) is not None)}
     for name in entries:
-        if name.startswith(_OURS):
+        if name.startswith(names.OURS):
             continue
         if name not in known:
             yield _odd_name(folder / name, address)
@@ -199,16 +196,14 @@ def _pairs(epochs: Sequence[tuple[int, int]]) -> str:
 
 def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
     """Check that no checkpoint at the root exceeds the log end. Findings of recovery are not repeated."""
-    told = {finding.path for finding in plan.findings if finding.code == "checkpoint-ahead"}
+    reported = {finding.path for finding in plan.findings if finding.code == "checkpoint-ahead"}
     for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
         offset = view.checkpoints[name].get(plan.partition, 0)
         path = str(view.directory.checkpoint_path(name, plan.partition))
-        if offset > plan.next_offset and path not in told:
-            yield finding(
+        if offset > plan.next_offset and path not in reported:
+            yield plan.finding(
                 "checkpoint-ahead",
                 path,
-                topic=plan.partition.topic,
-                partition=plan.partition.partition,
                 offset=offset,
                 expected=f"at most {plan.next_offset}",
                 found=str(offset),

@@ -1,27 +1,34 @@
 """Verification of a log directory: every file is read, and every error is reported.
 
-Owns the order of the checks. verify_files checks names and small files; verify_log checks segments,
-in any process; verify_partition puts their results together. Must not repair: the files are checked as
-they are on the disk, with only left-over files cleared. Also reports what the next start would cut.
+Owns the order of the checks, and the state carried from one segment to the next: consecutive offsets, epochs already
+reported, damage, open transactions. `files` checks names and small files; `log` checks segments, in any process. A
+segment is read again if its guess of the open transactions was wrong. Must not repair: the files are checked as they
+are on the disk, with only left-over files cleared. Also reports what the next start would cut.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from storage.contract import Counted, TaskRunner, not_counted, run_serially
 from storage.errors import IoFailure
+from storage.findings import finding
 from storage.kafka.format import names
+from storage.kafka.format.names import segment_name
+from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.recovery.losses import segments_without_log
 from storage.kafka.state.file_listing import unread_findings
-from storage.kafka.tools.open_transactions import transaction_findings
+from storage.kafka.tools.logs import Log, hole
+from storage.kafka.tools.summary import transaction_findings
 from storage.kafka.tools.verify import files
 from storage.kafka.tools.verify.log import SegmentPart, SegmentResult, check_segment
-from storage.kafka.tools.verify.partition import PartitionCheck
-from storage.kafka.tools.view import View
-from storage.model import Finding
+from storage.kafka.tools.view import INDEX_INTERVAL, View
+from storage.model import FileCount, Finding
 from storage.shared.diagnostics import Notes
+from storage.shared.loss_report import is_reported
 
 
 def check_view(
@@ -53,7 +60,7 @@ class _Audit:
         self._run = run
         self._counted = counted
         self._checks: deque[PartitionCheck] = deque()  # not reported yet, in order
-        self._given: deque[tuple[PartitionCheck, SegmentPart]] = deque()  # parts without results
+        self._pending: deque[tuple[PartitionCheck, SegmentPart]] = deque()  # parts without results
         self._topic_ids: dict[str, str] = {}
         # A part that is read in this process reports its own progress.
         self._is_local = run is run_serially
@@ -63,8 +70,8 @@ class _Audit:
         """Yield the findings of all partitions."""
         for result in self._run(self._work, self._parts()):
             self._take(result)
-            yield from self._told()
-        yield from self._told()
+            yield from self._complete()
+        yield from self._complete()
         yield from self._view.gone
 
     def _parts(self) -> Iterator[SegmentPart]:
@@ -74,11 +81,11 @@ class _Audit:
             check = PartitionCheck(self._view, plan, compacted=address in compacted)
             self._checks.append(check)
             for part in check.parts():
-                self._given.append((check, part))
+                self._pending.append((check, part))
                 yield part
 
     def _take(self, result: SegmentResult) -> None:
-        check, part = self._given.popleft()
+        check, part = self._pending.popleft()
         self._counted(check.take(part, result, self._again))
         if not self._is_local:
             self._view.reader.meter.add(part.log.size_bytes)
@@ -87,7 +94,7 @@ class _Audit:
         (result,) = self._run(self._work, [part])
         return result
 
-    def _told(self) -> Iterator[Finding]:
+    def _complete(self) -> Iterator[Finding]:
         """Yield the findings of the partitions that are complete."""
         view = self._view
         while self._checks and self._checks[0].is_done:
@@ -106,3 +113,119 @@ class _Audit:
             except IoFailure as error:
                 view.note_gone(plan.partition, error)
             yield from sorted(notes.all(), key=lambda found: (found.path, found.position or 0))
+
+
+class PartitionCheck:
+    """The segments of one partition; their results arrive in ascending order."""
+
+    def __init__(self, view: View, plan: PartitionPlan, *, compacted: bool) -> None:
+        self.plan = plan
+        self._view = view
+        segments = [*plan.segments, *plan.removed_segments]
+        self.segments = segments  # also segments that the next start would cut
+        self.found: list[Finding] = []
+        self._left_behind = view.reported_losses(plan.partition)
+        self._interval_bytes = _known_interval(view, plan.partition.topic)
+        self._taken = 0
+        self._next_offset = segments[0].base_offset if segments else 0
+        self._holes: list[Finding] = []
+        self._reported_epochs: set[tuple[int, int | None]] = set()
+        self._open: Mapping[int, int] = {}
+        self._compacted = compacted
+        self._damaged = self._after_gap = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the result of every segment has arrived."""
+        return self._taken == len(self.segments)
+
+    def parts(self) -> Iterator[SegmentPart]:
+        """Yield a part for every segment.
+
+        A part includes the open transactions if the results of all segments before it have arrived.
+        """
+        for at, segment in enumerate(self.segments):
+            part = self._part(segment, last=at == len(self.segments) - 1)
+            yield replace(part, open_transactions=self._open) if at == self._taken else part
+
+    def _part(self, segment: SegmentPlan, *, last: bool) -> SegmentPart:
+        view, plan = self._view, self.plan
+        log = Log.of(segment, plan.partition, whole=True)
+        return SegmentPart(
+            fs=view.base,
+            log=replace(log, stored_at=view.fs.base_path(segment.path)),
+            indexes=view.index_places(segment),
+            snapshot=view.snapshot_place(segment),
+            start_offset=plan.start_offset,
+            epochs=plan.stored_epochs,
+            interval_bytes=self._interval_bytes,
+            left_behind=self._left_behind,
+            open_end=last and not view.clean,
+        )
+
+    def take(
+        self,
+        part: SegmentPart,
+        result: SegmentResult,
+        again: Callable[[SegmentPart], SegmentResult],
+    ) -> FileCount:
+        """Add the next segment's result; `again` reads the segment once more. Return the count of its log."""
+        if result.transactional and result.opened != self._open:
+            result = again(replace(part, open_transactions=self._open))
+        segment = self.segments[self._taken]
+        self._taken += 1
+        log = part.log
+        self._damaged |= result.damaged
+        self._compacted |= result.compacted
+        self.found += _missing(log, segment)
+        self.found += result.findings
+        self._follow(log, result)
+        for pair, mismatch in result.epochs.items():
+            if pair not in self._reported_epochs:
+                self._reported_epochs.add(pair)
+                self.found.append(mismatch)
+        if not self._damaged:
+            self.found += result.if_undamaged
+            self.found += () if self._compacted else result.if_all_is_there
+        if result.transactional:
+            self._open = result.left_open
+        return FileCount(str(log.path), log.topic, log.partition, result.records, log.size_bytes)
+
+    def _follow(self, log: Log, result: SegmentResult) -> None:
+        """Check that the offsets continue from one segment to the next."""
+        expected = self._next_offset
+        if result.first is not None and not self._after_gap:
+            position, found = result.first
+            if found > expected and not is_reported(self._left_behind, expected, found):
+                self._holes.append(hole(log, position, expected=expected, found=found))
+        self._holes += result.holes
+        if result.next_offset is None:
+            self._after_gap |= result.after_gap
+        else:
+            self._next_offset, self._after_gap = result.next_offset, result.after_gap
+
+    def all(self) -> Sequence[Finding]:
+        """Return the findings of the logs and the indexes. Offsets removed by compaction are not a hole."""
+        if not self._compacted:
+            return [*self.found, *self._holes]
+        view = self._view
+        return [*self.found, *segments_without_log(view.files, self.plan)]
+
+
+def _known_interval(view: View, topic: str) -> int | None:
+    """Return index.interval.bytes if it is configured, else None: a foreign store may not use the default."""
+    if INDEX_INTERVAL not in view.configs_of(topic):
+        return None
+    return view.settings_of(topic).index_interval_bytes
+
+
+def _missing(log: Log, segment: SegmentPlan) -> Iterator[Finding]:
+    for suffix in (names.INDEX, names.TIME_INDEX):
+        if suffix not in segment.suffixes:
+            yield finding(
+                "missing-index",
+                log.path.with_name(segment_name(log.base_offset, suffix)),
+                topic=log.topic,
+                partition=log.partition,
+                message="the next start rebuilds it",
+            )

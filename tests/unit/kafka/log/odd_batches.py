@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from storage.coding.varint import encode_varint
-from storage.kafka.format.batch_header import (
+from storage.kafka.format.batch import (
     HEADER_SIZE,
     MAGIC,
     BatchHeader,

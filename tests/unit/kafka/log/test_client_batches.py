@@ -6,7 +6,7 @@ import pytest
 
 from storage import Record
 from storage.errors import InvalidBatch, OutOfOrderSequence
-from storage.kafka.format.batch_header import HEADER_SIZE, decode_header, seal
+from storage.kafka.format.batch import HEADER_SIZE, decode_header, seal
 from storage.kafka.store import KafkaStore
 from tests.unit.kafka.log.batches import data_batch
 from tests.unit.kafka.workshop import T0, Workshop, put_value, values

@@ -9,7 +9,8 @@ import pytest
 
 from storage.files import File, OverlayFileSystem
 from storage.files.fs import FileSystem
-from storage.kafka.format import names, offset_index, time_index
+from storage.kafka.format import names
+from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.index.indexes import IndexReader, index_bytes
 from tests.robustness.crash.relay import Relay, RelayFile
 from tests.unit.kafka.workshop import ROOT, Workshop, put_value, values

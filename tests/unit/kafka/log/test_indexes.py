@@ -10,7 +10,7 @@ import pytest
 
 from storage.errors import DataError
 from storage.files import HandleCache, OverlayFileSystem
-from storage.kafka.format import offset_index, time_index
+from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.index.indexes import (
     IndexBuilder,
     SparseIndex,

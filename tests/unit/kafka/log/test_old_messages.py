@@ -10,7 +10,7 @@ import pytest
 from storage.contract import StoreOptions
 from storage.errors import Corrupt, DamagedStore, Truncated
 from storage.kafka.format import old_message as old_format
-from storage.kafka.format.batch_header import seal
+from storage.kafka.format.batch import seal
 from storage.kafka.log.log_file import OLD_FORMAT
 from storage.kafka.tools.view import View
 from storage.model import Finding

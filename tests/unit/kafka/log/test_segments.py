@@ -8,8 +8,8 @@ import pytest
 
 from storage import LogStore, Record, StoreOptions, open_store
 from storage.errors import RecordTooLarge
-from storage.kafka.format import offset_index, time_index
 from storage.kafka.format.batch import BatchHeader, check_crc
+from storage.kafka.format.sparse_index import offset_index, time_index
 from tests.unit.kafka.log.batches import data_batch
 from tests.unit.kafka.workshop import T0, Workshop, only_partition, values
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from storage.files import OverlayFileSystem
-from storage.kafka.format import offset_index, time_index
+from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.log.segment import Segment
 from tests.unit.kafka.workshop import ROOT, Workshop, only_partition, put_value, values
 

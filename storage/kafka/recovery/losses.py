@@ -1,6 +1,6 @@
-"""Rules for a start of a partition if files name more offsets than its logs contain.
+"""Lost records: rules for a start if files name more offsets than a log contains, and segments missing between others.
 
-Owns the decision, noted in the plan; must not read logs or write. Six rules:
+Owns the decisions, noted in the plan; must not write. Six rules for the offsets that files name:
 
 - The log ends below an offset that a file names. If a cut explains this (a torn tail, an accepted loss), the log
   continues at that offset, so no offset is assigned twice. Otherwise a writable start does not serve the partition.
@@ -13,39 +13,50 @@ Owns the decision, noted in the plan; must not read logs or write. Six rules:
   loss is reported.
 - The folder has no log, but files that are written after a log: as in the first rule, whatever offsets they name.
 - The log begins above its first offset by the leader epochs. This is reported, and the existing records are served.
+
+A segment that is missing between others is found without reading whole logs: each end is compared with the next base.
+(`verify` reads every batch and finds more.) In compacted logs, offsets are missing by design: there only an index
+without a log shows a missing segment. Offsets that a salvage or an earlier start reported as lost are not reported
+again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from storage.files import FileSystem
+from storage.files import HandleCache
 from storage.findings import finding
 from storage.kafka.index.indexes import ReadsFiles
-from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.log.log_file import StoredBatch
+from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.recovery.active_indexes import last_indexed
 from storage.kafka.recovery.evidence import (
     CHECKPOINTS,
-    Evidence,
     NamedOffset,
+    RecoveryContext,
+    emptied_segments,
     end_by_index,
     end_in_folder,
     first_offset,
     is_emptied,
     orphan_indexes,
 )
-from storage.model import Finding, Loss
+from storage.model import Finding, Loss, TopicPartition
+from storage.shared.loss_report import is_reported, reported_ranges
 
 MISSING: Final = "missing"
 """The reason of a loss with no byte left in the folder."""
 
 
-def judge_start(plan: PartitionPlan, known: Sequence[Loss], *, read_only: bool) -> None:
-    """Compare the start of a listed partition's log with the start that files name. `known`: losses of the partition
-    that are reported already.
-    """
+def judge_start(context: RecoveryContext, plan: PartitionPlan) -> None:
+    """Compare the start of a listed partition's log with the start that files name."""
+    known = context.known_losses.get(plan.partition, ())
     first = first_offset(plan)
     if not plan.segments or first is None:
         return
@@ -55,24 +66,20 @@ def judge_start(plan: PartitionPlan, known: Sequence[Loss], *, read_only: bool) 
     if first.offset >= base_offset or reported:
         return
     plan.findings.append(
-        finding(
+        plan.finding(
             "log-starts-late",
             plan.segments[0].path,
-            topic=plan.partition.topic,
-            partition=plan.partition.partition,
             offset=first.offset,
             expected=f"offset {first.offset}",
             found=f"offset {base_offset}",
             message=f"the log begins at offset {base_offset}, and {first}: {lost} offsets are lost",
         )
     )
-    if not read_only:  # the start removes the names of these offsets: record the loss now
+    if not context.read_only:  # the start removes the names of these offsets: record the loss now
         plan.losses.append(loss_of(plan, first.offset, base_offset))
 
 
-def judge_log_start(
-    plan: PartitionPlan, *, is_clean: bool, read_only: bool, accept_loss: bool
-) -> None:
+def judge_log_start(context: RecoveryContext, plan: PartitionPlan) -> None:
     """Compare the end of a scanned partition with the log start of its checkpoint. No log may end below its log start.
 
     The real broker deletes all segments of such a log (LogLoader.recoverLog). Here the records stay in their files,
@@ -85,12 +92,9 @@ def judge_log_start(
     first = plan.segments[0].base_offset if plan.segments else end
     hidden = any(segment.size_bytes for segment in plan.segments)
     plan.findings.append(
-        finding(
+        plan.finding(
             "log-start-beyond-end",
-            plan.directory,
             severity="error" if hidden else "warning",
-            topic=plan.partition.topic,
-            partition=plan.partition.partition,
             offset=start,
             expected=f"at most {end}",
             found=str(start),
@@ -99,40 +103,31 @@ def judge_log_start(
         )
     )
     plan.next_offset = start
-    if read_only or not hidden:
+    if context.read_only or not hidden:
         return
-    if accept_loss or not is_clean or _is_cut(plan):
+    if context.accept_loss or not context.clean_shutdown or _is_cut(plan):
         plan.losses.append(loss_of(plan, first, start))
         plan.continues_at = start
     else:
         plan.refused = plan.findings[-1]
 
 
-def judge_end(
-    fs: FileSystem,
-    plan: PartitionPlan,
-    evidence: Evidence,
-    *,
-    indexes: ReadsFiles,
-    is_clean: bool,
-    read_only: bool,
-    accept_loss: bool,
-) -> None:
+def judge_end(context: RecoveryContext, plan: PartitionPlan, indexes: ReadsFiles) -> None:
     """Compare the end of a scanned partition with the offsets that files name, and note the outcome in its plan.
 
-    `indexes` reads index files. `is_clean`: the clean-shutdown marker exists, so no index names an offset that a
-    power loss removed from the log.
+    With the clean-shutdown marker no index names an offset that a power loss removed from the log.
     """
+    evidence, fs, is_clean = context.evidence, context.fs, context.clean_shutdown
     log_end = plan.next_offset
     by_index = _highest(*_ends_by_index(indexes, plan))
     certain = by_index if is_clean else None
     named = _highest(
         evidence.end(plan.partition, log_end), end_in_folder(fs, plan, log_end), certain
     )
-    behind = named is not None and named.offset > log_end
+    ends_below = named is not None and named.offset > log_end
     emptied = is_emptied(fs, plan)
     cut = _is_cut(plan)
-    if not behind and not emptied:
+    if not ends_below and not emptied:
         unflushed = _highest(evidence.unflushed(plan.partition), by_index)
         if unflushed is not None and unflushed.offset > log_end and not cut:
             plan.findings.append(_end_finding(plan, unflushed, "warning", emptied=False))
@@ -141,9 +136,9 @@ def judge_end(
         return
     if not cut or emptied:
         plan.findings.append(_end_finding(plan, named, "error", emptied=emptied))
-    if read_only:
+    if context.read_only:
         return
-    if cut or accept_loss:
+    if cut or context.accept_loss:
         _continue_above(plan, log_end if named is None else max(named.offset, log_end))
     else:
         plan.refused = plan.findings[-1]
@@ -165,11 +160,9 @@ def without_log_finding(
     plan: PartitionPlan, path: Path, base_offset: int, *, what: str = "no .log file"
 ) -> Finding:
     """Return the finding that a segment has an index file, at `path`, and no log or an empty one."""
-    return finding(
+    return plan.finding(
         "segment-without-log",
         path,
-        topic=plan.partition.topic,
-        partition=plan.partition.partition,
         offset=base_offset,
         message=f"the segment at offset {base_offset} has {what}: its records are lost, if it had any",
     )
@@ -209,12 +202,10 @@ def _end_finding(
         code = "checkpoint-ahead" if path.name in CHECKPOINTS else code
         lost = named.offset - plan.next_offset
         message = f"the log ends at offset {plan.next_offset}, and {named}: {lost} offsets are lost"
-    return finding(
+    return plan.finding(
         code,
         path,
         severity=severity,
-        topic=plan.partition.topic,
-        partition=plan.partition.partition,
         offset=None if named is None else named.offset,
         expected=f"at most {plan.next_offset}, the end of the log",
         found="no log" if named is None else str(named.offset),
@@ -238,14 +229,127 @@ def _continue_above(plan: PartitionPlan, offset: int) -> None:
 
 
 def loss_of(plan: PartitionPlan, first_offset: int, next_offset: int | None) -> Loss:
-    """Return a loss with no byte left in the folder."""
+    """Return a loss of the plan's partition with no byte left in the folder."""
+    return missing_loss(plan.partition, plan.directory, first_offset, next_offset)
+
+
+def missing_loss(
+    partition: TopicPartition, path: Path, first_offset: int, next_offset: int | None
+) -> Loss:
+    """Return a loss with no byte left at `path`."""
     return Loss(
-        topic=plan.partition.topic,
-        partition=plan.partition.partition,
-        path=str(plan.directory),
+        topic=partition.topic,
+        partition=partition.partition,
+        path=str(path),
         position=0,
         size_bytes=0,
         first_offset=first_offset,
         next_offset=next_offset,
         reason=MISSING,
     )
+
+
+def is_configured_compacted(configs: Mapping[str, str]) -> bool:
+    """Return whether the configs of a topic ask for compaction."""
+    return "compact" in configs.get("cleanup.policy", "")
+
+
+def missing_segments(
+    files: HandleCache, plan: PartitionPlan, known_losses: Sequence[Loss], *, cleaned: bool
+) -> Iterator[Finding]:
+    """Return findings for missing segments: `segments_without_log` if compaction has `cleaned` the partition, else
+    `segment_gaps`.
+    """
+    if cleaned:
+        return segments_without_log(files, plan)
+    return segment_gaps(files, plan, known_losses)
+
+
+def losses_without_log(plan: PartitionPlan, findings: Sequence[Finding]) -> Iterator[Loss]:
+    """Yield a loss for each finding of `segments_without_log`, up to the next segment."""
+    for found in findings:
+        if found.code == "segment-without-log" and found.offset is not None:
+            at = bisect_right(plan.segments, found.offset, key=attrgetter("base_offset"))
+            yield loss_of(plan, found.offset, plan.segments[at].base_offset)
+
+
+def segment_gaps(
+    files: HandleCache, plan: PartitionPlan, known_losses: Sequence[Loss]
+) -> Iterator[Finding]:
+    """Yield a finding for each range of offsets between two segments that no segment holds.
+
+    If a segment's last batch shows that the log is compacted, yield only `segments_without_log`. `known_losses`: the
+    losses of the partition that are already reported.
+    """
+    segments = plan.segments
+    ends = [_last_batch(files, segment) for segment in segments[:-1]]
+    if any(batch is not None and is_compacted(batch) for batch in ends):
+        yield from segments_without_log(files, plan)
+        return
+    reported = reported_ranges(known_losses)
+    for batch, (before, following) in zip(ends, pairwise(segments), strict=True):
+        end = before.base_offset if batch is None else batch.header.next_offset
+        if batch is None and before.size_bytes:
+            continue  # the end is damaged, and reported as damage
+        if end < following.base_offset and not is_reported(reported, end, following.base_offset):
+            yield gap_finding(following.path, plan.partition, end, following.base_offset)
+
+
+def segments_without_log(files: HandleCache, plan: PartitionPlan) -> Iterator[Finding]:
+    """Yield a finding for each segment before the last that has an index, and an empty log or none.
+
+    A segment without a log is reported between two others, and not within the offsets of the segment before it:
+    compaction makes one segment of several, and removes their files one after another.
+    """
+    reported: set[int] = set()
+    for path, base_offset in orphan_indexes(plan):
+        at = bisect_left(plan.segments, base_offset, key=attrgetter("base_offset"))
+        if base_offset in reported or not 0 < at < len(plan.segments):
+            continue
+        reported.add(base_offset)
+        last = _last_batch(files, plan.segments[at - 1])
+        if last is None or last.header.next_offset <= base_offset:
+            yield without_log_finding(plan, path, base_offset)
+    what = "an empty .log file, and entries in this index"
+    for path, base_offset in emptied_segments(files.fs, plan):
+        yield without_log_finding(plan, path, base_offset, what=what)
+
+
+def is_compacted(batch: StoredBatch) -> bool:
+    """Return whether compaction has rewritten a batch."""
+    header = batch.header
+    return header.has_delete_horizon or header.count <= header.last_offset_delta
+
+
+def gap_finding(
+    path: Path,
+    address: tuple[str | None, int | None],
+    expected: int,
+    found: int,
+    *,
+    position: int = 0,
+    severity: str = "error",
+) -> Finding:
+    """Return the finding that offsets are missing before a batch. `path`: the log that contains the batch."""
+    return finding(
+        "offset-gap",
+        path,
+        severity=severity,
+        position=position,
+        topic=address[0],
+        partition=address[1],
+        offset=expected,
+        expected=f"offset {expected}",
+        found=f"offset {found}",
+        message=f"{found - expected} offsets are missing",
+    )
+
+
+def _last_batch(files: HandleCache, segment: SegmentPlan) -> StoredBatch | None:
+    """Return the last good batch of a segment, read from its last index entry on; None if a gap ends the segment."""
+    last = None
+    with files.borrow(segment.path) as file:
+        position = last_indexed(files.fs, file, segment)
+    for item in segment.items_from(files, segment.base_offset, position):
+        last = item if isinstance(item, StoredBatch) else None
+    return last

@@ -1,12 +1,14 @@
-"""The records of Kafka's internal topics as rows: the message type of each, and its fields.
+"""The content of Kafka's internal topics as rows: every record with its message type and fields, and the committed
+offsets of consumer groups.
 
-Owns the shape of these rows and which partitions have them; must not know bytes. Control records are included: in
-the metadata log and its snapshots they contain the leader, and where a snapshot begins and ends.
+Owns the shape of these rows, which partitions have them and which offsets are shown; must not know bytes, or which
+record of a key counts. Control records are included: in the metadata log and its snapshots they contain the leader, and
+where a snapshot begins and ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 from storage.errors import InvalidArgument
@@ -19,12 +21,14 @@ from storage.kafka.format.messages.records import (
     decode_record,
 )
 from storage.kafka.log.log_file import StoredBatch
+from storage.kafka.state.group_offsets import OffsetsLog, id_bytes, is_of
 from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.view import View
 from storage.model import TopicPartition
 
 DECODED: Final = "decoded"
+OFFSETS: Final = "offsets"
 RUN_ROWS: Final = 1000
 
 
@@ -119,3 +123,42 @@ def _note(
                 message=f"shown as bytes: {content.problem.message}",
             )
         )
+
+
+# ---- committed offsets ---------------------------------------------------------------------------
+
+
+def offset_runs(view: View, wanted: Container[TopicPartition] | None) -> Iterator[list[Row]]:
+    """Yield the offsets of every group, one run for each partition of the topic; `wanted`: for these partitions."""
+    for address in view.folders:
+        if address.topic != names.GROUP_OFFSETS_TOPIC:
+            continue
+        log = OffsetsLog(view.partition(address))
+        run = [
+            row
+            for group in log.look(lambda table: table.groups())
+            for row in _rows(view, log, group)
+            if wanted is None or TopicPartition(row["topic"], row["partition"]) in wanted
+        ]
+        if run:
+            yield run
+
+
+def _rows(view: View, log: OffsetsLog, group: str) -> Iterator[Row]:
+    offsets = log.look(lambda table: table.of_group(group))
+    for partition, value in offsets.items():
+        if is_of(value, _topic_id(view, partition)):
+            yield {
+                "group": group,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "offset": value.offset,
+                "leaderEpoch": None if value.leader_epoch < 0 else value.leader_epoch,
+                "metadata": value.metadata,
+                "commitTimestamp": value.commit_timestamp_ms,
+            }
+
+
+def _topic_id(view: View, partition: TopicPartition) -> bytes | None:
+    folder = view.folders.get(partition)
+    return id_bytes(None if folder is None else view.directory.topic_id(folder))

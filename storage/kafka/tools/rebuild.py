@@ -1,0 +1,331 @@
+"""Rebuild of indexes from the logs: offset, time and transaction index of every segment.
+
+Owns which files are compared, kept aside and replaced, and the wanted content of a segment's index files, by the
+engine's own rules. A segment is a part that any process may do: files that differ are written next to the store, and
+then put in place. The transaction index depends on the transactions open before the segment; these are guessed as in
+verify. Must not write logs. With `write` it holds the store's lock all the time:
+
+1. New bytes are written to `DIR.rebuild-TIME` next to the store.
+2. Every file that changes is copied to `DIR.cut-TIME`.
+3. The file is replaced in one step: a crash leaves either the old or the new file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.contract import TaskRunner, run_serially
+from storage.errors import InvalidArgument
+from storage.files import FileSystem, HandleCache, atomic_write, write_durably
+from storage.findings import finding
+from storage.kafka.format import names, txn_index
+from storage.kafka.format.batch import BatchHeader
+from storage.kafka.format.names import segment_name
+from storage.kafka.format.sparse_index import offset_index, time_index
+from storage.kafka.format.txn_index import AbortedTransaction
+from storage.kafka.index import indexes
+from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.recovery.evidence import end_by_index
+from storage.kafka.state import blocked_files
+from storage.kafka.state.log_dirs import log_directory, refuse_several
+from storage.kafka.state.producers import ProducerStates
+from storage.kafka.state.root import detect
+from storage.kafka.tools.logs import Log, LogReader, opened_before
+from storage.kafka.tools.view import View
+from storage.model import Finding, RebuildReport
+from storage.shared.diagnostics import Meter, Notes
+from storage.shared.recount import check_files
+
+INDEXES: Final = "indexes"
+ENTRY_BYTES: Final[Mapping[str, int]] = {
+    names.INDEX: offset_index.entry_size,
+    names.TIME_INDEX: time_index.entry_size,
+    names.TXN_INDEX: txn_index.ENTRY_SIZE,
+}
+
+
+def rebuild_indexes(
+    make_view: Callable[[], View], *, write: bool, run: TaskRunner = run_serially
+) -> RebuildReport:
+    """See SupportsInspect.rebuild. Raises StoreLocked, InvalidArgument without a store to lock, and DamagedStore if a
+    folder has the name of a file.
+    """
+    view = make_view()
+    if not write:
+        return _Rebuild(view, run, write=False).run()
+    refuse_several(view.directory.roots)
+    if detect(view.base, view.root) is None:
+        raise InvalidArgument(
+            f"{view.root} is no log directory: there is nothing to lock, so nothing is written",
+            field="write",
+        )
+    blocked_files.refuse(log_directory(view.base, view.directory.roots))
+    lock = view.base.lock(view.root / names.LOCK)
+    try:
+        view.close()
+        return _Rebuild(make_view(), run, write=True).run()
+    finally:
+        lock.release()
+
+
+class _Pending(NamedTuple):
+    """A segment whose part was handed out and has no result yet."""
+
+    plan: PartitionPlan
+    segment: SegmentPlan
+    part: RebuildPart
+
+
+class _Rebuild:
+    """One pass over the partitions of a view."""
+
+    def __init__(self, view: View, run: TaskRunner, *, write: bool) -> None:
+        moment_ms = view.clock()
+        self._view = view
+        view.start_meter("rebuilding indexes", list(view.folders))
+        self._run = run
+        self._here = run is run_serially  # then a part reports its own progress
+        self._work = partial(build_segment, meter=view.reader.meter if self._here else None)
+        self._write = write
+        self._files = 0
+        self._changed: list[str] = []
+        self._kept_dir = view.root.parent / f"{view.root.name}.cut-{moment_ms}"
+        self._staged_dir = view.root.parent / f"{view.root.name}.rebuild-{moment_ms}"
+        self._pending: deque[_Pending] = deque()  # parts without results
+        self._taken: PartitionPlan | None = None  # plan of the partition with the last result
+        self._open: Mapping[int, int] = {}  # open transactions at the end of that result's segment
+
+    def run(self) -> RebuildReport:
+        """Compare every index file, and with `write` replace each that differs. Return the report."""
+        view = self._view
+        try:
+            for result in self._run(self._work, self._parts()):
+                self._take(result)
+            if self._write and self._changed:
+                view.notes.add(self._kept_aside())
+            replaced = set(self._changed)  # `changed` names these files: no findings for them
+            return RebuildReport(
+                what=INDEXES,
+                written=self._write,
+                files=self._files,
+                changed=self._changed,
+                findings=[found for found in view.findings() if found.path not in replaced],
+            )
+        finally:
+            view.close()
+            if self._write and view.base.exists(self._staged_dir):
+                view.base.remove_tree(self._staged_dir)
+                view.base.sync_dir(self._staged_dir.parent)
+
+    # ---- parts ---------------------------------------------------------------------------------
+
+    def _parts(self) -> Iterator[RebuildPart]:
+        """Yield a part for every segment.
+
+        A part includes the open transactions if the results of all parts before it have arrived.
+        """
+        compacted = self._view.checkpoints[names.CLEANER_OFFSETS]
+        for address in self._view.those_there(self._view.folders):
+            plan = self._view.plan(address)
+            staged = self._staged_dir / plan.directory.name if self._write else None
+            for segment in plan.segments:
+                if not self._view.base.exists(segment.path):
+                    continue  # a segment of a `.swap` set that the next start completes
+                if self._names_lost_records(plan, segment):
+                    continue  # only this index names the lost records: a start needs it
+                part = self._part(plan, segment, staged, compacted=address in compacted)
+                if not self._pending:
+                    part = replace(part, open_transactions=self._open_before(plan))
+                self._pending.append(_Pending(plan, segment, part))
+                yield part
+
+    def _names_lost_records(self, plan: PartitionPlan, segment: SegmentPlan) -> bool:
+        """Whether the index of the last segment points past the end of the log."""
+        if segment.limit_offset <= plan.batches_end:
+            return False
+        named = end_by_index(self._view.base, segment, segment.size_bytes)
+        return named is not None and named.offset > plan.batches_end
+
+    def _part(
+        self, plan: PartitionPlan, segment: SegmentPlan, staged: Path | None, *, compacted: bool
+    ) -> RebuildPart:
+        """Return the part for the good batches below the end that recovery leaves."""
+        return RebuildPart(
+            fs=self._view.base,
+            log=Log.of(segment, plan.partition),
+            indexes=self._view.index_places(segment),
+            snapshot=self._view.snapshot_place(segment),
+            interval_bytes=plan.settings.index_interval_bytes,
+            compacted=compacted,
+            staged=staged,
+        )
+
+    def _open_before(self, plan: PartitionPlan) -> Mapping[int, int]:
+        """Return the transactions open after the last segment with a result; none where a partition begins."""
+        return self._open if plan is self._taken else {}
+
+    def _take(self, result: SegmentBuilt) -> None:
+        pending = self._pending.popleft()
+        before = self._open_before(pending.plan)
+        if result.transactional and result.opened != before:
+            known = replace(pending.part, open_transactions=before)
+            (result,) = self._run(self._work, [known])
+        self._taken = pending.plan
+        self._open = result.left_open if result.transactional else before
+        if not self._here:
+            self._view.reader.meter.add(pending.part.log.size_bytes)
+        self._view.notes.add(*result.findings)
+        self._files += result.files
+        for suffix, staged in result.changed.items():
+            path = self._replace(pending, suffix, staged)
+            if self._write:
+                self._recount(path, suffix, result.entries[suffix])
+
+    # ---- putting in place ----------------------------------------------------------------------
+
+    def _replace(self, pending: _Pending, suffix: str, staged: Path | None) -> Path:
+        """Note the file as changed. With `write`, keep its old bytes aside, then replace it, both durably.
+
+        Return its path.
+        """
+        segment, fs = pending.segment, self._view.base
+        path = segment.path.with_name(segment_name(segment.base_offset, suffix))
+        self._changed.append(str(path))
+        if not self._write:
+            return path
+        if suffix in segment.suffixes:
+            kept = self._kept_dir / path.parent.name / path.name
+            fs.make_dir(kept.parent)
+            atomic_write(fs, kept, fs.read_bytes(pending.part.indexes[suffix]))
+        if staged is not None:
+            atomic_write(fs, path, fs.read_bytes(staged))
+        else:
+            fs.remove(path)
+            fs.sync_dir(path.parent)
+        return path
+
+    def _recount(self, path: Path, suffix: str, reported: int | None) -> None:
+        """Read the replaced file, and check that it has the reported number of entries."""
+        counted = _count_entries(self._view.base, path, suffix)
+        check_files(
+            {path: reported},
+            {path: counted},
+            what="entries",
+            advice=f"The logs are unchanged, and the files that were replaced are in {self._kept_dir}",
+        )
+
+    def _kept_aside(self) -> Finding:
+        return finding("kept-aside", self._kept_dir, message="the files that rebuild replaced")
+
+
+def _count_entries(fs: FileSystem, path: Path, suffix: str) -> int | None:
+    """Return the number of entries of an index file, None if the file does not exist."""
+    return len(fs.read_bytes(path)) // ENTRY_BYTES[suffix] if fs.exists(path) else None
+
+
+# ---- one segment ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildPart:
+    """One segment to be rebuilt. `open_transactions` and `snapshot` as in SegmentPart.
+
+    - `indexes`: the paths with the bytes of its index files, by suffix.
+    - `compacted`: the log no longer shows which transactions were aborted.
+    - `staged`: the folder for new files, created when it is needed; None: compare only.
+    """
+
+    fs: FileSystem
+    log: Log
+    indexes: Mapping[str, Path]
+    snapshot: Path | None
+    interval_bytes: int
+    compacted: bool
+    staged: Path | None
+    open_transactions: Mapping[int, int] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentBuilt:
+    """The result for one segment. The other fields are as in SegmentResult.
+
+    - `files`: the number of index files that exist or should exist.
+    - `changed`: the files that differ, by suffix: the path of the new bytes. None if the file should not exist, or
+      if files are only compared.
+    - `entries`: the number of entries that each file should have, None for a file that should not exist.
+    """
+
+    files: int = 0
+    changed: dict[str, Path | None] = field(default_factory=dict)
+    entries: dict[str, int | None] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+    transactional: bool = False
+    opened: Mapping[int, int] = field(default_factory=dict)
+    left_open: Mapping[int, int] = field(default_factory=dict)
+
+
+def build_segment(part: RebuildPart, meter: Meter | None = None) -> SegmentBuilt:
+    """Read the good batches of a segment's log, and compare. Memory: its indexes, twice."""
+    result = SegmentBuilt(opened=opened_before(part.fs, part.open_transactions, part.snapshot))
+    files, notes = HandleCache(part.fs, 2), Notes()
+    reader = LogReader(files, notes)
+    reader.meter = meter or Meter()
+    try:
+        wanted = _contents(part, reader, result)
+    finally:
+        files.close(sync=False)
+    if part.compacted:
+        del wanted[names.TXN_INDEX]
+    for suffix, data in wanted.items():
+        _compare(part, suffix, data, result)
+    result.findings = notes.all()
+    return result
+
+
+def _contents(part: RebuildPart, reader: LogReader, result: SegmentBuilt) -> dict[str, bytes]:
+    """Return the wanted bytes of the index files; a `.txnindex` without entries should not exist."""
+    aborted: list[AbortedTransaction] = []
+    producers = ProducerStates.with_open(result.opened)
+
+    def batches() -> Iterator[tuple[int, BatchHeader]]:
+        for batch in reader.batches(part.log):
+            header = batch.header
+            result.transactional |= header.is_control or header.is_transactional
+            ended = producers.update(header, batch.data, batch.at)
+            if ended is not None:
+                aborted.append(ended)
+            yield batch.position, header
+
+    rebuilt = indexes.rebuild_indexes(
+        batches(), base_offset=part.log.base_offset, interval_bytes=part.interval_bytes
+    )
+    result.left_open = producers.open_transactions
+    result.entries = {
+        names.INDEX: len(rebuilt.offsets),
+        names.TIME_INDEX: len(rebuilt.times),
+        names.TXN_INDEX: len(aborted) or None,
+    }
+    return {
+        names.INDEX: b"".join(offset_index.encode_entry(*e) for e in rebuilt.offsets),
+        names.TIME_INDEX: b"".join(time_index.encode_entry(*e) for e in rebuilt.times),
+        names.TXN_INDEX: b"".join(map(txn_index.encode_entry, aborted)),
+    }
+
+
+def _compare(part: RebuildPart, suffix: str, data: bytes, result: SegmentBuilt) -> None:
+    stored = part.fs.read_bytes(part.indexes[suffix]) if suffix in part.indexes else None
+    absent = suffix == names.TXN_INDEX and not data
+    result.files += not (absent and stored is None)
+    if stored == (None if absent else data):
+        return
+    staged: Path | None = None
+    if part.staged is not None and not absent:
+        staged = part.staged / segment_name(part.log.base_offset, suffix)
+        part.fs.make_dir(part.staged)
+        write_durably(part.fs, staged, data)
+    result.changed[suffix] = staged

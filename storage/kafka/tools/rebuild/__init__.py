@@ -1,1 +1,0 @@
-"""Rebuilding: derived files are made from the log."""
