@@ -231,14 +231,14 @@ class _Gathered:
             if not self._are_needed(entries[0].batch, entries[0].piece):
                 yield _counted(entries)
                 return
-            made = _make_chunk(parts, entries, self._wanted)
-            if isinstance(made, Chunk):
-                if made.rows:
-                    yield made
+            chunk = _make_chunk(parts, entries, self._wanted)
+            if isinstance(chunk, Chunk):
+                if chunk.rows:
+                    yield chunk
                 return
-            for index in made:
+            for index in chunk:
                 self._judge(entries[index].batch, entries[index].piece)
-            entries = [entry for index, entry in enumerate(entries) if index not in made]
+            entries = [entry for index, entry in enumerate(entries) if index not in chunk]
 
 
 def _repeats_offsets(batch: StoredBatch) -> bool:

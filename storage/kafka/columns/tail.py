@@ -126,7 +126,7 @@ class FollowedPartition:
             if index.path.suffix in planned.suffixes:
                 index.path = origin(index.path) or index.path
             else:
-                index.start_empty()
+                index.hold(())
         if planned.aborted is not None:
             segment.txn_index.hold(planned.aborted)
         elif names.TXN_INDEX in planned.suffixes:
@@ -237,8 +237,8 @@ class FollowedPartition:
             sealed.offset_index.release()
             sealed.time_index.release()
         segment = Segment(self._files, self._directory, base_offset, self._settings, size_bytes=0)
-        segment.offset_index.start_empty()
-        segment.time_index.start_empty()
+        segment.offset_index.hold(())
+        segment.time_index.hold(())
         self.segments.roll(segment)
 
     def _read_on(self) -> None:

@@ -84,8 +84,8 @@ def encode_records(
         latest: i64 = base
         near: i64 = limit if base <= INT64_MAX - limit else 0  # timestamps that need no check
         for record in records:
-            given: int | None = record[3]
-            timestamp: i64 = now_ms if given is None else given
+            time_ms: int | None = record[3]
+            timestamp: i64 = now_ms if time_ms is None else time_ms
             if timestamp > latest:
                 latest = timestamp
             delta: i64 = timestamp - base

@@ -120,6 +120,7 @@ class SparseFormat:
     def __init__(self, kind: str, entry: Struct, first: _Field, second: _Field) -> None:
         self.kind = kind
         self.entry_size = entry.size
+        self.key_type = entry.format[1]  # of the first field, as `array` names it
         self._entry = entry
         self._first = first
         self._second = second

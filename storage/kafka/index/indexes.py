@@ -27,7 +27,7 @@ from storage.files import File, FileSystem, HandleCache, atomic_write
 from storage.kafka.format import txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.record import NO_TIMESTAMP
-from storage.kafka.format.sparse_index import SparseFormat, offset_index, time_index
+from storage.kafka.format.sparse_index import SparseFormat
 from storage.kafka.format.txn_index import AbortedTransaction
 
 MAX_RELATIVE_OFFSET: Final = INT32_MAX
@@ -55,7 +55,6 @@ class SparseIndex:
         entry_format: SparseFormat,
         *,
         max_bytes: int,
-        key_type: str,
         remake: Callable[[], Entries],
         holds: Callable[[Entries], bool] | None = None,
     ) -> None:
@@ -68,7 +67,6 @@ class SparseIndex:
         self.max_entries = max_bytes // entry_format.entry_size
         self._files = files
         self._format = entry_format
-        self._key_type = key_type
         self._keys: array[int] | None = None
         self._values: array[int] = array("q")
         self._written = 0  # number of entries in the file
@@ -101,14 +99,10 @@ class SparseIndex:
         return self._remake()
 
     def hold(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Use these as the file's entries; the file is then not read."""
+        """Use these as the file's entries; the file is then not read. A new index has none."""
         self._values = array("q", [value for _, value in entries])
         self._written = len(entries)
-        self._keys = array(self._key_type, [key for key, _ in entries])
-
-    def start_empty(self) -> None:
-        """Set a new index to no entries: there is no file content to load."""
-        self.hold(())
+        self._keys = array(self._format.key_type, [key for key, _ in entries])
 
     def release(self) -> None:
         """Drop the entries from memory. The next use reads the file again."""
@@ -365,27 +359,6 @@ class IndexReader:
             file.close()
         self._last[path.suffix] = path, data
         return data
-
-
-def open_offset_index(
-    files: HandleCache, path: Path, *, max_bytes: int, remake: Callable[[], Entries]
-) -> SparseIndex:
-    """Return the offset index (`.index`) of one segment."""
-    return SparseIndex(files, path, offset_index, max_bytes=max_bytes, key_type="i", remake=remake)
-
-
-def open_time_index(
-    files: HandleCache,
-    path: Path,
-    *,
-    max_bytes: int,
-    remake: Callable[[], Entries],
-    holds: Callable[[Entries], bool] | None = None,
-) -> SparseIndex:
-    """Return the time index (`.timeindex`) of one segment."""
-    return SparseIndex(
-        files, path, time_index, max_bytes=max_bytes, key_type="q", remake=remake, holds=holds
-    )
 
 
 def modification_time_ms(fs: FileSystem, path: Path) -> int:

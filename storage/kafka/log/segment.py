@@ -21,14 +21,14 @@ from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.record import NO_TIMESTAMP
+from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.index.indexes import (
     MAX_RELATIVE_OFFSET,
     IndexBuilder,
     RebuiltIndexes,
+    SparseIndex,
     TransactionIndex,
     modification_time_ms,
-    open_offset_index,
-    open_time_index,
     rebuild_indexes,
 )
 from storage.kafka.log.log_file import Gap, Portion, StoredBatch, damaged, walk
@@ -78,15 +78,17 @@ class Segment:
         self.end_offset = INT64_MAX  # in the last segment: the log end. No batch reaches beyond it
         self._files = files
         index_bytes = settings.segment_index_bytes
-        self.offset_index = open_offset_index(
+        self.offset_index = SparseIndex(
             files,
             directory / segment_name(base_offset, names.INDEX),
+            offset_index,
             max_bytes=index_bytes,
             remake=lambda: self._remake_indexes().offsets,
         )
-        self.time_index = open_time_index(
+        self.time_index = SparseIndex(
             files,
             directory / segment_name(base_offset, names.TIME_INDEX),
+            time_index,
             max_bytes=index_bytes,
             remake=lambda: self._remake_indexes().times,
             holds=self._reaches_end,
@@ -115,8 +117,8 @@ class Segment:
                 remove_if_present(files.fs, path)
                 files.forget(path, sync=False)
             raise
-        segment.offset_index.start_empty()
-        segment.time_index.start_empty()
+        segment.offset_index.hold(())
+        segment.time_index.hold(())
         return segment
 
     def paths(self) -> Sequence[Path]:

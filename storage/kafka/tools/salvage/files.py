@@ -24,13 +24,13 @@ _IN_FOLDERS: Final = frozenset({names.LEADER_EPOCHS, names.PARTITION_METADATA})
 
 
 class SmallFiles:
-    """The small files of one salvage, from `view` to the folder `made`; `whole`: of the whole store."""
+    """The small files of one salvage, from `view` to the folder `new_root`; `whole`: of the whole store."""
 
-    def __init__(self, view: View, made: Path, *, whole: bool) -> None:
+    def __init__(self, view: View, new_root: Path, *, whole: bool) -> None:
         self.findings: list[Finding] = []
         self._view = view
         self._fs: FileSystem = view.base
-        self._made = made
+        self._new_root = new_root
         self.whole = whole
         self._topic_ids: dict[str, str] = {}
 
@@ -66,17 +66,17 @@ class SmallFiles:
 
     def write_root(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """Write the files of the directory as a whole; durable after its next sync."""
-        directory, made = self._view.directory, self._made
-        target = LogDirectory(self._fs, made)
+        directory, new_root = self._view.directory, self._new_root
+        target = LogDirectory(self._fs, new_root)
         identity = directory.root_file(names.META_PROPERTIES)
         if self._understood(identity, _identity) is not None:
-            self._copy(identity, made / names.META_PROPERTIES)
+            self._copy(identity, new_root / names.META_PROPERTIES)
         topics = {address.topic for address in self._view.folders}
         configs = directory.topic_configs()
         if configs or self._fs.exists(directory.root_file(TOPICS_FILE)):
             target.write_topic_configs({t: c for t, c in configs.items() if t in topics})
         target.write_store_file(self._facts())
-        write_durably(self._fs, made / names.LOG_STARTS, checkpoints.encode_offsets(log_starts))
+        write_durably(self._fs, new_root / names.LOG_STARTS, checkpoints.encode_offsets(log_starts))
         if self.whole:
             self._copy_metadata()
             self._note_others()
@@ -87,7 +87,7 @@ class SmallFiles:
         kept = {a: min(offset, ends[a]) for a, offset in stored.items() if a in ends}
         if kept or self._fs.exists(self._view.directory.root_file(names.CLEANER_OFFSETS)):
             data = checkpoints.encode_offsets(kept)
-            write_durably(self._fs, self._made / names.CLEANER_OFFSETS, data)
+            write_durably(self._fs, self._new_root / names.CLEANER_OFFSETS, data)
 
     def _facts(self) -> StoreFile:
         """Return the facts of the server's own store file.
@@ -116,19 +116,19 @@ class SmallFiles:
         directory = self._view.directory
         bootstrap = directory.root_file(names.BOOTSTRAP)
         if self._fs.exists(bootstrap):
-            self._copy(bootstrap, self._made / names.BOOTSTRAP)
+            self._copy(bootstrap, self._new_root / names.BOOTSTRAP)
         for folder in directory.metadata_dirs():
-            made = self._made / folder.name
+            copy = self._new_root / folder.name
             if not self._fs.is_dir(folder):
                 continue
-            if self._fs.exists(made):
+            if self._fs.exists(copy):
                 self._note_unknown(folder)
                 continue
-            self._fs.make_dir(made)
+            self._fs.make_dir(copy)
             for file in self._fs.list_dir(folder):
                 if not self._fs.is_dir(folder / file):
-                    self._copy(folder / file, made / file)
-            self._fs.sync_dir(made)
+                    self._copy(folder / file, copy / file)
+            self._fs.sync_dir(copy)
             self._note(folder, "copied without a check", code="copied-unchecked")
 
     def _copy(self, source: Path, target: Path) -> None:

@@ -58,21 +58,21 @@ def salvage(view: View, target: Path, *, whole: bool, only: Path | None = None) 
     around = [folder for folder in outer if detect(view.base, folder) is not None]
     sources = view.directory.roots if whole else [*view.folders.values(), *around]
     now_ms = view.clock()
-    with new_store(view.base, target, sources=sources, now_ms=now_ms) as made:
-        found = _Salvage(view, made, whole=whole, only=only).run()
+    with new_store(view.base, target, sources=sources, now_ms=now_ms) as new_root:
+        found = _Salvage(view, new_root, whole=whole, only=only).run()
         report = replace(found, target=str(target))
-        write_report(view.base, made / SALVAGE_REPORT, report)
+        write_report(view.base, new_root / SALVAGE_REPORT, report)
     return report
 
 
 class _Salvage:
     """One pass over the partitions of a view."""
 
-    def __init__(self, view: View, made: Path, *, whole: bool, only: Path | None) -> None:
+    def __init__(self, view: View, new_root: Path, *, whole: bool, only: Path | None) -> None:
         self._view = view
-        self._made = made
+        self._new_root = new_root
         self._only = only
-        self._files = SmallFiles(view, made, whole=whole)
+        self._files = SmallFiles(view, new_root, whole=whole)
         self._copied: list[CopiedPartition] = []
         self._log_starts: dict[TopicPartition, int] = {}
 
@@ -89,13 +89,13 @@ class _Salvage:
         ends = {copied.address: copied.next_offset for copied in self._copied}
         self._files.write_root(self._log_starts)
         self._files.write_cleaner_offsets(ends)
-        view.base.sync_dir(self._made)
+        view.base.sync_dir(self._new_root)
         return self._report(self._finish())
 
     def _partition(self, address: TopicPartition, folder: Path) -> CopiedPartition:
         fs = self._view.base
         address = _legal(address)
-        target = self._made / partition_dir_name(*address)
+        target = self._new_root / partition_dir_name(*address)
         fs.make_dir(target)
         source = self._source(address, folder)
         copied = copy_partition(fs, self._view.reader, source, target)
@@ -111,7 +111,7 @@ class _Salvage:
     def _missing(self, missing: MissingPartition) -> CopiedPartition:
         """Create an empty partition for one that has no folder. Its log starts above the offsets that files name."""
         fs = self._view.base
-        target = self._made / partition_dir_name(*missing.address)
+        target = self._new_root / partition_dir_name(*missing.address)
         fs.make_dir(target)
         source = PartitionSource(
             address=missing.address,
@@ -212,12 +212,12 @@ class _Salvage:
         view = self._view
         settings = {n: v for n, v in view.options.settings.items() if n != LOG_DIRS}
         options = replace(view.options, settings=settings)
-        store = open_kafka(self._made, options, fs=view.base, clock=view.clock, read_only=False)
+        store = open_kafka(self._new_root, options, fs=view.base, clock=view.clock, read_only=False)
         with store:
             bounds = {copied.address: store.bounds(copied.address) for copied in self._copied}
             counted = count_records(store, bounds)
         reported = {c.address: Contents(c.records, None) for c in self._copied}
-        check_recount(self._made, reported, counted)
+        check_recount(self._new_root, reported, counted)
         return bounds
 
     def _report(self, bounds: dict[TopicPartition, OffsetBounds]) -> LossReport:

@@ -15,8 +15,6 @@ from storage.kafka.index.indexes import (
     IndexBuilder,
     SparseIndex,
     TransactionIndex,
-    open_offset_index,
-    open_time_index,
     rebuild_indexes,
 )
 from tests.unit.kafka.log.batches import data_batch, header_of
@@ -36,9 +34,9 @@ def nothing() -> Sequence[tuple[int, int]]:
 
 
 def an_index(files: HandleCache, max_bytes: int = 80) -> SparseIndex:
-    index = open_offset_index(files, PATH, max_bytes=max_bytes, remake=nothing)
+    index = SparseIndex(files, PATH, offset_index, max_bytes=max_bytes, remake=nothing)
     files.fs.open(PATH, create=True).close()
-    index.start_empty()
+    index.hold(())
     return index
 
 
@@ -147,7 +145,7 @@ def test_truncate_forgets_in_memory_and_in_the_file(files: HandleCache) -> None:
 
 def test_an_index_that_is_not_used_is_not_touched(files: HandleCache) -> None:
     files.fs.open(PATH, create=True).truncate(80)
-    open_offset_index(files, PATH, max_bytes=80, remake=nothing).trim()
+    SparseIndex(files, PATH, offset_index, max_bytes=80, remake=nothing).trim()
     assert files.fs.size(PATH) == 80
 
 
@@ -161,7 +159,7 @@ def test_an_index_that_is_not_used_is_not_touched(files: HandleCache) -> None:
 def test_a_damaged_file_is_made_anew(files: HandleCache, content: bytes) -> None:
     file = files.fs.open(PATH, create=True)
     file.pwrite(content, 0)
-    index = open_offset_index(files, PATH, max_bytes=80, remake=lambda: [(3, 30)])
+    index = SparseIndex(files, PATH, offset_index, max_bytes=80, remake=lambda: [(3, 30)])
     assert index.entries() == [(3, 30)]
 
 
@@ -171,14 +169,14 @@ def test_what_a_crash_leaves_of_a_preallocated_index_is_read_without_its_zeros(
     file = files.fs.open(PATH, create=True)
     file.pwrite(offset_index.encode_entry(2, 90), 0)
     file.truncate(800)
-    index = open_offset_index(files, PATH, max_bytes=800, remake=nothing)
+    index = SparseIndex(files, PATH, offset_index, max_bytes=800, remake=nothing)
     assert index.entries() == [(2, 90)]
 
 
 def test_time_entries_keep_64_bits(files: HandleCache) -> None:
     files.fs.open(PATH, create=True).close()
-    index = open_time_index(files, PATH, max_bytes=120, remake=nothing)
-    index.start_empty()
+    index = SparseIndex(files, PATH, time_index, max_bytes=120, remake=nothing)
+    index.hold(())
     index.append(1 << 62, 2**31 - 1)
     index.write()
     index.trim()
