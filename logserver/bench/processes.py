@@ -79,6 +79,10 @@ class Server(NamedTuple):
         """Return the processor time of all its threads since its start; None if the system does not report it."""
         return None if self.pid is None else cpu_s(self.pid)
 
+    def rss_bytes(self) -> int | None:
+        """Return the resident memory; None if the system does not report it."""
+        return None if self.pid is None else rss_bytes(self.pid)
+
 
 def cpu_s(pid: int) -> float | None:
     """Return the processor time of all threads of a process since its start; None if the system does not report it."""

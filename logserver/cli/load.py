@@ -127,6 +127,7 @@ def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> No
 
 def target_names(load: Load) -> list[str]:
     """Return the targets' names in the result. Raises InvalidArgument, and OSError for a server's description."""
+    require("hdrh.histogram", "bench")
     from logserver.bench.targets import name_of
 
     return [name_of(target) for target in load["targets"]]

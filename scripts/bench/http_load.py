@@ -22,7 +22,7 @@ from logserver.bench.ceiling import measure
 from logserver.bench.environment import machine, versions
 from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.processes import Cores, Server, ServerFailed, running, store_server
-from logserver.bench.targets.ceilings import CEILINGS, serve_command
+from logserver.bench.targets.http_servers import CEILINGS, serve_command
 from logserver.bench.wire import Address, call
 from scripts.bench.http_report import CLOSED, OPEN, Report
 from scripts.bench.http_run import QUICK, Amounts, Loaded, Run, cases

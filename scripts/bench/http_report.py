@@ -16,7 +16,7 @@ from rich.table import Table
 from logserver.bench.goals import HTTP, goal_of
 from logserver.bench.load_loops import Sample, latency_of
 from logserver.bench.result import Spread
-from logserver.bench.targets.ceilings import CEILINGS, NO_STORE
+from logserver.bench.targets.http_servers import CEILINGS, NO_STORE
 from scripts.bench.harness import short
 from scripts.bench.http_work import PRODUCE, Case, Work
 

@@ -25,9 +25,9 @@ from logserver.bench.http_templates import OURS
 from logserver.bench.load_loops import ConnectionLost
 from logserver.bench.processes import Cores, Server, cpu_s_per_million
 from logserver.bench.result import Result, load
-from logserver.bench.targets import ours
+from logserver.bench.targets import http_servers
 from logserver.bench.targets.base import Bench
-from logserver.bench.targets.foreign import ForeignServer
+from logserver.bench.targets.http_servers import ForeignServer
 from logserver.bench.topics import Topics
 from logserver.bench.workload import parse_workload
 from tests.bench.stub import stub
@@ -415,11 +415,11 @@ def test_how_many_files_our_server_may_have_open_is_asked_for(
         commands.append(command)
         return processes.running(command, None)
 
-    monkeypatch.setattr(ours, "running", running)
+    monkeypatch.setattr(http_servers, "running", running)
     text = f'name = "w"\nproducersPerTopic = 0\n[logserver]\nfillGB = 0.001\n{more}'
     with asyncio.Runner() as runner:
         bench = Bench(folder=tmp_path, runner=runner, cores=Cores(), peers=tmp_path, quick=False)
-        server = ours.OurServer(bench, "kafka")
+        server = http_servers.OurServer(bench, "kafka")
         repeat = server.repeat(parse_workload(text.encode(), "w.toml"), 1, lambda what: None)
     assert (repeat.stored_records, repeat.errors) == (10_000, [])
     ((_, *command),) = commands
