@@ -85,7 +85,8 @@ class OurServer(_HttpServer):
         with tempfile.TemporaryDirectory(dir=self._bench.folder) as folder:
             data = Path(folder) / "data"
             with self._running(data, workload) as (server, start_s):
-                values = {"start_s": start_s, "empty_rss_bytes": server.rss_bytes()}
+                values: dict[str, Any] = {"start_s": start_s}
+                values["empty_rss_bytes"] = server.rss_bytes()
                 load = self._load(workload, server, f"bench-{number}", tell)
                 load.run()
                 values |= load.values | _left(server, data, load.acknowledged)
