@@ -20,7 +20,7 @@ from logserver.bench.load_loops import (
     Sample,
     Turn,
     latency_of,
-    told_timeout,
+    named_timeout,
 )
 from logserver.bench.lookups import Lookups
 from logserver.bench.processes import cpu_s, cpu_s_per_million
@@ -174,7 +174,7 @@ class HttpLoad:
         sample = None
         try:
             limit_s = self._workload.seconds * LATE + ANSWER_S + DRAIN_S
-            async with told_timeout(limit_s, "readers have not got all"):
+            async with named_timeout(limit_s, "readers have not got all"):
                 if requests:
                     watch = None if published is None else published.watch
                     turn = self._publishing(requests, self._workload.seconds, watch)

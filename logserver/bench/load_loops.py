@@ -136,7 +136,9 @@ class Turn:
             with _undisturbed():
                 began_s, used_s = time.perf_counter(), time.process_time()
                 self._begin(self._connections)
-                async with told_timeout(self._seconds * LATE + ANSWER_S, "requests have no answer"):
+                async with named_timeout(
+                    self._seconds * LATE + ANSWER_S, "requests have no answer"
+                ):
                     await self._ended
                 self.sample.seconds = max(time.perf_counter() - began_s, self._least_s)
                 self.sample.generator_s = time.process_time() - used_s
@@ -295,7 +297,7 @@ class Open(Turn):
 
 
 @asynccontextmanager
-async def told_timeout(limit_s: float, what: str) -> AsyncIterator[None]:
+async def named_timeout(limit_s: float, what: str) -> AsyncIterator[None]:
     """Limit the time of a block. Raises TimeoutError if it expires; the message names `what`, the unfinished work."""
     limit = asyncio.timeout(limit_s)
     try:

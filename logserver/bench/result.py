@@ -188,7 +188,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     file_system: str | None = None  # type of the file system that held the stores
 
 
-NOT_TOLD_BY_ALL: Final = ("file_system", "java", "kafka", "rocketmq")  # fields that may be null
+OPTIONAL_FACTS: Final = ("file_system", "java", "kafka", "rocketmq")  # fields that may be null
 
 
 class Generator(msgspec.Struct, frozen=True, kw_only=True):

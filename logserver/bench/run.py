@@ -37,7 +37,7 @@ QUICK_REPEATS: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Options:
     """The options of a run. `quick`: one short repeat each; it checks counts, and its figures mean little."""
 
     workloads: Sequence[Workload]
@@ -60,36 +60,36 @@ class Watching(Protocol):
         """Receive a finished run: all repeats of a workload on a target."""
 
 
-def take(asked: Asked, watching: Watching, result: Result) -> None:
+def take(options: Options, watching: Watching, result: Result) -> None:
     """Run all workloads and store their figures in `result`. Raises KeyboardInterrupt, and the error of a target that
     cannot be reached. On any error `result.complete` stays false and `incomplete_reason` says why.
     """
     try:
-        with _bench(asked) as bench, _targets(asked, bench) as targets:
+        with _bench(options) as bench, _targets(options, bench) as targets:
             result.environment = with_peers(
                 result.environment,
                 {target.facts.kind: target.facts.version for target in targets.values()},
             )
-            _generator(asked, bench, watching, result)
-            _Course(asked, targets, watching, result).take()
+            _generator(options, bench, watching, result)
+            _Course(options, targets, watching, result).take()
     except KeyboardInterrupt:
         result.incomplete_reason = "interrupted"
         raise
     except Exception as error:  # any error is recorded in the result, then raised again
-        result.incomplete_reason = told(error)
+        result.incomplete_reason = error_line(error)
         raise
     result.complete = True
 
 
-def new_result(asked: Asked) -> Result:
+def new_result(options: Options) -> Result:
     """Create an empty result document with the environment of this run."""
     began = datetime.fromtimestamp(wall_clock_ms() // 1000, UTC).isoformat()
-    made = environment(_cores(asked), Path(asked.folder or tempfile.gettempdir()))
-    return Result(began=began, command=list(asked.command), quick=asked.quick, environment=made)
+    made = environment(_cores(options), Path(options.folder or tempfile.gettempdir()))
+    return Result(began=began, command=list(options.command), quick=options.quick, environment=made)
 
 
-def _cores(asked: Asked) -> Cores:
-    return Cores.apart() if asked.pinned else Cores()
+def _cores(options: Options) -> Cores:
+    return Cores.apart() if options.pinned else Cores()
 
 
 def problems(result: Result) -> list[str]:
@@ -101,7 +101,7 @@ def problems(result: Result) -> list[str]:
     return found
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Format an error as one line."""
     if isinstance(error, StorageError):
         return " ".join(error.message.split())
@@ -109,26 +109,26 @@ def told(error: BaseException) -> str:
 
 
 @contextmanager
-def _bench(asked: Asked) -> Iterator[Bench]:
+def _bench(options: Options) -> Iterator[Bench]:
     """Yield the shared state of a run: a data folder and an event loop. This process is pinned to the generator's cores
     until the block ends.
     """
-    cores = _cores(asked)
+    cores = _cores(options)
     raise_limit()  # each reader opens its own connection
     with (
-        tempfile.TemporaryDirectory(prefix="logserver-bench-", dir=asked.folder) as folder,
+        tempfile.TemporaryDirectory(prefix="logserver-bench-", dir=options.folder) as folder,
         cores.pinned_generator(),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        yield Bench(Path(folder), runner, cores, asked.peers, asked.quick)
+        yield Bench(Path(folder), runner, cores, options.peers, options.quick)
 
 
 @contextmanager
-def _targets(asked: Asked, bench: Bench) -> Iterator[Mapping[str, Target]]:
+def _targets(options: Options, bench: Bench) -> Iterator[Mapping[str, Target]]:
     with ExitStack() as closing:
         targets = {}
         closing.enter_context(_closed_in_peace())
-        for name in asked.targets:
+        for name in options.targets:
             target = make_target(name, bench)
             closing.callback(target.close)
             targets[target.facts.name] = target
@@ -154,27 +154,29 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _generator(asked: Asked, bench: Bench, watching: Watching, result: Result) -> None:
-    watching.at(0, _steps(asked), "the load generator itself")
-    seconds = QUICK_GENERATOR_S if asked.quick else GENERATOR_S
-    result.generator = measure(bench.runner, bench.cores, seconds=seconds, repeats=_repeats(asked))
+def _generator(options: Options, bench: Bench, watching: Watching, result: Result) -> None:
+    watching.at(0, _steps(options), "the load generator itself")
+    seconds = QUICK_GENERATOR_S if options.quick else GENERATOR_S
+    result.generator = measure(
+        bench.runner, bench.cores, seconds=seconds, repeats=_repeats(options)
+    )
 
 
-def _repeats(asked: Asked) -> int:
-    return QUICK_REPEATS if asked.quick else asked.repeats
+def _repeats(options: Options) -> int:
+    return QUICK_REPEATS if options.quick else options.repeats
 
 
-def _steps(asked: Asked) -> int:
-    return len(asked.workloads) * len(asked.targets) * _repeats(asked)
+def _steps(options: Options) -> int:
+    return len(options.workloads) * len(options.targets) * _repeats(options)
 
 
 class _Course:
     """The workloads of a run, in order."""
 
     def __init__(
-        self, asked: Asked, targets: Mapping[str, Target], watching: Watching, result: Result
+        self, options: Options, targets: Mapping[str, Target], watching: Watching, result: Result
     ) -> None:
-        self._asked = asked
+        self._options = options
         self._targets = targets
         self._watching = watching
         self._result = result
@@ -182,13 +184,13 @@ class _Course:
 
     def take(self) -> None:
         """Run all workloads. A target that fails in a workload is left out of the rest of that workload."""
-        for given in self._asked.workloads:
-            self._workload(given.quick() if self._asked.quick else given)
+        for given in self._options.workloads:
+            self._workload(given.quick() if self._options.quick else given)
 
     def _workload(self, workload: Workload) -> None:
         runs = {name: self._run(workload, target) for name, target in self._targets.items()}
         self._result.runs += runs.values()
-        for number in range(_repeats(self._asked)):
+        for number in range(_repeats(self._options)):
             for name, run in runs.items():
                 self._step += 1
                 if not run.errors and not run.notes:
@@ -206,16 +208,16 @@ class _Course:
         return run
 
     def _repeat(self, workload: Workload, number: int, target: Target, run: Run) -> None:
-        name = f"{workload.name} on {target.facts.name}, {number + 1} of {_repeats(self._asked)}"
+        name = f"{workload.name} on {target.facts.name}, {number + 1} of {_repeats(self._options)}"
 
         def tell(what: str) -> None:
-            self._watching.at(self._step, _steps(self._asked), f"{name}: {what}")
+            self._watching.at(self._step, _steps(self._options), f"{name}: {what}")
 
         tell("starting")
         try:
             run.repeats.append(target.repeat(workload, number, tell))
         except FAILURES as error:
-            run.errors.append(told(error))
+            run.errors.append(error_line(error))
 
     def _conclude(self, run: Run) -> None:
         if held(run) is False:

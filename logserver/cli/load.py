@@ -103,7 +103,7 @@ def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> No
     workloads = [workload.load_workload(name) for name in chosen]
     _once("workload", [each.name for each in workloads])
     _once("target", target_names(load))
-    asked = run.Asked(
+    options = run.Options(
         workloads=workloads,
         targets=load["targets"],
         repeats=load["repeats"],
@@ -113,10 +113,10 @@ def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> No
         peers=load["peers"] or run.PEERS,
         command=[click.get_current_context().find_root().info_name or "logserver", *sys.argv[1:]],
     )
-    result = run.new_result(asked)
+    result = run.new_result(options)
     try:
         with ended_as_interrupted(), Shown() as shown:
-            run.take(asked, shown, result)
+            run.take(options, shown, result)
     finally:
         tell(result)
     for problem in run.problems(result):

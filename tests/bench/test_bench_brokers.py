@@ -71,7 +71,7 @@ def test_the_real_brokers_are_measured_by_their_own_tools(
     assert not [inner for inner in tmp_path.iterdir() if inner.is_dir()]
 
 
-def taking_once(take: Callable[[run.Asked, run.Watching, Result], None]) -> Callable[..., None]:
+def taking_once(take: Callable[[run.Options, run.Watching, Result], None]) -> Callable[..., None]:
     """Return `take` with one repeat."""
     return lambda asked, watching, result: take(replace(asked, repeats=1), watching, result)
 

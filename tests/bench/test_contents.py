@@ -12,7 +12,7 @@ import pytest
 from logserver.bench.report import conclusions, render
 from logserver.bench.report.contents import Document, Numbers, report
 from logserver.bench.report.figures import Figure
-from logserver.bench.report.format import told
+from logserver.bench.report.format import value_text
 from logserver.bench.result import (
     ONE_RECORD,
     Latency,
@@ -107,7 +107,7 @@ def test_every_figure_stands_in_all_forms(document: Document, page: str) -> None
     for metric in ("server_cpu_s_per_million_records", "recovery_s", "disk_bytes_per_record"):
         for found in document.numbers.figures:
             if found.metric == metric and found.scale is None:
-                value = told(found.spread.median, found.unit)
+                value = value_text(found.spread.median, found.unit)
                 assert value in cells
                 assert f"| {found.workload} | {found.target} | {value} |" in text
     again = msgspec.json.decode(msgspec.json.encode(document.numbers), type=Numbers)
@@ -132,7 +132,7 @@ def test_tables_of_both_forms_are_the_same(document: Document, page: str) -> Non
     ],
 )  # fmt: skip
 def test_a_number_is_told_without_powers_of_ten(value: float, unit: str, said: str) -> None:
-    assert told(value, unit) == said
+    assert value_text(value, unit) == said
 
 
 def test_series_are_told_along_their_axis(document: Document) -> None:
@@ -292,8 +292,12 @@ def test_what_the_first_environment_does_not_tell_is_that_of_the_others() -> Non
     replace = msgspec.structs.replace
     first.environment = replace(first.environment, kafka=None, file_system=None, python="3.11.1")
     second.environment = replace(second.environment, kafka="4.3.1", file_system="xfs")
-    told = report([first, second]).numbers.environment
-    assert (told.kafka, told.file_system, told.python) == ("4.3.1", "xfs", "3.11.1")
+    value_text = report([first, second]).numbers.environment
+    assert (value_text.kafka, value_text.file_system, value_text.python) == (
+        "4.3.1",
+        "xfs",
+        "3.11.1",
+    )
 
 
 def test_results_of_different_brokers_are_told_where_they_took_part() -> None:

@@ -16,7 +16,7 @@ from logserver.bench.load_loops import (
     Open,
     histogram,
     latency_of,
-    told_timeout,
+    named_timeout,
 )
 from logserver.bench.wire import Address, call, request
 from logserver.errors import StrangeAnswer
@@ -237,8 +237,8 @@ async def test_a_call_beside_the_load_tells_a_strange_answer() -> None:
 
 async def test_what_takes_too_long_is_told() -> None:
     with pytest.raises(TimeoutError, match="requests have no answer after 0 s"):
-        async with told_timeout(0.0, "requests have no answer"):
+        async with named_timeout(0.0, "requests have no answer"):
             await asyncio.Event().wait()
     with pytest.raises(TimeoutError, match="its own"):
-        async with told_timeout(60.0, "requests have no answer"):
+        async with named_timeout(60.0, "requests have no answer"):
             raise TimeoutError("its own")

@@ -19,8 +19,8 @@ from logserver.bench.report.comparability import (
     full_core_share,
     rising_rates,
 )
-from logserver.bench.report.format import range_told, short
-from logserver.bench.result import NOT_TOLD_BY_ALL, Result, Run, Spread, errors_of, held
+from logserver.bench.report.format import range_text, short
+from logserver.bench.result import OPTIONAL_FACTS, Result, Run, Spread, errors_of, held
 
 NAMED: Final = 3  # runs with errors that a warning names
 ALIKE: Final = (
@@ -57,7 +57,7 @@ def _mixed(results: Sequence[Result]) -> Iterator[str]:
     """Yield warnings about several results in one report: ratios need one machine and the same software."""
     unlike = [
         f"{name.replace('_', ' ')} {' and '.join(values)}"
-        for name in (*ALIKE, *NOT_TOLD_BY_ALL)
+        for name in (*ALIKE, *OPTIONAL_FACTS)
         if len(values := _values(results, name)) > 1
     ]
     if unlike:
@@ -84,7 +84,7 @@ def _mixed(results: Sequence[Result]) -> Iterator[str]:
 def _values(results: Sequence[Result], name: str) -> list[str]:
     """Return the distinct values of a field in the environments."""
     found = dict.fromkeys(listed(getattr(result.environment, name)) for result in results)
-    if name in NOT_TOLD_BY_ALL:
+    if name in OPTIONAL_FACTS:
         found.pop(ANY, None)
     return list(found)
 
@@ -150,7 +150,7 @@ def _not_held(run: Run) -> str:
     rate = "" if offered is None else f" of {short(offered)} records/s"
     unsent = sum(repeat.unsent_requests or 0 for repeat in run.repeats)
     made = [r.published_records_per_s for r in run.repeats if r.published_records_per_s]
-    published = f", {range_told(Spread.of(made), 'records/s')} published" if made else ""
+    published = f", {range_text(Spread.of(made), 'records/s')} published" if made else ""
     share = f"{len(missed)} of {len(run.repeats)} repeats"
     return (
         f"the offered rate{rate} was NOT held in {share}{published}; {unsent:,} requests not sent"

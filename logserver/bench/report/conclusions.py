@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from logserver.bench.report.figures import Figure, ratio_of, repeats_with
-from logserver.bench.report.format import ratio_told, told
+from logserver.bench.report.format import ratio_text, value_text
 from logserver.bench.report.verdicts import design_of
 from logserver.bench.result import METRICS, Result, Run, Spread, errors_of, spreads
 
@@ -86,7 +86,7 @@ def _beside(kafka: Run, rocketmq: Run, metric: str, what: str) -> Iterator[str]:
     if one is None or other is None or ratio is None or not ratio.median:
         return
     unit = METRICS[metric].unit
-    first, second = (told(spread.median, unit) for spread in (one, other))
+    first, second = (value_text(spread.median, unit) for spread in (one, other))
     verdict = _more(ratio) if _apart(one, other) else "no difference beyond the spread"
     if min(repeats_with(run, metric) for run in (kafka, rocketmq)) < LEAST_REPEATS:
         verdict = "of a single repeat, which has no spread to tell a difference by"
@@ -109,7 +109,7 @@ def _more(ratio: Spread) -> str:
         least = ratio.minimum or ratio.median
         ratio = Spread(minimum=1 / ratio.maximum, median=1 / ratio.median, maximum=1 / least)
         design = "Kafka's"
-    median, _, spread = ratio_told(ratio).partition(" ")
+    median, _, spread = ratio_text(ratio).partition(" ")
     return f"{median} times{spread and f' {spread}'} as much in {design}"
 
 
@@ -128,11 +128,11 @@ def _over_topics(figures: Sequence[Figure], unlike: Collection[tuple[str, str]])
             and after.change is not None
             and min(before.repeats, after.repeats) >= LEAST_REPEATS
         ):
-            share = f"{_share_told(after.change)} of what it publishes"
+            share = f"{_share_text(after.change)} of what it publishes"
             if not _apart(before.spread, after.spread):
                 share = "what it publishes: no difference beyond the spread"
             yield f"From {first:,.0f} to {last:,.0f} topics {target} keeps {share}{told_so}."
 
 
-def _share_told(share: Spread) -> str:
+def _share_text(share: Spread) -> str:
     return f"{share.median:.0%} ({share.minimum:.0%} - {share.maximum:.0%})"

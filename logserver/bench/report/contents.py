@@ -16,11 +16,11 @@ from logserver.bench.report.figures import Figure, choose_baseline, figures_of, 
 from logserver.bench.report.format import (
     ALONE,
     CHANGING,
-    range_told,
-    ratio_told,
-    scale_told,
-    told,
-    told_bare,
+    bare_text,
+    range_text,
+    ratio_text,
+    scale_text,
+    value_text,
 )
 from logserver.bench.report.plots import Mark, Plot
 from logserver.bench.report.verdicts import Measured, Verdict, verdicts
@@ -181,8 +181,8 @@ def _table(figures: Sequence[Figure], metric: str, baseline: str) -> Part:
         [
             f.workload,
             f.target,
-            told_bare(f.spread.median, f.unit),
-            range_told(f.spread, f.unit),
+            bare_text(f.spread.median, f.unit),
+            range_text(f.spread, f.unit),
             f"{f.repeats}",
             _ratio(f),
         ]
@@ -203,7 +203,7 @@ def _mark(figure: Figure) -> Mark:
 
 
 def _ratio(figure: Figure) -> str:
-    return ratio_told(figure.ratio) if figure.alike else ALONE
+    return ratio_text(figure.ratio) if figure.alike else ALONE
 
 
 def _title(metric: str) -> str:
@@ -243,7 +243,7 @@ def _spread_cells(figure: Figure | None) -> tuple[str, str, str]:
     if figure is None:
         return "", "", ""
     at = _percentile(figure.metric.rpartition(".")[2])
-    return at, range_told(figure.spread, "us"), _ratio(figure)
+    return at, range_text(figure.spread, "us"), _ratio(figure)
 
 
 def _percentile(name: str) -> str:
@@ -252,7 +252,7 @@ def _percentile(name: str) -> str:
 
 def _latency(figure: Figure) -> str:
     spread = figure.spread
-    return told(spread.maximum if figure.metric.endswith(".max_us") else spread.median, "us")
+    return value_text(spread.maximum if figure.metric.endswith(".max_us") else spread.median, "us")
 
 
 def _series(figures: Sequence[Figure], metric: str, axis: str) -> Part:
@@ -266,14 +266,14 @@ def _series(figures: Sequence[Figure], metric: str, axis: str) -> Part:
         at = {figure.workload: figure for figure in mine if figure.target == target}
         groups[target] = [_mark(figure) for figure in at.values()]
         cells = [_cell(at[name]) if name in at else "" for name in workloads]
-        rows.append([target, *cells, ratio_told(list(at.values())[-1].change)])
+        rows.append([target, *cells, ratio_text(list(at.values())[-1].change)])
     title = _title(metric)
     plot = Plot(kind="lines", title=title, unit=mine[0].unit, groups=groups, axis=axis)
     table = Table(
         title=f"{title}: median (min - max)",
         columns=[
             "Target",
-            *(scale_told(place, axis) for place in workloads.values()),
+            *(scale_text(place, axis) for place in workloads.values()),
             "Last by first",
         ],
         rows=rows,
@@ -287,7 +287,7 @@ def _place(figure: Figure) -> float:
 
 
 def _cell(figure: Figure) -> str:
-    median = told_bare(figure.spread.median, figure.unit)
-    spread = range_told(figure.spread, figure.unit)
+    median = bare_text(figure.spread.median, figure.unit)
+    spread = range_text(figure.spread, figure.unit)
     star = "" if figure.alike else STAR
     return f"{median}{star}" if spread == median else f"{median}{star} ({spread})"

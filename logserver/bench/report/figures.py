@@ -14,7 +14,7 @@ import msgspec
 from logserver.bench.report.comparability import is_alike, is_offered, is_same_work, is_sound
 from logserver.bench.result import (
     METRICS,
-    NOT_TOLD_BY_ALL,
+    OPTIONAL_FACTS,
     Better,
     Result,
     Run,
@@ -70,7 +70,7 @@ def merged(results: Sequence[Result]) -> Result:
     environments = [result.environment for result in results]
     known = {
         name: next(filter(None, (getattr(each, name) for each in environments)), None)
-        for name in NOT_TOLD_BY_ALL
+        for name in OPTIONAL_FACTS
     }
     reasons = [result.incomplete_reason or "cut short" for result in results if not result.complete]
     return Result(

@@ -14,7 +14,7 @@ MILLISECOND_US = 1_000.0
 SECOND_US = 1_000_000.0
 
 
-def told(value: float, unit: str) -> str:
+def value_text(value: float, unit: str) -> str:
     """Format a value with its unit."""
     if unit == "us":
         return _time(value)
@@ -26,28 +26,28 @@ def told(value: float, unit: str) -> str:
     return f"{short(value)} {unit}"
 
 
-def told_bare(value: float, unit: str) -> str:
+def bare_text(value: float, unit: str) -> str:
     """Format a value whose unit is shown next to it. Times and bytes keep their unit, because it changes with the
     value.
     """
-    return told(value, unit) if unit in CHANGING else short(value)
+    return value_text(value, unit) if unit in CHANGING else short(value)
 
 
-def scale_told(value: float, axis: str) -> str:
+def scale_text(value: float, axis: str) -> str:
     """Format the place of a run on the axis of its series."""
     if axis == "store_bytes":
-        return told(value, "bytes")
+        return value_text(value, "bytes")
     return f"{value:,.0f} {axis.removesuffix('s') if value == 1 else axis}"
 
 
-def range_told(spread: Spread, unit: str) -> str:
+def range_text(spread: Spread, unit: str) -> str:
     """Format minimum and maximum; a single value if they are equal."""
     if spread.minimum == spread.maximum:
-        return told_bare(spread.median, unit)
-    return f"{told_bare(spread.minimum, unit)} - {told_bare(spread.maximum, unit)}"
+        return bare_text(spread.median, unit)
+    return f"{bare_text(spread.minimum, unit)} - {bare_text(spread.maximum, unit)}"
 
 
-def ratio_told(ratio: Spread | None) -> str:
+def ratio_text(ratio: Spread | None) -> str:
     """Format a ratio as its median, with minimum and maximum."""
     if ratio is None:
         return ""

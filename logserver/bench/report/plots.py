@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from logserver.bench.report.format import ALONE, scale_told, told, told_bare
+from logserver.bench.report.format import ALONE, bare_text, scale_text, value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,14 +79,16 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
         return f"Middle values: {'; '.join(groups)}."
 
     def _end(self, mark: Mark) -> str:
-        return f"{told(mark.values[1], self.unit)} at {scale_told(mark.x, self.axis)}"
+        return f"{value_text(mark.values[1], self.unit)} at {scale_text(mark.x, self.axis)}"
 
     def _mark(self, mark: Mark) -> str:
         if self.kind == "bars":
-            value = told(mark.values[1], self.unit)
+            value = value_text(mark.values[1], self.unit)
         else:
             ends = dict.fromkeys((0, len(mark.values) - 1))
-            value = " to ".join(f"{PERCENTILES[n]} {told(mark.values[n], 'us')}" for n in ends)
+            value = " to ".join(
+                f"{PERCENTILES[n]} {value_text(mark.values[n], 'us')}" for n in ends
+            )
         return f"{mark.target} {value}{f' ({ALONE})' if mark.alone else ''}"
 
 
@@ -172,7 +174,7 @@ class _Drawing:
                 bar.set(facecolor="none", edgecolor=colour, linestyle="--", alpha=1, gid="alone")
             whisker = {"color": TEXT, "marker": "|", "linewidth": 1, "clip_on": False}
             axes.plot([least, largest], [y, y], **whisker)  # type: ignore[arg-type]
-            value = told_bare(mark.values[1], self._plot.unit)
+            value = bare_text(mark.values[1], self._plot.unit)
             axes.text(1 + 8 / (right - left), y, value, color=SOFT, va="center_baseline")
 
     def _percentiles(self) -> None:
@@ -185,7 +187,7 @@ class _Drawing:
         bottom = max(axes.get_ylim())
         for tick in ticks(low, high):
             axes.plot([tick, tick], [0, bottom], color=LINE, linewidth=0.7, clip_on=False)
-            label = told(tick, self._plot.unit)
+            label = value_text(tick, self._plot.unit)
             axes.text(tick, bottom + 13, label, color=SOFT, ha="center")
         for y, mark, _ in rows:
             colour = COLOURS[self._number(mark)]
@@ -204,11 +206,11 @@ class _Drawing:
         left, right = axes.get_xlim()
         for tick in ticks(low, high):
             axes.plot([left, right], [tick, tick], color=LINE, linewidth=0.7, clip_on=False)
-            label = f"{told_bare(tick, self._plot.unit)} "
+            label = f"{bare_text(tick, self._plot.unit)} "
             axes.text(left, tick, label, color=SOFT, ha="right", va="center_baseline")
         below: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "color": SOFT}
         for place in places:
-            axes.annotate(told_bare(place, ""), (place, low), (0, -14), **below)
+            axes.annotate(bare_text(place, ""), (place, low), (0, -14), **below)
         name = self._plot.axis.replace("_", " ")
         axes.annotate(name, ((left * right) ** 0.5, low), (0, -28), **below)
         for marks in groups:

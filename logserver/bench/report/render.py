@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from logserver.bench.report import caveats, plots, verdicts
 from logserver.bench.report.contents import Document
-from logserver.bench.report.format import range_told, ratio_told, short, told
+from logserver.bench.report.format import range_text, ratio_text, short, value_text
 
 Form = Literal["html", "markdown"]
 MARKED: Final = {"reached": "reached", "NOT reached": "missed", "not measured": "unknown"}
@@ -52,10 +52,10 @@ def _templates(form: Form) -> jinja2.Environment:
     )
     made.filters |= {
         "md": lambda text: " ".join(str(text).translate(_SPECIAL).split()),
-        "told": told,
+        "value": value_text,
         "short": short,
-        "range": range_told,
-        "ratio": ratio_told,
+        "range": range_text,
+        "ratio": ratio_text,
         "listed": caveats.listed,
     }
     made.globals |= {
