@@ -174,7 +174,7 @@ class HttpLoad:
         sample = None
         try:
             limit_s = self._workload.seconds * LATE + ANSWER_S + DRAIN_S
-            async with named_timeout(limit_s, "readers have not got all"):
+            async with named_timeout(limit_s, "readers have not received all records"):
                 if requests:
                     watch = None if published is None else published.watch
                     turn = self._publishing(requests, self._workload.seconds, watch)

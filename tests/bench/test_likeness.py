@@ -56,7 +56,7 @@ def synced(run: Run) -> Run:
 ONE = NotDone("logserver.recordsPerRequest", ONE_RECORD)
 BATCHES = NotDone("logserver.recordsPerRequest", "a batch.size that holds about so many")
 NO_KEYS = NotDone("keyDistributor", "records of the tool have no key")
-NO_READERS = NotDone("subscriptionsPerTopic", "no tool of the broker tells counts")
+NO_READERS = NotDone("subscriptionsPerTopic", "no tool of the broker reports counts")
 ONE_PRODUCER = NotDone("producersPerTopic", "one producer with 64 requests under way")
 MANY: dict[str, Any] = {"disk_bytes": 40_000_000, DISK: 100.0}
 FEW: dict[str, Any] = {"disk_bytes": 4_000_000, DISK: 100.0}
