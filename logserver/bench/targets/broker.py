@@ -122,7 +122,9 @@ class RealBroker:
         if workload.key_distributor != "NO_KEY":
             missing.append(NotDone("keyDistributor", "records of the tool have no key"))
         if workload.producer_rate and not self._broker.paces:
-            missing.append(NotDone("producerRate", "the tool cannot keep a rate: as fast as possible"))
+            missing.append(
+                NotDone("producerRate", "the tool cannot keep a rate: as fast as possible")
+            )
         if _readers(workload) and not self._broker.reads:
             missing.append(NotDone("subscriptionsPerTopic", "no tool of the broker reports counts"))
         if workload.own.lookups:
