@@ -217,8 +217,8 @@ class Appender:
         records = encode_messages([message for message, _ in encoded], place)
         if self._with_crc:
             records = [closed_record(record) for record in records]
-        made, following = new_dispatches(topic, encoded, records, place, with_tags=self._with_tags)
-        dispatches += made
+        new, following = new_dispatches(topic, encoded, records, place, with_tags=self._with_tags)
+        dispatches += new
         return b"".join(records), following
 
     def _take_back(self, log_end: int, written_bytes: int) -> None:

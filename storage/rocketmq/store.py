@@ -353,14 +353,15 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     ) -> AppendResult:
         if not records:
             raise InvalidArgument("records must hold at least one record", field="records")
-        self.queue(partition)
+        queue = self.queue(partition)
         self._check_writable()
         encoded = self._encoder.encode(
             records, compression=compression, producer=producer, born_hosts=born_hosts
         )
         with self._lock:
             self._check_writable()
-            queue = self.queue(partition)
+            if self.queues.get(*partition) is not queue:  # deleted meanwhile, perhaps recreated
+                queue = self.queue(partition)
             return self._appender.append(queue, encoded, producer=producer, publish=publish)
 
     def append_messages(

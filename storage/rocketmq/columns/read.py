@@ -135,7 +135,7 @@ class _Reader:
 
     # ---- damage ----
 
-    def _tell(
+    def _report(
         self, error: Corrupt, units: Units, row: int, *, code: str = "damaged-record"
     ) -> None:
         """Raise the error of an entry, or report it to `on_damage`."""
@@ -157,7 +157,7 @@ class _Reader:
         if fitting.all():
             return units
         for row in np.flatnonzero(~fitting).tolist():
-            self._tell(self._unit_error(units, row, WRONG_PLACE), units, row)
+            self._report(self._unit_error(units, row, WRONG_PLACE), units, row)
         return units.where(fitting)
 
     def _is_size(self, position: int, size: int) -> bool:
@@ -185,7 +185,7 @@ class _Reader:
             try:
                 self._log.read(base, 1)
             except Corrupt as error:
-                self._tell(error, units, int(rows[0]))
+                self._report(error, units, int(rows[0]))
                 readable[rows] = False
             except IoFailure as error:
                 if self._on_damage is None:
@@ -203,7 +203,7 @@ class _Reader:
                 self._check(piece.units, row)
                 good[row] = True
             except Corrupt as error:
-                self._tell(error, piece.units, row)
+                self._report(error, piece.units, row)
         return good
 
     def _check(self, units: Units, row: int) -> None:
@@ -234,7 +234,7 @@ class _Reader:
             try:
                 bodies.append(decompress(body, sys_flag, MAX_BODY_BYTES))
             except Corrupt as error:
-                self._tell_undecodable(error, records.units, row)
+                self._report_undecodable(error, records.units, row)
                 good[row] = False
                 continue
             size_bytes += len(bodies[-1])
@@ -244,9 +244,9 @@ class _Reader:
         if bodies:
             yield self._with_bodies(records, slice(first, len(good)), good, bodies)
 
-    def _tell_undecodable(self, error: Corrupt, units: Units, row: int) -> None:
+    def _report_undecodable(self, error: Corrupt, units: Units, row: int) -> None:
         damage = self._log.damage(int(units.positions[row]), error.message)
-        self._tell(damage, units, row, code="undecodable-body")
+        self._report(damage, units, row, code="undecodable-body")
 
     def _with_bodies(
         self, records: Records, part: slice, good: NDArray[np.bool_], bodies: list[bytes]

@@ -30,6 +30,7 @@ from storage.rocketmq.columns.queue_entries import UNIT_DTYPE, EntryRange, Split
 from storage.rocketmq.columns.tail import TailedQueue, TailedStore
 from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.format.queue_entry import FILLER_SIZE
+from storage.rocketmq.index.consume_queue import UNITS_AT_ONCE
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.lookup.by_time import find_time
 from storage.rocketmq.recovery.evidence import QUEUE_ENDS_EARLY
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 SAMPLES: Final = 32  # per split: the accuracy of its size
 SAMPLED_TOGETHER: Final = 256  # entries closer than this are read together
-UNITS_AT_ONCE: Final = 50_000
 UNITS_READ: Final = 1024  # a range of this many entries is read whole, not bisected
 UNITS_PROBED: Final = 15  # their median directs the bisection, so that a few damaged ones do not
 

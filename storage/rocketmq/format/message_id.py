@@ -32,12 +32,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import Struct
 from typing import Final
 
+from storage.coding.varint import INT64_MAX
 from storage.errors import InvalidArgument
 
 PORT_SIZE: Final = 4
 HOST_SIZES: Final = (8, 20)
 MAX_PORT: Final = 65535
-MAX_PHYSICAL_OFFSET: Final = (1 << 63) - 1
 IPV4_SIZE: Final = 4
 NTP_SLACK_MS: Final = 1_000_000
 """A clock set back by less than this counts as the month's first millisecond, as in the client."""
@@ -98,9 +98,9 @@ def offset_id(store_host: bytes, physical_offset: int) -> str:
     Raises InvalidArgument for host bytes of another length or an offset outside [0, 2^63).
     """
     _check_host(store_host)
-    if not 0 <= physical_offset <= MAX_PHYSICAL_OFFSET:
+    if not 0 <= physical_offset <= INT64_MAX:
         raise InvalidArgument(
-            f"physical offset {physical_offset}: need 0 to {MAX_PHYSICAL_OFFSET}", field="id"
+            f"physical offset {physical_offset}: need 0 to {INT64_MAX}", field="id"
         )
     return (store_host + _PHYSICAL_OFFSET.pack(physical_offset)).hex().upper()
 
@@ -142,14 +142,14 @@ class UniqueIds:
         """Return `count` new ids of 32 characters, with IPv6 56. The clock is read for each run of up to 256 ids."""
         with self._lock:
             number, self._counter = self._counter, (self._counter + count) % COUNTED
-        made: list[str] = []
+        ids: list[str] = []
         while count > 0:  # ids that differ only in the last two digits
             high, low = divmod(number, len(_PAIRS))
             head = self._stem() + _PAIRS[high]
-            made += [head + pair for pair in _PAIRS[low : low + count]]
+            ids += [head + pair for pair in _PAIRS[low : low + count]]
             taken = len(_PAIRS) - low
             number, count = (number + taken) % COUNTED, count - taken
-        return made
+        return ids
 
     def _stem(self) -> str:
         """Return an id without the counter, for the current millisecond."""

@@ -16,6 +16,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from storage.coding.varint import INT64_MAX
 from storage.errors import InvalidArgument, InvalidTopic
 
 COMMIT_LOG: Final = "commitlog"
@@ -92,7 +93,6 @@ MAX_TOPIC_LENGTH: Final = 127
 MAX_RETRY_TOPIC_LENGTH: Final = 255
 """Limit for retry and dead letter topics: their names are a prefix plus a consumer group name, and so may be longer."""
 
-_MAX_POSITION = (1 << 63) - 1
 _FILE_NAME = re.compile(r"[0-9]{20}")
 _INDEX_NAME = re.compile(r"[0-9]{17}")
 _QUEUE_ID = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -115,14 +115,14 @@ def file_name(position: int) -> str:
 
     Raises InvalidArgument outside [0, 2^63).
     """
-    if not 0 <= position <= _MAX_POSITION:
+    if not 0 <= position <= INT64_MAX:
         raise InvalidArgument(f"position {position} is outside [0, 2^63)", field="position")
     return f"{position:020d}"
 
 
 def parse_file_name(name: str) -> int | None:
     """Return the position at which a log or queue file begins; None for any other name."""
-    if _FILE_NAME.fullmatch(name) is None or int(name) > _MAX_POSITION:
+    if _FILE_NAME.fullmatch(name) is None or int(name) > INT64_MAX:
         return None
     return int(name)
 
@@ -141,10 +141,10 @@ def index_name(time_ms: int, after: str | None = None) -> str:
     InvalidArgument for a time outside the calendar.
     """
     try:
-        made = (_EPOCH + timedelta(milliseconds=time_ms)).astimezone()
+        created = (_EPOCH + timedelta(milliseconds=time_ms)).astimezone()
     except (OverflowError, ValueError) as error:
         raise InvalidArgument(f"time {time_ms} is in no calendar", field="time_ms") from error
-    name = f"{made.year:04d}{made:%m%d%H%M%S}{made.microsecond // 1000:03d}"
+    name = f"{created.year:04d}{created:%m%d%H%M%S}{created.microsecond // 1000:03d}"
     return name if after is None or name > after else f"{int(after) + 1:017d}"
 
 

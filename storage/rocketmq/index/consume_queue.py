@@ -367,17 +367,17 @@ def settle(queues: Iterable[ConsumeQueue]) -> None:
     The first sync commits all earlier file creations in one commit of the file system's journal, so that
     the other syncs have little to do. Syncing each file before creating the next takes a commit each.
     """
-    made = [(queue, queue.unsettled) for queue in queues if queue.unsettled is not None]
-    if not made:
+    unsettled = [(queue, queue.unsettled) for queue in queues if queue.unsettled is not None]
+    if not unsettled:
         return
-    for queue, base in made:
+    for queue, base in unsettled:
         queue.run.sync(base, base + 1)
     folders = {
         folder: queue.run.files.fs
-        for queue, _ in made
+        for queue, _ in unsettled
         for folder in (queue.directory, *queue.directory.parents[:3])
     }
     for folder, fs in folders.items():
         fs.sync_dir(folder)
-    for queue, _ in made:
+    for queue, _ in unsettled:
         queue.unsettled = None

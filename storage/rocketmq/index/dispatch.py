@@ -177,25 +177,25 @@ def keys_of(
 
 def new_dispatches(
     topic: str,
-    given: Sequence[tuple[RawMessage, dict[str, str]]],
+    messages: Sequence[tuple[RawMessage, dict[str, str]]],
     records: Sequence[bytes],
     place: Placement,
     *,
     with_tags: bool,
 ) -> tuple[list[Dispatch], int]:
-    """Return (the dispatches of appended records, the queue offset after them). `given`: the messages with
+    """Return (the dispatches of appended records, the queue offset after them). `messages`: the messages with
     their properties; `records`: their encoded bytes; `place`: where the first record goes.
     """
-    made: list[Dispatch] = []
+    dispatches: list[Dispatch] = []
     _, _, queue_id, first_offset, first_position, time_ms, _ = place
     offset: i64 = first_offset
     position: i64 = first_position
-    for record, (message, properties) in zip(records, given, strict=True):
+    for record, (message, properties) in zip(records, messages, strict=True):
         sys_flag = message.sys_flag
         counts: i64 = takes_queue_offset(sys_flag)
         size: i64 = len(record)
         # fmt: off
-        made.append(new_dispatch(Dispatch, (
+        dispatches.append(new_dispatch(Dispatch, (
             topic, queue_id, offset if counts else 0, position, size,
             code_of(topic, properties, time_ms), time_ms, sys_flag,
             keys_of(topic, properties, sys_flag, with_tags=with_tags),
@@ -203,7 +203,7 @@ def new_dispatches(
         # fmt: on
         position += size
         offset += counts
-    return made, offset
+    return dispatches, offset
 
 
 def dispatch_of(

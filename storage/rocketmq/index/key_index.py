@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.coding.varint import INT64_MAX
 from storage.contract import Clock
 from storage.errors import Corrupt, IoFailure, StorageError
 from storage.files import HandleCache, remove_if_present
@@ -32,7 +33,6 @@ from storage.rocketmq.format.names import index_name, parse_index_name
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.key_index_file import (
     ALWAYS,
-    MAX_INT64,
     DoubtedIndex,
     KeyIndexFile,
     TimeRange,
@@ -362,7 +362,7 @@ class KeyIndex:
         text: str,
         *,
         low: int = 0,
-        high: int = MAX_INT64,
+        high: int = INT64_MAX,
         times: TimeRange = ALWAYS,
         backward: bool = False,
     ) -> Iterator[int]:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from storage.coding.varint import INT64_MAX, INT64_MIN
 from storage.errors import Corrupt, DiskFull, IoFailure
 from storage.files import HandleCache, is_missing, remove_if_present
 from storage.findings import finding
@@ -68,8 +69,7 @@ class TimeRange(NamedTuple):
     end_ms: int
 
 
-MAX_INT64: Final = (1 << 63) - 1
-ALWAYS: Final = TimeRange(-1 << 63, MAX_INT64)
+ALWAYS: Final = TimeRange(INT64_MIN, INT64_MAX)
 
 
 class DoubtedIndex(Exception):
@@ -113,10 +113,10 @@ class KeyIndexFile:
             remove_if_present(files.fs, path)
             files.forget(path, sync=False)
             raise
-        made = cls(files, path, slots=slots, entries=entries)
-        made.is_trusted = made.is_ours = made.is_new = True
-        made.begin_behind(inherited)
-        return made
+        created = cls(files, path, slots=slots, entries=entries)
+        created.is_trusted = created.is_ours = created.is_new = True
+        created.begin_behind(inherited)
+        return created
 
     def begin_behind(self, inherited: IndexHeader) -> None:
         """Set the header of a file without entries to begin where the previous file ended."""
@@ -253,13 +253,13 @@ class KeyIndexFile:
 
         `slots`: as they were with that header; None: as they are in the file.
         """
-        made = array("i", bytes(self.slots * SLOT_SIZE))
+        led_to = array("i", bytes(self.slots * SLOT_SIZE))
         first = last = -1
         stop = header.index_count
         try:
             for number in range(FIRST_ENTRY, stop, CHECKED_ENTRIES):
                 data = self._entries_from(number, min(CHECKED_ENTRIES, stop - number))
-                if not follow_chains(data, made, number):
+                if not follow_chains(data, led_to, number):
                     return False
                 if first < 0:
                     first = unpack_entry(data, 0)[1]
@@ -270,9 +270,9 @@ class KeyIndexFile:
             return False
         if (first, last) != (header.begin_physical_offset, header.end_physical_offset):
             return False
-        return slots == made or all(
+        return slots == led_to or all(
             stored == wanted or (not wanted and not 0 < stored < stop)
-            for stored, wanted in zip(slots, made, strict=True)
+            for stored, wanted in zip(slots, led_to, strict=True)
         )
 
     def entries_below(self, stop: int) -> Iterator[tuple[int, tuple[int, int, int, int]]]:

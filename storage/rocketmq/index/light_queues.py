@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from storage.coding.varint import INT64_MAX
 from storage.model import TopicPartition
 from storage.rocketmq.format.message import Message, decode_message
 from storage.rocketmq.format.properties import decode_properties
@@ -26,8 +27,7 @@ PREFIX: Final = "%LMQ%"
 QUEUE_ID: Final = 0
 NAMES: Final = "INNER_MULTI_DISPATCH"
 OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
-MAX_OFFSET: Final = (1 << 63) - 1
-_MAX_DIGITS: Final = len(str(MAX_OFFSET))
+_MAX_DIGITS: Final = len(str(INT64_MAX))
 _MARK: Final = OFFSETS.encode()
 
 
@@ -54,9 +54,7 @@ def lmq_offsets(message: Message) -> Mapping[str, int]:
 
 def _is_offset(text: str) -> bool:
     """Return whether the text is a number of 63 bits. The client wrote it, so it may have any length."""
-    return (
-        text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) <= MAX_OFFSET
-    )
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) <= INT64_MAX
 
 
 def is_in_lmq(message: Message, partition: TopicPartition) -> bool:

@@ -150,24 +150,24 @@ def _run_bytes(
 ) -> int:
     """Return the length that the files of these runs should have. Findings about other lengths are added to `odd`."""
     files = [file for run in runs for file in run]
-    name, given = setting
-    if given is not None and files and all(file.size_bytes != given for file in files):
+    name, value = setting
+    if value is not None and files and all(file.size_bytes != value for file in files):
         raise InvalidConfig(
-            f"setting {name}={given} contradicts {files[0].path}, "
+            f"setting {name}={value} contradicts {files[0].path}, "
             f"which has {files[0].size_bytes} bytes",
             name=name,
-            value=str(given),
+            value=str(value),
         )
-    expected = given or remembered or _likely_bytes(runs, unit_bytes) or default
+    expected = value or remembered or _likely_bytes(runs, unit_bytes) or default
     odd += [_wrong_length(file, expected) for file in files if file.size_bytes != expected]
     return expected
 
 
 def _likely_bytes(runs: Sequence[Sequence[_RunFile]], unit_bytes: int) -> int | None:
     """Return the most frequent number among file lengths and distances from one file of a run to the next."""
-    told = [file.size_bytes for run in runs for file in run]
-    told += [after.base - before.base for run in runs for before, after in pairwise(run)]
-    votes = Counter(size for size in told if size > 0 and size % unit_bytes == 0)
+    lengths = [file.size_bytes for run in runs for file in run]
+    lengths += [after.base - before.base for run in runs for before, after in pairwise(run)]
+    votes = Counter(size for size in lengths if size > 0 and size % unit_bytes == 0)
     return votes.most_common(1)[0][0] if votes else None
 
 

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from storage.coding.varint import INT64_MAX, INT64_MIN
 from storage.contract import Clock
 from storage.errors import InvalidArgument, RecordTooLarge, UnrepresentableRecord
 from storage.files import process_id
@@ -42,8 +43,6 @@ _FIELDS: Final = {
     TAGS: "tag",
     **dict.fromkeys(SETTABLE, "properties"),
 }
-MIN_TIME_MS: Final = -1 << 63
-MAX_TIME_MS: Final = (1 << 63) - 1
 
 
 Encoded: TypeAlias = tuple[RawMessage, dict[str, str]]
@@ -86,7 +85,7 @@ class Encoder:
             born_ms = record.timestamp_ms
             if born_ms is None:
                 born_ms = now_ms
-            elif not MIN_TIME_MS <= born_ms <= MAX_TIME_MS:
+            elif not INT64_MIN <= born_ms <= INT64_MAX:
                 raise _unrepresentable("timestamp", index, "does not fit 64 bits")
             properties = properties_of(record, index)
             if UNIQ_KEY not in properties:
@@ -170,9 +169,9 @@ def _user_properties(record: Record, index: int) -> dict[str, str]:
     return properties
 
 
-def _set_properties(properties: dict[str, str], given: Mapping[str, str], index: int) -> None:
+def _set_properties(properties: dict[str, str], wanted: Mapping[str, str], index: int) -> None:
     """Add the properties that a record may set itself. Raises UnrepresentableRecord."""
-    for name, text in given.items():
+    for name, text in wanted.items():
         if name not in SETTABLE:
             raise _unrepresentable("properties", index, f"{name!r} cannot be set")
         properties[name] = text

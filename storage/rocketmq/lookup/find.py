@@ -326,11 +326,11 @@ def offset_of(queue: Queue, message: Message, physical_offset: int) -> int | Non
 
     The offset in the message itself counts only if the queue entry at that offset points to the message.
     """
-    told = message.queue_offset
-    if told in _visible(queue):
-        (unit,) = units_as_they_stand(queue.units, told, 1)
+    own_offset = message.queue_offset
+    if own_offset in _visible(queue):
+        (unit,) = units_as_they_stand(queue.units, own_offset, 1)
         if unit.is_valid and unit.physical_offset == physical_offset:
-            return told
+            return own_offset
     return _unit_offset(queue, physical_offset)
 
 

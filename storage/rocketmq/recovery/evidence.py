@@ -296,10 +296,12 @@ def is_end_proved(evidence: Evidence, log: LogEnd) -> bool:
 def lost_log_finding(lost: LostPositions, log: LogEnd) -> Finding:
     """Return the finding for a log that ends before records named in other files: a log file or its end is missing."""
     path, position = log.run.place_of(log.end)
-    told = [f"{used.path} names {used.name}" for used in lost.named]
+    named = [f"{used.path} names {used.name}" for used in lost.named]
     if lost.times:
-        told.append("the times in checkpoint are later than the last record's")
-    shown = "; ".join(told[:SHOWN]) + (f"; {len(told) - SHOWN} more" if len(told) > SHOWN else "")
+        named.append("the times in checkpoint are later than the last record's")
+    shown = "; ".join(named[:SHOWN]) + (
+        f"; {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+    )
     what = "the log has no files" if not log.run.bases else f"the log ends at {log.end}"
     return finding(
         "log-ends-early",
@@ -387,12 +389,12 @@ def lost_offsets_finding(lost: LostOffsets, directory: Path) -> Finding:
 def deleted_topic_findings(evidence: Evidence, queues: QueueTable) -> Iterator[Finding]:
     """Yield findings for topics that only committed or journaled offsets name, as after the deletion of a topic."""
     topics = {queue.partition.topic for queue in queues} | evidence.configured.keys()
-    told: dict[str, UsedOffset] = {}
+    first_used: dict[str, UsedOffset] = {}
     for used in evidence.offsets:
         topic = used.queue.topic
         if topic not in topics and topic not in queues.batch_topics and used.next_offset > 0:
-            told.setdefault(topic, used)
-    for topic, used in told.items():
+            first_used.setdefault(topic, used)
+    for topic, used in first_used.items():
         yield finding(
             "name-of-deleted-topic",
             used.path,
@@ -473,14 +475,14 @@ def missing_config_findings(directory: StoreDirectory) -> Iterator[Finding]:
     if fs.exists(path):
         return
     beside = [n for n in directory.config_files() if not n.endswith(names.TEMPORARY)]
-    told = [f"config/{name}" for name in beside]
-    if told:
+    files = [f"config/{name}" for name in beside]
+    if files:
         yield finding(
             "missing-config-file",
             path,
             expected="the broker's topics",
             found="no file",
-            message=f"{told[0]} is there, and topics.json is missing: topics without records are lost, and the "
+            message=f"{files[0]} is there, and topics.json is missing: topics without records are lost, and the "
             "configuration of the others",
         )
 

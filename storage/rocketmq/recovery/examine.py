@@ -212,10 +212,10 @@ def _checkpointed(context: RecoveryContext) -> int:
     run, checkpoint = context.run, context.checkpoint
     if checkpoint.logics_physical_offset > 0:
         return checkpoint.logics_physical_offset
-    told_ms = checkpoint.logics_msg_timestamp_ms
-    if _begins_before(run, run.start, told_ms):
+    time_ms = checkpoint.logics_msg_timestamp_ms
+    if _begins_before(run, run.start, time_ms):
         for base in reversed(run.bases):
-            if _begins_before(run, base, told_ms):
+            if _begins_before(run, base, time_ms):
                 return base
     return run.start
 

@@ -24,7 +24,7 @@ from storage.rocketmq.index.index_coverage import IndexCoverage, Range, key_besi
 from storage.rocketmq.index.key_index import SettledFile
 from storage.rocketmq.index.key_index_file import DoubtedIndex, KeyIndexFile
 from storage.rocketmq.log.scan import Stop, Stretch, walk_log
-from storage.rocketmq.recovery.resync import first_told
+from storage.rocketmq.recovery.resync import first_record
 
 CHECKED_AT_ONCE: Final = 128 << 20
 """Bytes of the log compared by one lookup: one or two seconds of work."""
@@ -84,7 +84,7 @@ class IndexCheck:
                 yield len(step.data)
             position = stop
             if stop < high:  # the index cannot be checked for a range that cannot be read
-                position = first_told(run, stop + 1, high) or high
+                position = first_record(run, stop + 1, high) or high
                 comparison.holes.append((stop, position))
         for first, last in comparison.judge_files():
             comparison.holes.append((first, record_end(coverage.log, last)))

@@ -136,7 +136,7 @@ class _Pointer:
         return None
 
 
-def first_told(run: FileRun, start: int, stop: int) -> int | None:
+def first_record(run: FileRun, start: int, stop: int) -> int | None:
     """Return the first offset in [start, stop) of a good record that contains this offset; None without one."""
     candidates = _candidates(run, start - 1, stop)
     return next((at for at in candidates if record_at(run, at) is not None), None)

@@ -39,7 +39,7 @@ _NUMBERS: Final[dict[str, tuple[int, int]]] = {  # lowest, highest
 _DELAY: Final = re.compile(r"(\d{1,10})([smhd])", re.ASCII)
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
 _SWITCHES: Final = {"indexTags": "true", "messageIndexEnable": "true"}
-_TOLD_BY_FILES: Final = ("enabledAppendPropCRC", "enableLmq")  # switches; unset: the files decide
+_BY_FILES: Final = ("enabledAppendPropCRC", "enableLmq")  # switches; unset: the files decide
 _BOOLEANS: Final = ("false", "true")
 _DEFAULT_STORE_HOST: Final = "127.0.0.1:10911"
 _DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
@@ -49,7 +49,7 @@ MULTI_PATH_SPLITTER: Final = ","
 STORE_SETTINGS: Final = (
     *_NUMBERS,
     *_SWITCHES,
-    *_TOLD_BY_FILES,
+    *_BY_FILES,
     "storeHost",
     "deleteWhen",
     "messageDelayLevel",
@@ -135,9 +135,9 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         name: one_of(name, settings.get(name, default), _BOOLEANS) == "true"
         for name, default in _SWITCHES.items()
     }
-    told = {
+    of_files = {
         name: one_of(name, settings[name], _BOOLEANS) == "true" if name in settings else None
-        for name in _TOLD_BY_FILES
+        for name in _BY_FILES
     }
     reserved_hours = numbers["fileReservedTime"]
     return StoreSettings(
@@ -150,8 +150,8 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         store_host=_host("storeHost", settings.get("storeHost", _DEFAULT_STORE_HOST)),
         index_tags=switches["indexTags"],
         index_enabled=switches["messageIndexEnable"],
-        append_crc=told["enabledAppendPropCRC"],
-        enable_lmq=told["enableLmq"],
+        append_crc=of_files["enabledAppendPropCRC"],
+        enable_lmq=of_files["enableLmq"],
         file_reserved_ms=None if reserved_hours is None else reserved_hours * HOUR_MS,
         disk_max_used_percent=numbers["diskMaxUsedSpaceRatio"],
         delete_hours=_delete_hours(settings),

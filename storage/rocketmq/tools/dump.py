@@ -26,6 +26,7 @@ from storage.rocketmq.format.index_file import (
 )
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index_table import file_order
+from storage.rocketmq.queue import UNITS_AT_ONCE
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.rows import (
     Row,
@@ -51,7 +52,6 @@ KINDS: Final = (RECORDS, COMMIT_LOG, CONSUME_QUEUE, INDEX_FILE, CHECKPOINTS, OFF
 RUN_BYTES: Final = 1 << 18
 """Approximate number of log bytes in one run of rows."""
 RUN_ROWS: Final = 1000
-UNITS_AT_ONCE: Final = 1024
 
 Runs: TypeAlias = Iterator[list[Row]]
 PathQueue: TypeAlias = tuple[str | None, int | None]

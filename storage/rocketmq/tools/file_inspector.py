@@ -26,7 +26,6 @@ from storage.model import (
     Isolation,
     LossReport,
     OffsetBounds,
-    RebuildReport,
     TimedOffset,
     TopicPartition,
 )
@@ -41,6 +40,7 @@ from storage.rocketmq.index.sizes import DEFAULTS, infer_sizes
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.log.scan import Stretch
 from storage.rocketmq.state.file_listing import unread_findings
+from storage.rocketmq.state.root import BACKEND
 from storage.rocketmq.state.settings import Sizes, parse_store_settings
 from storage.rocketmq.tools import dump, search, summary
 from storage.rocketmq.tools.dump import (
@@ -60,6 +60,7 @@ from storage.rocketmq.tools.verify.index_file import check_index_file
 from storage.rocketmq.tools.verify.queues import QueueContext
 from storage.rocketmq.tools.verify.record_check import RecordCheck, note_tail
 from storage.shared.diagnostics import Meter, Notes, Tallies
+from storage.shared.inspector import FileInspectorBase
 
 _NOWHERE: Final = TopicPartition("", 0)
 _EVERYWHERE: Final = 1 << 62
@@ -73,24 +74,21 @@ class _FileWalk(LogWalk):
         note_tail(self, self.notes)
 
 
-class FileInspector:
+class FileInspector(FileInspectorBase):
     """Inspection of files of one kind; see SupportsInspect."""
 
-    backend = summary.BACKEND
+    backend = BACKEND
 
     def __init__(
         self, fs: FileSystem, place: Alone, options: StoreOptions, *, clock: Clock
     ) -> None:
+        files = HandleCache(fs, options.open_files)
+        super().__init__(files, place.path, has_records=place.kind == COMMIT_LOG)
         self._fs = fs
         self._clock = clock
         self._place = place
         self._options = options
-        self._files = HandleCache(fs, options.open_files)
         self._notes = Notes()
-
-    @property
-    def _is_log(self) -> bool:
-        return self._place.kind == COMMIT_LOG
 
     # ---- the files -----------------------------------------------------------------------------
 
@@ -100,8 +98,8 @@ class FileInspector:
         path, bases = self._place.path, self._place.bases
         folder = path if self._fs.is_dir(path, follow=True) else path.parent
         settings = parse_store_settings(self._options.settings)
-        given = settings.commit_log_bytes if self._is_log else settings.consume_queue_bytes
-        file_bytes = given or self._fs.size(folder / names.file_name(bases[0]))
+        set_bytes = settings.commit_log_bytes if self._is_log else settings.consume_queue_bytes
+        file_bytes = set_bytes or self._fs.size(folder / names.file_name(bases[0]))
         run = FileRun(self._files, folder, max(file_bytes, 1), kind=self._place.kind)
         run.load()
         return run
@@ -367,12 +365,6 @@ class FileInspector:
             message="the queue entry is not valid: its position or size is impossible",
         )
 
-    def rebuild(
-        self, what: str, *, write: bool = False, progress: Progress = no_progress
-    ) -> RebuildReport:
-        """See SupportsInspect. Raises InvalidArgument: single files cannot be rebuilt."""
-        raise InvalidArgument("rebuild needs a store", field="path")
-
     def rebuild_kinds(self) -> Sequence[str]:
         return rebuild.KINDS
 
@@ -407,12 +399,3 @@ class FileInspector:
 
     def findings(self) -> Sequence[Finding]:
         return [*self._notes.all(), *unread_findings(self._files.fs)]
-
-    def close(self) -> None:
-        self._files.close(sync=False)
-
-    def _require_log(self, what: str) -> None:
-        if not self._is_log:
-            raise InvalidArgument(
-                f"{what} needs records: {self._place.path} holds none", field="path"
-            )

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 from storage.contract import TaskRunner
 from storage.rocketmq.log.file_sequence import FileRun
-from storage.rocketmq.recovery.resync import first_told
+from storage.rocketmq.recovery.resync import first_record
 from storage.rocketmq.tools.log_walk import LogWalk
 from storage.rocketmq.tools.verify.index import BEGIN, IndexPlace
 from storage.rocketmq.tools.verify.queues import Key, QueueState, Range
@@ -97,23 +97,23 @@ def in_order(
     """Yield the results of all ranges in log order. `reached` is updated with each result before it is yielded.
     `fits` returns whether the guess of a range equals the reached state; if not, the range is processed again.
     """
-    given: deque[StretchPart] = deque()  # parts whose results are still missing
+    handed_out: deque[StretchPart] = deque()  # parts whose results are still missing
     position: int | None = log.start
 
     def parts() -> Iterator[StretchPart]:
         for start, until in cuts(log):
             part = StretchPart(start=start, until=until)
-            if not given:  # all earlier results are merged, so the state is known
+            if not handed_out:  # all earlier results are merged, so the state is known
                 if position is None:
                     return
                 if position >= until > start:
                     continue
                 part = replace(part, start=position, reached=reached)
-            given.append(part)
+            handed_out.append(part)
             yield part
 
     for result in run(work, parts()):
-        part = given.popleft()
+        part = handed_out.popleft()
         if position is None or position >= part.until > part.start:
             continue  # the previous range already went past this one
         guessed = part.reached is None
@@ -131,7 +131,7 @@ def cuts(run: FileRun) -> Iterator[tuple[int, int]]:
     start, stop = run.start, run.data_end(run.start)
     wanted = start + STRETCH_BYTES
     while wanted < stop:
-        cut = first_told(run, wanted, min(wanted + STRETCH_BYTES, stop))
+        cut = first_record(run, wanted, min(wanted + STRETCH_BYTES, stop))
         if cut is not None:
             yield start, cut
             start = cut

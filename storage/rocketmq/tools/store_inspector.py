@@ -24,6 +24,7 @@ from storage.model import (
     TopicPartition,
 )
 from storage.rocketmq.recovery.evidence import lost_head_findings, missing_config_findings
+from storage.rocketmq.state.root import BACKEND
 from storage.rocketmq.tools import dump, search, summary
 from storage.rocketmq.tools.rebuild import rebuild
 from storage.rocketmq.tools.salvage.salvage import Salvage
@@ -36,7 +37,7 @@ from storage.shared.inspector import StoreInspectorBase
 class StoreInspector(StoreInspectorBase):
     """Inspection of a store; see SupportsInspect."""
 
-    backend = summary.BACKEND
+    backend = BACKEND
 
     def __init__(self, view: View, *, adopted: bool | None, part: str | None = None) -> None:
         """Create the inspector. `view` is opened on first use: verify and rebuild need files that recovery has not

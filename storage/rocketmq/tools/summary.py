@@ -18,12 +18,11 @@ from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.lookup.by_time import NO_TIME, store_time
-from storage.rocketmq.state.root import StoreDirectory
+from storage.rocketmq.state.root import BACKEND, StoreDirectory
 from storage.rocketmq.tools.rows import Row, checkpoint_row
 from storage.rocketmq.tools.view import View
 from storage.shared.own_files import own_file_findings
 
-BACKEND: Final = "rocketmq"
 LOG_FORMAT: Final = "commit log of messages, versions 1 and 2 (written by RocketMQ 4.x and 5.x)"
 
 

@@ -237,11 +237,11 @@ def _ended_at(batch: IndexBatch | None) -> IndexHeader:
 CHUNK_BYTES: Final = 1 << 20
 
 
-def is_same(made_fs: FileSystem, made: Path, old_fs: FileSystem, old: Path) -> bool:
+def is_same(new_fs: FileSystem, new: Path, old_fs: FileSystem, old: Path) -> bool:
     """Return whether two files hold the same bytes. A missing `old` is never the same."""
     if not old_fs.exists(old):
         return False
-    first, second = made_fs.open(made), old_fs.open(old)
+    first, second = new_fs.open(new), old_fs.open(old)
     try:
         return first.size() == second.size() and _is_same_content(first, second)
     finally:

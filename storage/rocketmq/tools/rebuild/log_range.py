@@ -31,7 +31,7 @@ from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
 from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.snapshot import StoreSnapshot
-from storage.rocketmq.tools.verify.due_times import as_told
+from storage.rocketmq.tools.verify.due_times import with_stored_times
 from storage.rocketmq.tools.verify.queues import Key
 from storage.shared.diagnostics import Meter, Notes
 
@@ -127,7 +127,7 @@ class DispatchWalk(LogWalk):
                 yield kept
                 continue
             if snapshot.delays_ms is None:
-                kept = as_told(kept, self._queues, self.notes)
+                kept = with_stored_times(kept, self._queues, self.notes)
             yield [*kept, *snapshot.live(lmq_dispatches(stretch, self._queues))]
 
     def _found(self, stretch: Stretch) -> Sequence[Dispatch]:

@@ -144,9 +144,9 @@ class SalvageCheck:
         message = record_at(run, item.physical_offset)
         if message is None or message.size != item.size:
             return
-        told = f"{message.topic}-{message.queue_id} offset {message.queue_offset}"
+        of_record = f"{message.topic}-{message.queue_id} offset {message.queue_offset}"
         wanted = f"{address.topic}-{address.partition} offset {item.offset}"
-        if told == wanted:
+        if of_record == wanted:
             return
         base = item.physical_offset - item.physical_offset % run.file_bytes
         self._tallies.add(
@@ -159,8 +159,8 @@ class SalvageCheck:
                 partition=address.partition,
                 offset=item.offset,
                 expected=wanted,
-                found=told,
-                message=f"the record says {told}; the queue entry of {wanted} leads to it. The new store has it "
+                found=of_record,
+                message=f"the record says {of_record}; the queue entry of {wanted} leads to it. The new store has it "
                 "as the record says",
             )
         )

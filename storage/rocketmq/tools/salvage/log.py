@@ -49,7 +49,7 @@ def write_log(survey: Survey, target: FileRun, *, moved_bytes: int) -> Sequence[
         for step in walk_log(run, start, end, check_crc=False):
             if not isinstance(step, Stop):
                 data, wrong = _records(step, moved_bytes, survey.mended)
-                mended += [_mended(run, at, told) for at, told in wrong]
+                mended += [_mended(run, at, stored) for at, stored in wrong]
                 _write(target, step.start + moved_bytes, data)
                 with_crc = has_crc_property(data)
     for at, size in survey.paddings:
@@ -78,9 +78,9 @@ def _records(
     last, size = stretch.records[-1]
     data = stretch.data[: last + size - stretch.start]
     unpack, start = _OFFSET.unpack_from, stretch.start
-    told = [unpack(data, at - start + _PHYSICAL_POSITION)[0] for at, _ in stretch.records]
+    stored = [unpack(data, at - start + _PHYSICAL_POSITION)[0] for at, _ in stretch.records]
     wrong = [
-        (at, place) for (at, _), place in zip(stretch.records, told, strict=True) if at != place
+        (at, place) for (at, _), place in zip(stretch.records, stored, strict=True) if at != place
     ]
     numbered = [at for at, _ in stretch.records if at in mended] if mended else []
     if not moved_bytes and not wrong and not numbered:
@@ -128,13 +128,13 @@ def _filling(
         begin = stop
 
 
-def _mended(run: FileRun, physical_offset: int, told: int) -> Finding:
+def _mended(run: FileRun, physical_offset: int, stored: int) -> Finding:
     base = physical_offset - physical_offset % run.file_bytes
     return finding(
         "wrong-physical-offset",
         run.path(base),
         position=physical_offset - base,
         expected=str(physical_offset),
-        found=str(told),
+        found=str(stored),
         message="the record had another physical offset than its place; in the new store it has its own",
     )

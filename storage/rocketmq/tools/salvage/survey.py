@@ -200,7 +200,7 @@ class Survey:
         queue.size_bytes += size
         queue.met = len(self.bad)
 
-    def _offset_by_entries(self, key: QueueKey, told: int, at: int, size: int) -> int:
+    def _offset_by_entries(self, key: QueueKey, own_offset: int, at: int, size: int) -> int:
         """Return the queue offset of a record that is out of sequence.
 
         It is the offset of the entry that leads to the record, if the next entry's record has the next offset.
@@ -208,42 +208,42 @@ class Survey:
         """
         queue = self.source.queues.get(*key)
         if queue is None:
-            return told
+            return own_offset
         units, run = queue.units, self.source.run
         try:
             offset = units.first_at(at)
-            if offset == told or offset + 1 >= units.end:
-                return told
+            if offset == own_offset or offset + 1 >= units.end:
+                return own_offset
             here, following = units.read(offset, 2)
         except (
             Corrupt,
             IoFailure,
             ValueError,
         ):  # a file of the queue is missing, or ends between the two
-            return told
+            return own_offset
         if (here.physical_offset, here.size) != (at, size):
-            return told
+            return own_offset
         message = record_at(run, following.physical_offset)
         wanted = (*key, offset + 1)
         if message is None or (message.topic, message.queue_id, message.queue_offset) != wanted:
-            return told
+            return own_offset
         self.mended[at] = offset
-        self._tallies.add(self._mended(key, told, offset, at))
+        self._tallies.add(self._mended(key, own_offset, offset, at))
         return offset
 
-    def _mended(self, key: QueueKey, told: int, offset: int, at: int) -> Finding:
+    def _mended(self, key: QueueKey, own_offset: int, offset: int, at: int) -> Finding:
         topic, queue_id = key
         return self._walk.finding(
             "suspect-header",
             "error",
             at,
-            f"the record says queue offset {told}, its queue entry {offset}, and the next record {offset + 1}. In the "
-            f"new store it has queue offset {offset}",
+            f"the record says queue offset {own_offset}, its queue entry {offset}, and the next record {offset + 1}. "
+            f"In the new store it has queue offset {offset}",
             topic=topic,
             partition=queue_id,
             offset=offset,
             expected=f"queue offset {offset}",
-            found=f"queue offset {told}",
+            found=f"queue offset {own_offset}",
         )
 
     def _repeated(self, key: QueueKey, queue_offset: int, at: int) -> Finding:
@@ -321,7 +321,7 @@ class Survey:
         by_place: dict[int | None, list[_Hole]] = {}
         for hole in self._holes:
             by_place.setdefault(hole.place, []).append(hole)
-        told = [
+        losses = [
             self._loss(bad.start, bad.end - bad.start, hole, self._reason(bad.start))
             for number, bad in enumerate(self.bad)
             for hole in by_place.get(number, [None])
@@ -331,11 +331,13 @@ class Survey:
             if hole.place is None:
                 at_end = tail is not None and hole.position == self._walk.position
                 start, size = tail if tail is not None and at_end else (hole.position, 0)
-                told.append(self._loss(start, size, hole, self._reason(start) if size else MISSING))
+                losses.append(
+                    self._loss(start, size, hole, self._reason(start) if size else MISSING)
+                )
         if tail is not None and not any(hole.position == tail[0] for hole in self._holes):
-            told.append(self._loss(*tail, None, self._reason(tail[0])))
-        told += self._files_behind()
-        return [*told, *self._named_losses(told)]
+            losses.append(self._loss(*tail, None, self._reason(tail[0])))
+        losses += self._files_behind()
+        return [*losses, *self._named_losses(losses)]
 
     def _files_behind(self) -> Iterator[Loss]:
         """Yield a loss for each file after the end of the log. After a torn record such files are part of that record's

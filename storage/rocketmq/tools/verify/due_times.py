@@ -32,25 +32,27 @@ def is_believed(unit: QueueEntry, dispatch: Dispatch) -> bool:
     return topic == SCHEDULE_TOPIC and leads_there and unit.tags_code >= time_ms
 
 
-def as_told(dispatches: Sequence[Dispatch], queues: QueueTable, notes: Notes) -> Sequence[Dispatch]:
+def with_stored_times(
+    dispatches: Sequence[Dispatch], queues: QueueTable, notes: Notes
+) -> Sequence[Dispatch]:
     """Return the dispatches with the delivery times of their entries in `queues`. One finding is noted if any such time
     differs from the computed time.
     """
     if all(dispatch.topic != SCHEDULE_TOPIC for dispatch in dispatches):
         return dispatches
-    told: list[Dispatch] = []
+    kept: list[Dispatch] = []
     for dispatch in dispatches:
         unit = _unit_of(dispatch, queues) if dispatch.topic == SCHEDULE_TOPIC else None
         if unit is None or unit.tags_code == dispatch.tags_code or not is_believed(unit, dispatch):
-            told.append(dispatch)
+            kept.append(dispatch)
             continue
-        told.append(dispatch._replace(tags_code=unit.tags_code))
+        kept.append(dispatch._replace(tags_code=unit.tags_code))
         folder = str(queues.root / SCHEDULE_TOPIC)
         message = (
             "entries have other delivery times than RocketMQ's own delay levels give, and are kept"
         )
         notes.add(finding(CODE, folder, topic=SCHEDULE_TOPIC, message=message))
-    return told
+    return kept
 
 
 def _unit_of(dispatch: Dispatch, queues: QueueTable) -> QueueEntry | None:

@@ -20,11 +20,11 @@ from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue, QueueTable
+from storage.rocketmq.queue import UNITS_AT_ONCE
 from storage.rocketmq.tools.log_walk import overlap
 from storage.rocketmq.tools.verify import due_times
 from storage.shared.diagnostics import Tallies
 
-UNITS_AT_ONCE: Final = 1024
 EXTENSION: Final = -(1 << 31)
 """A tags code below this value is a position in consumequeue_ext."""
 
