@@ -180,7 +180,7 @@ class KeyIndexFile:
             self._extend()
             slots = empty_slots(self.slots)
             if self._header.index_count > FIRST_ENTRY:
-                slots = slots_of(self._read(self.slots * SLOT_SIZE, HEADER_SIZE))
+                slots = self.stored_slots()
             self._table = KeyIndexTable(hasher, self._header, slots, entries=self.entries)
             self.is_ours = True
         return self._table
@@ -265,7 +265,7 @@ class KeyIndexFile:
                     first = unpack_entry(data, 0)[1]
                 last = unpack_entry(data, len(data) - ENTRY_SIZE)[1]
             if slots is None:
-                slots = array("i", slots_of(self._read(self.slots * SLOT_SIZE, HEADER_SIZE)))
+                slots = array("i", self.stored_slots())
         except (Corrupt, IoFailure, DoubtedIndex):
             return False
         if (first, last) != (header.begin_physical_offset, header.end_physical_offset):
@@ -275,11 +275,20 @@ class KeyIndexFile:
             for stored, wanted in zip(slots, led_to, strict=True)
         )
 
-    def entries_below(self, stop: int) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
-        """Yield (number, fields) of the entries below a number. Raises Corrupt if the file ends before."""
-        for number in range(FIRST_ENTRY, stop, CHECKED_ENTRIES):
+    @property
+    def entries_end(self) -> int:
+        """The number after the last entry that the header counts and the file has room for."""
+        return min(self.header.index_count, self.entries)
+
+    def entries_in(self, first: int, stop: int) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
+        """Yield (number, fields) of the entries with numbers in [first, stop). Raises Corrupt if the file is short."""
+        for number in range(first, stop, CHECKED_ENTRIES):
             data = self._entries_from(number, min(CHECKED_ENTRIES, stop - number))
             yield from enumerate(ENTRY.iter_unpack(data), number)
+
+    def stored_slots(self) -> memoryview[int]:
+        """Return the slots as they are in the file."""
+        return slots_of(self._read(self.slots * SLOT_SIZE, HEADER_SIZE))
 
     def _entries_from(self, number: int, count: int) -> bytes:
         data = self._read(count * ENTRY_SIZE, entry_position(self.slots, number))

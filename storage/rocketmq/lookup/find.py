@@ -372,7 +372,7 @@ def _scanned(store: Searched, topic: str, search: MessageSearch, part: _Part) ->
     """Yield a result for every record of the topic, in the search's order. If the queue entry shows another
     tag, the record is not read.
     """
-    window = _Window(store.log, backward=search.query.backward)
+    window = LogWindow(store.log, backward=search.query.backward)
     queues = store.queues.of_topic(topic)
     for queue in queues:
         store.catch_up(queue, queue.bounds().end)
@@ -461,11 +461,14 @@ def _damaged_step(queue: Queue, bad: Sequence[tuple[int, QueueEntry]], place: in
     return _Step(place, queue.partition.partition, first, unit, damage)
 
 
-class _Window:
-    """A part of the log in memory; the merged entries of a topic move it in one direction."""
+class LogWindow:
+    """A part of the log in memory; entries in the order of the log, or its reverse, move it."""
 
-    def __init__(self, log: CommitLog, *, backward: bool) -> None:
+    def __init__(
+        self, log: CommitLog, window_bytes: int = WINDOW_BYTES, *, backward: bool = False
+    ) -> None:
         self._log = log
+        self._window_bytes = window_bytes
         self._backward = backward
         self._data = b""
         self._start = 0
@@ -481,10 +484,11 @@ class _Window:
 
     def _move(self, at: int, size: int) -> None:
         self._start = at
-        if self._backward and size < WINDOW_BYTES:
+        window_bytes = self._window_bytes
+        if self._backward and size < window_bytes:
             base = self._log.run.base_of(at)
-            self._start = max(at + size - WINDOW_BYTES, at if base is None else base)
-        self._data = self._log.read(self._start, max(at + size - self._start, WINDOW_BYTES))
+            self._start = max(at + size - window_bytes, at if base is None else base)
+        self._data = self._log.read(self._start, max(at + size - self._start, window_bytes))
 
 
 # ---- by id ----

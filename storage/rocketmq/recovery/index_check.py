@@ -168,7 +168,9 @@ class _Comparison:
         for file, header, _ in self.files:
             begin_ms = header.begin_timestamp_ms
             try:
-                for number, (hashed, at, seconds, _) in file.entries_below(header.index_count):
+                for number, (hashed, at, seconds, _) in file.entries_in(
+                    FIRST_ENTRY, header.index_count
+                ):
                     if at < last:
                         self._wrong.add(file)
                         continue

@@ -315,12 +315,10 @@ class FileInspector(FileInspectorBase):
         elif kind == INDEX_FILE:
             nothing_known = QueueContext(_EVERYWHERE, None, lambda start, end: False)
             file = self._index
-            index = IndexCheck(
-                [file], self._files, nothing_known, BEGIN, directory=file.path.parent
-            )
+            index = IndexCheck([file], nothing_known, BEGIN, directory=file.path.parent)
             index.finish(_EVERYWHERE)
             tallies.merge(index.tallies)
-            of_slots, entries[0] = check_index_file(file, self._files)
+            of_slots, entries[0] = check_index_file(file)
             tallies.merge(of_slots)
         else:
             self._small_file()

@@ -112,13 +112,13 @@ class StoreSnapshot:
             files.close(sync=False)
 
     @contextmanager
-    def opened_index_file(self, at: int) -> Iterator[tuple[HandleCache, KeyIndexFile]]:
+    def opened_index_file(self, at: int) -> Iterator[KeyIndexFile]:
         """Open one index file by its number, without the rest of the store."""
         files = HandleCache(self.fs, OPEN_FILES)
         try:
             index = self._index(files)
             index.look_at([(self.index_paths or ())[at]])
-            yield files, index.index_files[0]
+            yield index.index_files[0]
         finally:
             files.close(sync=False)
 

@@ -22,6 +22,7 @@ from storage.rocketmq.format.queue_entry import QueueEntry
 from storage.rocketmq.format.suspect import is_folder_name
 from storage.rocketmq.index.dispatch import dispatches_of, heads_of
 from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.lookup.find import LogWindow
 from storage.rocketmq.queue import check_address, unreadable
 from storage.rocketmq.recovery.losses import refused_record
 from storage.rocketmq.state.file_listing import unread_findings
@@ -162,7 +163,7 @@ class View:
         """Yield (offset, entry, record) as readers of a queue see them. Damaged and missing records are noted."""
         bounds = queue.bounds()
         watch = GapWatch(queue, self.known_losses)
-        window = _Window(self.store)
+        window = LogWindow(self.store.log, WINDOW_BYTES)
         for offset, unit in queue.units.entries(bounds.start, bounds.end):
             if not unit.is_filler:
                 message = self._message(queue, window, unit, offset)
@@ -174,12 +175,15 @@ class View:
         self.notes.add(*watch.findings())
 
     def _message(
-        self, queue: Queue, window: _Window, unit: QueueEntry, offset: int
+        self, queue: Queue, window: LogWindow, unit: QueueEntry, offset: int
     ) -> Message | Finding:
         """Return the record of an entry. A damaged record is noted, unless its place has a finding already."""
+        log, at, size = self.store.log, unit.physical_offset, unit.size
         try:
+            if not unit.is_valid or size > log.largest_record:
+                raise log.damage(max(at, 0), f"a unit that leads nowhere: {size} bytes at {at}")
             message = window.message(unit)
-            check_address(self.store.log, queue.partition, message, unit.physical_offset)
+            check_address(log, queue.partition, message, at)
         except Corrupt as error:
             damage = unreadable(queue.partition, offset, error)
             self.notes.add(damage)
@@ -195,21 +199,3 @@ class View:
         """Close all open files."""
         if "store" in self.__dict__:
             self.store.close()
-
-
-class _Window:
-    """A section of the log in memory, moved to the position of each requested entry."""
-
-    def __init__(self, store: RocketMQStore) -> None:
-        self._log = store.log
-        self._data = b""
-        self._start = 0
-
-    def message(self, unit: QueueEntry) -> Message:
-        """Return the checked record of an entry. Raises Corrupt."""
-        at, size = unit.physical_offset, unit.size
-        if not unit.is_valid or size > self._log.largest_record:
-            raise self._log.damage(max(at, 0), f"a unit that leads nowhere: {size} bytes at {at}")
-        if not 0 <= at - self._start <= len(self._data) - size:
-            self._start, self._data = at, self._log.read(at, max(size, WINDOW_BYTES))
-        return self._log.checked(self._data, at - self._start, at)

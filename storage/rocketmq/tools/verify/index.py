@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Unpack
 
-from storage.files import HandleCache
 from storage.findings import Comparison, finding
 from storage.model import Finding
 from storage.rocketmq.format.index_file import (
@@ -26,12 +25,7 @@ from storage.rocketmq.format.index_file import (
 )
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.key_index_file import KeyIndexFile, wrong_header
-from storage.rocketmq.tools.verify.index_file import (
-    entries_end,
-    entries_of,
-    entry_at,
-    entry_finding,
-)
+from storage.rocketmq.tools.verify.index_file import entry_finding
 from storage.rocketmq.tools.verify.queues import QueueContext
 from storage.shared.diagnostics import Tallies
 
@@ -62,13 +56,11 @@ class Numbered(NamedTuple):
     inherited_ms: int | None  # end time of the previous file; None for the first file
 
 
-def guessed_place(
-    index_files: Sequence[KeyIndexFile], files: HandleCache, position: int
-) -> IndexPlace:
+def guessed_place(index_files: Sequence[KeyIndexFile], position: int) -> IndexPlace:
     """Return the place of the first entry for a physical offset or later, if everything before it is right."""
     last = -1
     for at, file in enumerate(index_files):
-        low, high = FIRST_ENTRY, entries_end(file)
+        low, high = FIRST_ENTRY, file.entries_end
         if low == high:
             continue
         if file.header.end_physical_offset < position:
@@ -76,12 +68,12 @@ def guessed_place(
             continue
         while low < high:
             middle = (low + high) // 2
-            at_middle = entry_at(file, files, middle).physical_offset
+            at_middle = file.position_of(middle)
             if at_middle < position:
                 low, last = middle + 1, at_middle
             else:
                 high = middle
-        if low < entries_end(file):
+        if low < file.entries_end:
             return IndexPlace(at, low, last)
     return END
 
@@ -92,7 +84,6 @@ class IndexCheck:
     def __init__(
         self,
         index_files: Sequence[KeyIndexFile],
-        files: HandleCache,
         surroundings: QueueContext,
         place: IndexPlace,
         *,
@@ -103,7 +94,6 @@ class IndexCheck:
         self.keys_met = False
         self.tags_met = False
         self._index_files = index_files
-        self._files = files
         self._directory = directory
         self._log_start, self._rebuilt_from, self._damaged_between, *_ = surroundings
         self._before = place.last  # physical offset of the entry before the current entry
@@ -242,8 +232,8 @@ class IndexCheck:
             file = run[at]
             inherited_ms = run[at - 1].header.end_timestamp_ms if at else None
             first = place.number if at == place.file else FIRST_ENTRY
-            for number, entry in entries_of(file, self._files, first):
-                yield Numbered(at, number, file, entry, inherited_ms)
+            for number, entry in file.entries_in(first, file.entries_end):
+                yield Numbered(at, number, file, IndexEntry._make(entry), inherited_ms)
 
     def _report(
         self, met: Numbered, code: str, severity: str, what: str, **facts: Unpack[Comparison]

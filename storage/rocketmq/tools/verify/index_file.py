@@ -1,63 +1,24 @@
 """Consistency checks of one index file: the chains of its slots, the slots, and the header.
 
-Owns these checks and the sequential reading of entries; must not know the log.
+Owns these checks; must not know the log.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from typing import Final, Unpack
+from typing import Unpack
 
-from storage.files import HandleCache
 from storage.findings import Comparison, finding
 from storage.model import Finding
 from storage.rocketmq.format.index_file import (
-    ENTRY,
-    ENTRY_SIZE,
     FIRST_ENTRY,
-    HEADER_SIZE,
     SLOT_SIZE,
-    IndexEntry,
-    decode_entries,
     entry_position,
     slot_position,
 )
 from storage.rocketmq.index.key_index_file import KeyIndexFile, wrong_header
-from storage.rocketmq.index.key_index_table import file_order
 from storage.shared.diagnostics import Tallies
-
-ENTRIES_AT_ONCE: Final = 1 << 14
-
-
-def entries_end(file: KeyIndexFile) -> int:
-    """Return the number after the last entry that the header counts."""
-    return min(file.header.index_count, file.entries)
-
-
-def entries_of(
-    file: KeyIndexFile, files: HandleCache, first: int
-) -> Iterator[tuple[int, IndexEntry]]:
-    """Yield (number, entry) of the entries of a file from number `first` on."""
-    for start, data in _blocks(file, files, first):
-        yield from enumerate(decode_entries(data), start=start)
-
-
-def _blocks(file: KeyIndexFile, files: HandleCache, first: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (number of the first entry, bytes) of the entries from number `first` on, many entries at a time."""
-    stop = entries_end(file)
-    for start in range(first, stop, ENTRIES_AT_ONCE):
-        count = min(stop - start, ENTRIES_AT_ONCE)
-        # The file is released before each yield, because a caller may stop early.
-        with files.borrow(file.path) as opened:
-            data = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, start))
-        yield start, data[: len(data) - len(data) % ENTRY_SIZE]
-
-
-def entry_at(file: KeyIndexFile, files: HandleCache, number: int) -> IndexEntry:
-    """Return the entry with this number, which must be below `entries_end`."""
-    with files.borrow(file.path) as opened:
-        return decode_entries(opened.pread(ENTRY_SIZE, entry_position(file.slots, number)))[0]
 
 
 def entry_finding(
@@ -79,25 +40,20 @@ def entry_finding(
     )
 
 
-def check_index_file(file: KeyIndexFile, files: HandleCache) -> tuple[Tallies, int]:
+def check_index_file(file: KeyIndexFile) -> tuple[Tallies, int]:
     """Return (findings in one file, its number of entries). Memory: twice its slots."""
     tallies = Tallies()
     slots = array("i", bytes(file.slots * SLOT_SIZE))
-    slot_count, number = file.slots, FIRST_ENTRY
-    for start, data in _blocks(file, files, FIRST_ENTRY):
-        number = start
-        for hashed, _, _, previous in ENTRY.iter_unpack(data):
-            slot = hashed % slot_count
-            if previous != slots[slot]:
-                tallies.add(_wrong_chain(file, number, expected=slots[slot], found=previous))
-            slots[slot] = number
-            number += 1
-    last = -1
-    if number > FIRST_ENTRY:
-        last = entry_at(file, files, number - 1).physical_offset
-    for wrong in (*_check_slots(file, files, slots), *_check_header(file, last, slots)):
+    slot_count, count, last = file.slots, 0, -1
+    for number, (hashed, at, _, previous) in file.entries_in(FIRST_ENTRY, file.entries_end):
+        slot = hashed % slot_count
+        if previous != slots[slot]:
+            tallies.add(_wrong_chain(file, number, expected=slots[slot], found=previous))
+        slots[slot] = number
+        count, last = count + 1, at
+    for wrong in (*_check_slots(file, slots), *_check_header(file, last, slots)):
         tallies.add(wrong)
-    return tallies, number - FIRST_ENTRY
+    return tallies, count
 
 
 def _wrong_chain(file: KeyIndexFile, number: int, *, expected: int, found: int) -> Finding:
@@ -112,9 +68,8 @@ def _wrong_chain(file: KeyIndexFile, number: int, *, expected: int, found: int) 
     )
 
 
-def _check_slots(file: KeyIndexFile, files: HandleCache, expected: array[int]) -> Iterator[Finding]:
-    with files.borrow(file.path) as opened:
-        stored = file_order(array("i", opened.pread(file.slots * SLOT_SIZE, HEADER_SIZE)))
+def _check_slots(file: KeyIndexFile, expected: array[int]) -> Iterator[Finding]:
+    stored = file.stored_slots()
     if stored == expected or not stored:
         return
     for slot, (wanted, found) in enumerate(zip(expected, stored, strict=True)):

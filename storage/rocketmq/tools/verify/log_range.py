@@ -91,7 +91,6 @@ class _Stretch:
         self._place = self._index_place()
         self._index = IndexCheck(
             opened.index_files,
-            opened.files,
             surroundings,
             self._place,
             directory=snapshot.index_directory,
@@ -123,7 +122,7 @@ class _Stretch:
         known = self._part.reached
         if known is not None:
             return known.index
-        return guessed_place(self._opened.index_files, self._opened.files, self._part.start)
+        return guessed_place(self._opened.index_files, self._part.start)
 
     def run(self) -> StretchResult:
         """Check the range."""

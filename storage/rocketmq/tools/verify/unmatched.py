@@ -60,7 +60,6 @@ def check_rest(snapshot: StoreSnapshot, part: RestPart) -> Tallies:
         surroundings = snapshot.surroundings(opened.run, damaged_in(part.gaps))
         index = IndexCheck(
             opened.index_files,
-            opened.files,
             surroundings,
             part.index,
             directory=snapshot.index_directory,
@@ -75,7 +74,7 @@ def check_rest(snapshot: StoreSnapshot, part: RestPart) -> Tallies:
 
 def check_file_of_index(snapshot: StoreSnapshot, at: int) -> tuple[Tallies, FileCount]:
     """Check the index file with this number in itself. Memory: twice its slots."""
-    with snapshot.opened_index_file(at) as (files, file):
-        tallies, entries = check_index_file(file, files)
+    with snapshot.opened_index_file(at) as file:
+        tallies, entries = check_index_file(file)
         size_bytes = snapshot.fs.size(file.path)
         return tallies, FileCount(str(file.path), None, None, entries, size_bytes, is_log=False)
