@@ -20,12 +20,7 @@ from storage.errors import Corrupt, InvalidArgument, IoFailure, RecordTooLarge, 
 from storage.files import Fence
 from storage.findings import finding
 from storage.model import AppendResult, Finding, ProducerSequence, StoredRecord, TopicPartition
-from storage.rocketmq.format.message import (
-    HOST_SIZE_V4,
-    Message,
-    magic_for,
-    message_size,
-)
+from storage.rocketmq.format.message import HOST_SIZE_V4, Message, magic_for, message_size
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.properties import closed_record
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry

@@ -15,12 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from storage.contract import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_MAX_RECORDS,
-    Clock,
-    StoreOptions,
-)
+from storage.contract import DEFAULT_MAX_BYTES, DEFAULT_MAX_RECORDS, Clock, StoreOptions
 from storage.errors import (
     DiskFull,
     InvalidArgument,

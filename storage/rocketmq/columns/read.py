@@ -20,7 +20,6 @@ from storage.contract import CHUNK_BYTES, Chunk, Damage, Named, Slices
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, FollowingFileSystem, HandleCache, SkippingFileSystem
 from storage.findings import finding
-from storage.model import Finding
 from storage.rocketmq.columns.properties import Properties
 from storage.rocketmq.columns.queue_entries import SplitPlan, Units, in_log_order, load_units
 from storage.rocketmq.columns.records import BORN_TIMESTAMP, FLAG, Addresses, Records, suspects
@@ -190,8 +189,8 @@ class _Reader:
             except IoFailure as error:
                 if self._on_damage is None:
                     raise
-                path = str(self._log.run.path(base))
-                self._on_damage(_missing_file(path, f"{len(rows)} records: {error.message}"))
+                message = f"{len(rows)} records: {error.message}"
+                self._on_damage(finding("missing-file", self._log.run.path(base), message=message))
                 readable[rows] = False
         return units if readable.all() else units.where(readable)
 
@@ -278,7 +277,3 @@ class _Reader:
             codes=None if len(self._partitions) == 1 else units.codes,
             columns=found,
         )
-
-
-def _missing_file(path: str, message: str) -> Finding:
-    return finding("missing-file", path, message=message)

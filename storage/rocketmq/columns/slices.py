@@ -74,16 +74,13 @@ def _read(run: FileRun, units: Units, breaks: Numbers) -> LogSlice:
     begins = units.positions[breaks]
     lengths = np.maximum.reduceat(units.positions + units.sizes, breaks) - begins
     data = [
-        _read_exactly(run, *place) for place in zip(begins.tolist(), lengths.tolist(), strict=True)
+        run.read(begin, length).ljust(length, b"\0")
+        for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True)
     ]
     shifts = lengths.cumsum() - lengths - begins
     counts = np.diff(breaks, append=len(units.positions))
     starts = units.positions + np.repeat(shifts, counts)
     return LogSlice(units, data[0] if len(data) == 1 else b"".join(data), starts)
-
-
-def _read_exactly(run: FileRun, position: int, size_bytes: int) -> bytes:
-    return run.read(position, size_bytes).ljust(size_bytes, b"\0")
 
 
 ALIKE: Final = 100  # mean number of pieces of one size from which on they are extracted together

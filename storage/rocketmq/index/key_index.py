@@ -23,20 +23,10 @@ from storage.errors import Corrupt, IoFailure, StorageError
 from storage.files import HandleCache, remove_if_present
 from storage.findings import finding
 from storage.model import Finding
-from storage.rocketmq.format.index_file import (
-    IndexHeader,
-    file_size,
-    index_string,
-    key_hash,
-)
+from storage.rocketmq.format.index_file import IndexHeader, file_size, index_string, key_hash
 from storage.rocketmq.format.names import index_name, parse_index_name
 from storage.rocketmq.index.dispatch import Dispatch
-from storage.rocketmq.index.key_index_file import (
-    ALWAYS,
-    DoubtedIndex,
-    KeyIndexFile,
-    TimeRange,
-)
+from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex, KeyIndexFile, TimeRange
 from storage.rocketmq.index.key_index_table import KeyHasher, KeyIndexTable
 
 TAIL_BYTES: Final = 4 << 20  # of entries in memory; at this size they are written
@@ -93,7 +83,8 @@ class KeyIndex:
             path = self.directory / name
             try:
                 if parse_index_name(name) is None or fs.is_dir(path):
-                    findings.append(_unknown(path))
+                    what = "no name of an index file"
+                    findings.append(finding("unknown-file", path, message=what))
                     folders += [path] if parse_index_name(name) is not None else []
                     continue
                 run.append(KeyIndexFile(self._files, path, slots=self.slots, entries=self.entries))
@@ -420,7 +411,3 @@ def _misfit(path: Path, error: StorageError) -> Finding:
         found=None if found is None else str(found),
         message=error.message,
     )
-
-
-def _unknown(path: Path) -> Finding:
-    return finding("unknown-file", path, message="no name of an index file")

@@ -391,13 +391,14 @@ def _fits(fs: FileSystem, sample: _Sample, slots: int, entries: int) -> bool:
     try:
         oldest = _entry(file, slots, FIRST_ENTRY)
         newest = _entry(file, slots, last)
+        newest_in_slot = file.pread(SLOT_SIZE, slot_position(newest.key_hash % slots))
         return (
             oldest.physical_offset == header.begin_physical_offset
             and oldest.previous == 0
             and newest.physical_offset == header.end_physical_offset
             and newest.key_hash >= 0
             and 0 <= newest.previous < last
-            and _newest_in(file, newest.key_hash % slots) == last
+            and int.from_bytes(newest_in_slot, "big", signed=True) == last
         )
     finally:
         file.close()
@@ -405,7 +406,3 @@ def _fits(fs: FileSystem, sample: _Sample, slots: int, entries: int) -> bool:
 
 def _entry(file: File, slots: int, number: int) -> IndexEntry:
     return decode_entry(file.pread(ENTRY_SIZE, entry_position(slots, number)))
-
-
-def _newest_in(file: File, slot: int) -> int:
-    return int.from_bytes(file.pread(SLOT_SIZE, slot_position(slot)), "big", signed=True)

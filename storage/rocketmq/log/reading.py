@@ -11,13 +11,7 @@ from typing import Final
 from storage.model import Header, StoredRecord
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.format.properties import (
-    KEYS,
-    RESERVED,
-    SHARDING_KEY,
-    TAGS,
-    decode_properties,
-)
+from storage.rocketmq.format.properties import KEYS, RESERVED, SHARDING_KEY, TAGS, decode_properties
 from storage.rocketmq.format.suspect import suspect_parts
 from storage.rocketmq.log.encoding import SEQUENCE_PROPERTY
 

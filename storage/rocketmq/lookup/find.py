@@ -23,13 +23,7 @@ from storage.rocketmq.format.index_file import TAG_TYPE, index_string
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.message_id import decode_offset_id
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
-from storage.rocketmq.format.properties import (
-    KEYS,
-    SHARDING_KEY,
-    TAGS,
-    UNIQ_KEY,
-    decode_properties,
-)
+from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, decode_properties
 from storage.rocketmq.format.queue_entry import QueueEntry, tags_code
 from storage.rocketmq.index.index_coverage import CoveredRange, IndexCoverage
 from storage.rocketmq.index.key_index import KeyIndex

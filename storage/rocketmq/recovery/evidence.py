@@ -220,7 +220,11 @@ def lost_positions(evidence: Evidence, log: LogEnd) -> LostPositions:
         return log.clean and position >= torn_end
 
     used = [used for used in (*evidence.positions, *_of_queues(log)) if is_lost(used.position)]
-    if used and _only_checkpoint(evidence, used) and _is_last_time(evidence.checkpoint, log):
+    if (
+        used
+        and all(found.path == evidence.checkpoint_path for found in used)
+        and _is_last_time(evidence.checkpoint, log)
+    ):
         used = []  # the checkpoint's times say that no record followed; its offset has no checksum
     return LostPositions(used, _has_lost_times(evidence, log, torn_end))
 
@@ -258,10 +262,6 @@ def _of_queues(log: LogEnd) -> Iterator[UsedPosition]:
         if unit.is_valid and not unit.is_filler and offset >= log.next_offset(topic, queue_id):
             name = f"{unit.physical_offset} at offset {offset}"
             yield UsedPosition(units.directory, name, unit.physical_offset)
-
-
-def _only_checkpoint(evidence: Evidence, used: Sequence[UsedPosition]) -> bool:
-    return all(found.path == evidence.checkpoint_path for found in used)
 
 
 def _is_last_time(checkpoint: Checkpoint, log: LogEnd) -> bool:

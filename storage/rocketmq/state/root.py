@@ -33,11 +33,7 @@ from storage.files import (
 from storage.findings import finding
 from storage.model import TopicPartition
 from storage.rocketmq.format import names
-from storage.rocketmq.format.checkpoint import (
-    Checkpoint,
-    decode_checkpoint,
-    encode_checkpoint,
-)
+from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from storage.rocketmq.format.config_json import decode_object
 from storage.rocketmq.format.config_shapes import shape_of
 from storage.rocketmq.state.config_file import ConfigFile, Decoders

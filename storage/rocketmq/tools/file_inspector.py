@@ -43,12 +43,7 @@ from storage.rocketmq.state.file_listing import unread_findings
 from storage.rocketmq.state.root import BACKEND
 from storage.rocketmq.state.settings import Sizes, parse_store_settings
 from storage.rocketmq.tools import dump, search, summary
-from storage.rocketmq.tools.dump import (
-    COMMIT_LOG,
-    CONSUME_QUEUE,
-    INDEX_FILE,
-    RECORDS,
-)
+from storage.rocketmq.tools.dump import COMMIT_LOG, CONSUME_QUEUE, INDEX_FILE, RECORDS
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.path_kind import Alone
 from storage.rocketmq.tools.rebuild import rebuild

@@ -12,13 +12,7 @@ from typing import Final, NamedTuple
 from storage.errors import Truncated
 from storage.files import FileSystem
 from storage.rocketmq.format import names
-from storage.rocketmq.format.message import (
-    MAGIC_PADDING,
-    MAGIC_V1,
-    MAGIC_V2,
-    PADDING_SIZE,
-    peek,
-)
+from storage.rocketmq.format.message import MAGIC_PADDING, MAGIC_V1, MAGIC_V2, PADDING_SIZE, peek
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.state.root import detect
 from storage.rocketmq.tools.dump import (

@@ -15,11 +15,7 @@ from itertools import islice
 from storage.errors import Corrupt, InvalidArgument
 from storage.model import FindQuery
 from storage.rocketmq.format.index_file import TAG_TYPE, index_string
-from storage.rocketmq.format.message import (
-    TRANSACTION_MASK,
-    TRANSACTION_ROLLBACK,
-    Message,
-)
+from storage.rocketmq.format.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK, Message
 from storage.rocketmq.format.message_id import decode_offset_id
 from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex
 from storage.rocketmq.log.scan import Stretch

@@ -35,6 +35,7 @@ def of_view(view: View, *, adopted: bool | None) -> Row:
         _topic(view, name, list(group))
         for name, group in groupby(view.addresses, key=lambda address: address.topic)
     ]
+    own = own_file_findings(view.base, view.root) if view.kind == "store" else ()
     return {
         "path": str(view.path),
         "backend": BACKEND,
@@ -53,12 +54,8 @@ def of_view(view: View, *, adopted: bool | None) -> Row:
         "checkpoint": checkpoint_row(checkpoint),
         "topics": topics,
         "recovery": _recovery(view),
-        "findings": findings([*view.findings(), *_of_own_files(view)]),
+        "findings": findings([*view.findings(), *own]),
     }
-
-
-def _of_own_files(view: View) -> Iterable[Finding]:
-    return own_file_findings(view.base, view.root) if view.kind == "store" else ()
 
 
 def findings(found: Iterable[Finding]) -> list[Row]:

@@ -20,11 +20,7 @@ from storage.rocketmq.format.message import (
     TRANSACTION_MASK,
     encode_padding,
 )
-from storage.rocketmq.format.properties import (
-    check_crc_property,
-    closed_record,
-    has_crc_property,
-)
+from storage.rocketmq.format.properties import check_crc_property, closed_record, has_crc_property
 from storage.rocketmq.log.file_sequence import FileRun
 from storage.rocketmq.log.filler_records import fill
 from storage.rocketmq.log.scan import Stop, Stretch, walk_log

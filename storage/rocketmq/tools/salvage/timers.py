@@ -113,7 +113,8 @@ def _move(fs: FileSystem, path: Path, survey: Survey, moved_bytes: int) -> bool:
                 unit_bytes, _, magic, _, _, offset, record_bytes, _ = UNIT.unpack_from(data, at)
                 if unit_bytes != UNIT.size or not 0 <= magic <= MAX_MAGIC:
                     return magic == BLANK_MAGIC or _is_empty(file, position + at)
-                new = _new_offset(survey, offset, record_bytes, moved_bytes)
+                is_kept = _is_kept(survey.kept, offset, record_bytes)
+                new = offset + moved_bytes if is_kept else NO_RECORD
                 if new != offset:
                     file.pwrite(_OFFSET.pack(new), position + at + _OFFSET_POSITION)
             if not whole:
@@ -133,11 +134,6 @@ def _is_empty(file: File, position: int) -> bool:
             return False
         position += len(data)
     return True
-
-
-def _new_offset(survey: Survey, offset: int, size: int, moved_bytes: int) -> int:
-    """Return the physical offset of a record in the new log; NO_RECORD if the new log does not contain it."""
-    return offset + moved_bytes if _is_kept(survey.kept, offset, size) else NO_RECORD
 
 
 def _is_kept(kept: Sequence[tuple[int, int]], offset: int, size: int) -> bool:

@@ -11,12 +11,7 @@ from typing import Unpack
 
 from storage.findings import Comparison, finding
 from storage.model import Finding
-from storage.rocketmq.format.index_file import (
-    FIRST_ENTRY,
-    SLOT_SIZE,
-    entry_position,
-    slot_position,
-)
+from storage.rocketmq.format.index_file import FIRST_ENTRY, SLOT_SIZE, entry_position, slot_position
 from storage.rocketmq.index.key_index_file import KeyIndexFile, wrong_header
 from storage.shared.diagnostics import Tallies
 
