@@ -26,7 +26,6 @@ from storage.rocketmq.format.properties import closed_record
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.dispatch import Dispatch, new_dispatches
-from storage.rocketmq.index.dispatcher import Dispatcher
 from storage.rocketmq.index.index_coverage import key_beside
 from storage.rocketmq.index.light_queues import is_in_lmq
 from storage.rocketmq.index.queues import Queue
@@ -76,7 +75,6 @@ class Appender:
     def __init__(
         self,
         parts: OpenedStore,
-        dispatcher: Dispatcher,
         fence: Fence,
         settings: StoreSettings,
         clock: Clock,
@@ -84,7 +82,7 @@ class Appender:
         self.lock = threading.RLock()
         self._log = log = parts.log
         self._coverage = parts.coverage
-        self._dispatcher = dispatcher
+        self._dispatcher = parts.dispatcher
         self._fence = fence
         self._clock = clock
         self._store_host = settings.store_host

@@ -54,7 +54,6 @@ from storage.rocketmq.log.retention import Deletions, given_up
 from storage.rocketmq.lookup.by_time import find_time
 from storage.rocketmq.lookup.find import TIME_AXIS, find_by_id, find_records
 from storage.rocketmq.queue import Appender, Limits, QueueReader, Stamp
-from storage.rocketmq.recovery.index_check import IndexCheck
 from storage.rocketmq.recovery.index_proof import proof_of
 from storage.rocketmq.recovery.opening import Opening, open_parts
 from storage.rocketmq.recovery.store_files import Checkpointer, OpenedStore
@@ -228,16 +227,12 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self.queues = parts.queues
         self.index = parts.index
         self.coverage = parts.coverage
-        self._index_check = None
-        if parts.coverage is not None:
-            self._index_check = IndexCheck(parts.coverage, self._topic_files.deleted)
         self._dispatcher = Dispatcher(parts.builder, position=parts.log.end, fence=self._fence)
-        self._appender = Appender(parts, self._dispatcher, self._fence, self._settings, self._clock)
+        parts.dispatcher = self._dispatcher
+        self._appender = Appender(parts, self._fence, self._settings, self._clock)
         self._lock = self._appender.lock
         self._deletions = Deletions(self._lock)
-        self._checkpointer = Checkpointer(
-            self._directory, parts, self._dispatcher, self._lock, facts
-        )
+        self._checkpointer = Checkpointer(self._directory, parts, self._lock, facts)
         self._encoder = Encoder(self._settings, self._clock, with_crc=parts.with_crc)
 
     # ---- topics ----
@@ -396,20 +391,6 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self._adopt(self._topic_files.info(topic, {*(known.partitions if known else ()), queue_id}))
         return self.queues.add(topic, queue_id)
 
-    def catch_up(self, queue: Queue, end: int) -> None:
-        """Make an entry of the queue readable for every offset below `end`, in a file or in memory."""
-        if queue.units.readable_end < end:
-            self._dispatcher.catch_up(queue, end)
-
-    def catch_up_index(self) -> int:
-        """Dispatch pending records; return the physical offset below which the index has all records of this run."""
-        return self._dispatcher.try_step()
-
-    def check_index(self, low: int, high: int) -> None:
-        """Compare part of the index with the log, to find out which records in [low, high) it covers."""
-        if self._index_check is not None:
-            self._index_check.advance(low, high)
-
     def read(
         self,
         partition: TopicPartition,
@@ -424,7 +405,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         def look() -> Page:
             queue = self.queue(partition)
             bounds = queue.checked_bounds(offset)
-            self.catch_up(queue, bounds.end)
+            self.files.catch_up(queue, bounds.end)
             reader = QueueReader(self.log, queue.units, partition)
             return Page(*reader.read(offset, bounds.end, Limits(max_records, max_bytes)), bounds)
 
@@ -444,7 +425,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         def look() -> TimedOffset | None:
             queue = self.queue(partition)
             end, known = queue.bounds().end, queue.edge_times
-            self.catch_up(queue, end)
+            self.files.catch_up(queue, end)
             return find_time(self.log, queue.units, timestamp_ms, end=end, bound=bound, known=known)
 
         return self._deletions.beside(look)
@@ -453,7 +434,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         def look() -> FoundPage:
             self._check_open()
             self._topic(topic)
-            return find_records(self, topic, query)
+            return find_records(self.files, topic, query)
 
         return self._deletions.beside(look)
 
@@ -462,11 +443,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
         self._check_open()
-        return self._deletions.beside(partial(find_by_id, self, record_id))
-
-    def deleted_below(self, topic: str) -> int:
-        """Return the physical offset below which the records of this topic are deleted."""
-        return self._topic_files.deleted.get(topic, 0)
+        return self._deletions.beside(partial(find_by_id, self.files, record_id))
 
     # ---- the store as a whole ----
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from heapq import merge
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, DataError, InvalidArgument, RecordNotFound
 from storage.model import FindQuery, FoundPage, StoredRecord, TopicPartition
@@ -25,15 +25,15 @@ from storage.rocketmq.format.message_id import decode_offset_id
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, decode_properties
 from storage.rocketmq.format.queue_entry import QueueEntry, tags_code
-from storage.rocketmq.index.index_coverage import CoveredRange, IndexCoverage
-from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.index_coverage import CoveredRange
 from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex, TimeRange
 from storage.rocketmq.index.light_queues import is_lmq
-from storage.rocketmq.index.queues import Queue, QueueTable
+from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.reading import MAX_BODY_BYTES, to_stored
 from storage.rocketmq.lookup.entries import judged_units, offsets_near, units_as_they_stand
 from storage.rocketmq.queue import UNITS_AT_ONCE, WRONG_PLACE, check_address, damaged, unit_error
+from storage.rocketmq.recovery.store_files import OpenedStore
 from storage.shared.query import Inspected, Search, check_limits, page_of, parse_cursor
 
 _CURSOR: Final = re.compile(r"(-?)log:([0-9]{1,19})")
@@ -42,34 +42,6 @@ TIME_AXIS: Final = "store_timestamp"
 WINDOW_BYTES: Final = 64 << 10  # of the log read at once on a scan, where records are adjacent
 LIKELY_BYTES: Final = 2 << 10  # read for a candidate of unknown size; most records are smaller
 _INT32: Final = range(-1 << 31, 1 << 31)
-
-
-class Searched(Protocol):
-    """The parts of a store that a search needs: its log, its queues, its index if it has one."""
-
-    @property
-    def log(self) -> CommitLog: ...
-
-    @property
-    def queues(self) -> QueueTable: ...
-
-    @property
-    def index(self) -> KeyIndex | None: ...
-
-    @property
-    def coverage(self) -> IndexCoverage | None: ...
-
-    def deleted_below(self, topic: str) -> int:
-        """Return the physical offset below which records of this topic are deleted."""
-
-    def catch_up(self, queue: Queue, end: int) -> None:
-        """On return readers find an entry of the queue for every offset below `end`."""
-
-    def catch_up_index(self) -> int:
-        """Return the physical offset below which the index has every record that was appended in this run."""
-
-    def check_index(self, low: int, high: int) -> None:
-        """Check more of the index, so that it is known where in [low, high) it can be trusted."""
 
 
 class MessageSearch(Search):
@@ -150,7 +122,7 @@ class _Found(NamedTuple):
     damage: Corrupt | None = None
 
 
-def find_records(store: Searched, topic: str, query: FindQuery) -> FoundPage:
+def find_records(store: OpenedStore, topic: str, query: FindQuery) -> FoundPage:
     """Return one page of matches in the order of the log (or exactly the reverse), from the cursor on.
 
     Raises InvalidArgument for a bad cursor and for limits below 1; Corrupt at a damaged record: see `page_of`.
@@ -167,7 +139,7 @@ def find_records(store: Searched, topic: str, query: FindQuery) -> FoundPage:
             continue  # the doubted file is no longer used: at most one retry per index file
 
 
-def _page(store: Searched, topic: str, search: MessageSearch, part: _Part) -> FoundPage:
+def _page(store: OpenedStore, topic: str, search: MessageSearch, part: _Part) -> FoundPage:
     """Return one page of the rest of the search. Raises DoubtedIndex if an index file proves to be bad."""
     pieces = index_pieces(store, search, [topic], part.low, part.high)
     backward = search.query.backward
@@ -193,7 +165,7 @@ def _cursor(at: int, *, backward: bool) -> str | None:
     return f"{'-' if backward else ''}log:{at}" if at >= 0 else None
 
 
-def can_ask_index(store: Searched, search: MessageSearch, *topics: str) -> bool:
+def can_ask_index(store: OpenedStore, search: MessageSearch, *topics: str) -> bool:
     """Return whether the index can answer this search; it has the records of an LMQ under other topics."""
     if search.query.scan or store.coverage is None or search.indexed_text is None:
         return False
@@ -201,7 +173,7 @@ def can_ask_index(store: Searched, search: MessageSearch, *topics: str) -> bool:
 
 
 def index_pieces(
-    store: Searched, search: MessageSearch, topics: Sequence[str], low: int, high: int
+    store: OpenedStore, search: MessageSearch, topics: Sequence[str], low: int, high: int
 ) -> Sequence[CoveredRange]:
     """Return the pieces of [low, high), in the search's order, each with whether the index covers it completely.
 
@@ -218,7 +190,7 @@ def index_pieces(
     return pieces[::-1] if search.query.backward else pieces
 
 
-def _part(store: Searched, topic: str, query: FindQuery) -> _Part:
+def _part(store: OpenedStore, topic: str, query: FindQuery) -> _Part:
     """Return the part of the log that is left to search."""
     low, high = max(store.log.start, store.deleted_below(topic)), store.log.end
     parts = parse_cursor(query, _CURSOR)
@@ -234,7 +206,11 @@ def _part(store: Searched, topic: str, query: FindQuery) -> _Part:
 
 
 def _in_pieces(
-    store: Searched, topic: str, search: MessageSearch, part: _Part, pieces: Sequence[CoveredRange]
+    store: OpenedStore,
+    topic: str,
+    search: MessageSearch,
+    part: _Part,
+    pieces: Sequence[CoveredRange],
 ) -> Iterator[_Found]:
     """Yield the results piece by piece: by the index where it covers the log, by a scan elsewhere."""
     for low, high, by_index in pieces:
@@ -242,7 +218,9 @@ def _in_pieces(
         yield from walk(store, topic, search, part._replace(low=low, high=high))
 
 
-def _by_index(store: Searched, topic: str, search: MessageSearch, part: _Part) -> Iterator[_Found]:
+def _by_index(
+    store: OpenedStore, topic: str, search: MessageSearch, part: _Part
+) -> Iterator[_Found]:
     """Yield the results for the candidates of the index."""
     text, index = search.indexed_text, store.index
     assert index is not None
@@ -257,7 +235,7 @@ def _by_index(store: Searched, topic: str, search: MessageSearch, part: _Part) -
         yield _looked_at(store, topic, search, at)
 
 
-def _looked_at(store: Searched, topic: str, search: MessageSearch, at: int) -> _Found:
+def _looked_at(store: OpenedStore, topic: str, search: MessageSearch, at: int) -> _Found:
     """Return the record at a candidate of the index, if it matches and is visible to readers.
 
     RocketMQ does not cut its index together with the log, so an index entry may point into data that was
@@ -362,7 +340,9 @@ def _stored(
 # ---- by a scan ----
 
 
-def _scanned(store: Searched, topic: str, search: MessageSearch, part: _Part) -> Iterator[_Found]:
+def _scanned(
+    store: OpenedStore, topic: str, search: MessageSearch, part: _Part
+) -> Iterator[_Found]:
     """Yield a result for every record of the topic, in the search's order. If the queue entry shows another
     tag, the record is not read.
     """
@@ -488,7 +468,7 @@ class LogWindow:
 # ---- by id ----
 
 
-def find_by_id(store: Searched, record_id: str) -> tuple[TopicPartition, StoredRecord]:
+def find_by_id(store: OpenedStore, record_id: str) -> tuple[TopicPartition, StoredRecord]:
     """Return the record with this offset id. The host in the id must be the host that stored the record.
 
     Raises RecordNotFound, also if the text is no id or if no visible record begins at its offset.

@@ -132,6 +132,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         report=_report(opening, plan, builder, found_index, started_ms, clean=clean),
         with_crc=_goes_on_with_crc(opening.settings, plan),
         passed_gaps=plan.passed_gaps,
+        topics=opening.topics,
     )
 
 

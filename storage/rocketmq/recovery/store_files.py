@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from storage.files import HandleCache
 from storage.model import RecoveryReport
@@ -25,10 +25,12 @@ from storage.rocketmq.index.dispatcher import Builder, Dispatcher
 from storage.rocketmq.index.index_coverage import IndexCoverage
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import KeyIndexFile
-from storage.rocketmq.index.queues import QueueTable
+from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.recovery.index_check import IndexCheck
 from storage.rocketmq.state.root import StoreDirectory, StoreFile
+from storage.rocketmq.state.topics import TopicFiles
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,6 +64,31 @@ class OpenedStore(StoreFiles):
     report: RecoveryReport
     with_crc: bool
     passed_gaps: Sequence[tuple[int, int]]
+    topics: TopicFiles
+    dispatcher: Dispatcher = field(init=False)  # set before the first read
+    _index_check: IndexCheck | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        coverage = self.coverage
+        self._index_check = None if coverage is None else IndexCheck(coverage, self.topics.deleted)
+
+    def catch_up(self, queue: Queue, end: int) -> None:
+        """Make an entry of the queue readable for every offset below `end`, in a file or in memory."""
+        if queue.units.readable_end < end:
+            self.dispatcher.catch_up(queue, end)
+
+    def catch_up_index(self) -> int:
+        """Dispatch pending records; return the physical offset below which the index has all records of this run."""
+        return self.dispatcher.try_step()
+
+    def check_index(self, low: int, high: int) -> None:
+        """Compare part of the index with the log, to find out which records in [low, high) it covers."""
+        if self._index_check is not None:
+            self._index_check.advance(low, high)
+
+    def deleted_below(self, topic: str) -> int:
+        """Return the physical offset below which the records of this topic are deleted."""
+        return self.topics.deleted.get(topic, 0)
 
     def delete_head(self, doomed: Sequence[int]) -> None:
         """Remove the first files of the log, then what only they needed. Durable on return.
@@ -90,14 +117,12 @@ class Checkpointer:
         self,
         directory: StoreDirectory,
         parts: OpenedStore,
-        dispatcher: Dispatcher,
         append_lock: threading.RLock,
         facts: StoreFile,
     ) -> None:
         self.gate = threading.Lock()
         self._directory = directory
         self._parts = parts
-        self._dispatcher = dispatcher
         self._append_lock = append_lock
         self._facts = facts
         self._last = parts.checkpoint
@@ -107,7 +132,7 @@ class Checkpointer:
         parts = self._parts
         with self.gate:
             with self._append_lock:
-                self._dispatcher.step()
+                self._parts.dispatcher.step()
                 noted = self._noted()
                 end = parts.log.end
                 queued = sum(queue.units.end for queue in parts.queues)
@@ -124,7 +149,7 @@ class Checkpointer:
             self._last = noted
 
     def _noted(self) -> Checkpoint:
-        last, before = self._dispatcher.builder.last, self._last
+        last, before = self._parts.builder.last, self._last
         if last is None:
             return before
         index = self._parts.index

@@ -70,7 +70,7 @@ def _is_seen(view: View, message: Message, at: int) -> bool:
     """Return whether a record belongs to the selected queues, and was not deleted with its topic."""
     if view.topic not in (None, message.topic) or view.queue_id not in (None, message.queue_id):
         return False
-    return at >= view.store.deleted_below(message.topic)
+    return at >= view.store.files.deleted_below(message.topic)
 
 
 def _row(view: View, at: int, message: Message) -> Row:
@@ -95,7 +95,7 @@ def _in_pieces(
     store = view.store
     begin, last = store.log.start, -1
     while begin < store.log.end:
-        pieces = index_pieces(store, wanted, topics, begin, store.log.end)
+        pieces = index_pieces(store.files, wanted, topics, begin, store.log.end)
         try:
             for low, high, by_index in pieces:
                 walk = _by_index if by_index else _by_walk

@@ -117,7 +117,7 @@ def checkpoint_before_the_syncs(patch: pytest.MonkeyPatch) -> None:
 
     def written(original: Callable[..., None], self: Checkpointer) -> None:
         with self._append_lock:
-            self._dispatcher.step()
+            self._parts.dispatcher.step()
             noted = self._noted()
         self._directory.write_checkpoint(noted)
         original(self)
