@@ -127,6 +127,7 @@ SMALL_MODULES = {
     "storage/files/copying.py": "one step of the file layer",
     "storage/kafka/log/log_segments.py": "partition, tail and tools share it",
     "storage/kafka/log/retention.py": "has its twin in the other backend",
+    "storage/rocketmq/log/reading.py": "has its twin in the other backend",
     "storage/shared/atomic_store.py": "both backends share it",
     "storage/shared/own_files.py": "both backends share it",
 }

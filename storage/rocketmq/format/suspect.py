@@ -17,7 +17,7 @@ sector outside the body passes every check of `message`. Each part with an impos
     prepared_offset      below 0, a pebibyte and more, or set outside a transaction; a converted record keeps
                          the offset of its old log, which may be above its own position
 
-A wrong but plausible value, such as another digit in a time, is not found here: see tools.record_check.
+A wrong but plausible value, such as another digit in a time, is not found here: see tools.verify.record_check.
 """
 
 from __future__ import annotations

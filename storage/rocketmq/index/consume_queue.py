@@ -234,7 +234,7 @@ class ConsumeQueue:
     def positions(self, offset: int) -> list[int]:
         """Return the physical offsets in the entries from `offset` on, without fillers and invalid entries:
         an entry of zeros must not point to the log's first record. This method and `sound_end` create no
-        Unit objects: a start reads every entry.
+        QueueEntry objects: a start reads every entry.
         """
         return [
             physical_offset

@@ -227,7 +227,7 @@ def dispatch_of(
 
 def heads_of(data: bytes, records: Sequence[tuple[int, int]], start: int) -> list[Head]:
     """Return the head of each record: its queue, queue offset, flag and time. `records` are good records as
-    from `format.walking`, [(physical offset, size)]; `start` is the physical offset of `data`.
+    from `format.scan`, [(physical offset, size)]; `start` is the physical offset of `data`.
     """
     heads: list[Head] = []
     topics: dict[bytes, str] = {}

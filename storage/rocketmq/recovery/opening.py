@@ -115,7 +115,6 @@ def open_parts(opening: Opening) -> OpenedStore:
     builder = Builder(queues, index, opening.topics.deleted, with_fillers=run.lacks_first)
     built_from = _repair(opening, plan, builder, clean=clean)
     log = CommitLog(run, end=plan.log_end)
-    coverage = _coverage(found_index, plan, log, built_from)
     if plan.last_record is not None:
         at, message = plan.last_record
         builder.last = dispatch_of(message, at, with_tags=opening.settings.index_tags)
@@ -126,7 +125,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         log=log,
         queues=queues,
         index=index,
-        coverage=coverage,
+        coverage=_coverage(found_index, plan, log, built_from),
         builder=builder,
         checkpoint=_confirmed(checkpoint, plan),
         report=_report(opening, plan, builder, found_index, started_ms, clean=clean),

@@ -43,7 +43,7 @@ class QueueFiles(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSnapshot:
-    """The list of a store's files. `deleted`: records deleted with their topic. `rebuilt_from`: see Surroundings.
+    """The list of a store's files. `deleted`: records deleted with their topic. `rebuilt_from`: see QueueContext.
     `index_paths` None: the index is disabled.
     """
 

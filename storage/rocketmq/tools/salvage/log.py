@@ -1,6 +1,6 @@
 """The commit log of a salvage: good records at their positions, blanks between them.
 
-Owns the layout of the new log; must not judge records (salvage_survey does). All records may be moved by a number
+Owns the layout of the new log; must not judge records (survey.py does). All records may be moved by a number
 of whole files. Then each record gets its new physical offset, a committed record the new physical offset of its half
 record, and a CRC over the record is recomputed.
 """

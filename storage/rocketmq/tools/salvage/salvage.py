@@ -1,7 +1,7 @@
 """Salvage: a new store with all good records of a damaged store.
 
 Owns the order of the steps, the files other than the log, and the report; must not change the source.
-salvage_survey checks the log, salvage_log writes the new log.
+survey.py checks the log, log.py writes the new log.
 
     survey -> log with blanks -> config, queues without records -> the engine's own recovery: queues,
     index, checkpoint

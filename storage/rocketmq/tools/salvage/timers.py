@@ -1,7 +1,7 @@
 """The broker's timers in a salvaged store: copied with their positions in the new log, or left out.
 
 Owns which timer files a salvage copies, and the physical offsets in them. Must not judge records of the
-commit log (salvage_survey does).
+commit log (survey.py does).
 
     timerlog/POSITION            units: each names a record of topic rmq_sys_wheel_timer by physical offset
     timerwheel                   positions in the timer log, by second

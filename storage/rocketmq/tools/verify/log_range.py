@@ -42,7 +42,7 @@ from storage.shared.diagnostics import Meter, Notes, Tallies
 
 @dataclass(slots=True, kw_only=True)
 class StretchResult:
-    """The result of a range; see stretches.Result. `end` is the position after its last record. `began` and `reached`
+    """The result of a range; see log_tasks.Result. `end` is the position after its last record. `began` and `reached`
     hold the states of the queues that were met, and of the index.
     """
 

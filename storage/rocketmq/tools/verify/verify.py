@@ -1,7 +1,7 @@
 """Verification of a store: read all files and report errors.
 
-Owns the order of the checks, the merge of the log ranges, and the check of the checkpoint. verify_files checks
-names and small files, verify_stretch a log range with its queue and index entries, verify_rest the remaining
+Owns the order of the checks, the merge of the log ranges, and the check of the checkpoint. files.py checks
+names and small files, log_range.py a log range with its queue and index entries, unmatched.py the remaining
 entries. Must not repair: the files are checked as they are stored. Memory does not grow with the log: some
 numbers for each queue, and one finding for each file and code.
 """
