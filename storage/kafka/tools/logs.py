@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, Unpack
@@ -233,20 +233,46 @@ def epoch_at(epochs: Sequence[tuple[int, int]], offset: int) -> int | None:
     return epochs[at][0] if at >= 0 else None
 
 
-def opened_before(
-    fs: FileSystem, known: Mapping[int, int] | None, snapshot: Path | None
-) -> Mapping[int, int]:
-    """Return the transactions open where a segment begins, for code that reads one segment alone: first offsets by
-    producer id.
+# ---- one segment as a task -----------------------------------------------------------------------
 
-    They are `known`, else guessed from the producer snapshot that the broker writes there; none if it is missing or
-    damaged. Code that puts segments together has a segment read again if its guess was wrong.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentTask:
+    """One segment that any process may read. Picklable.
+
+    - `indexes`: the paths with the bytes of its index files, by suffix.
+    - `open_transactions`: the transactions open where the segment begins, as first offsets by producer id; None: they
+      are guessed from `snapshot`, the producer snapshot that the broker writes there.
     """
-    if known is not None:
-        return known
-    if snapshot is None:
-        return {}
-    try:
-        return open_transactions(producer_snapshot.decode_snapshot(fs.read_bytes(snapshot)))
-    except DataError:
-        return {}
+
+    fs: FileSystem
+    log: Log
+    indexes: Mapping[str, Path]
+    snapshot: Path | None
+    open_transactions: Mapping[int, int] | None = None
+
+    def opened(self) -> Mapping[int, int]:
+        """Return the open transactions, known or guessed; none if the snapshot is missing or damaged."""
+        if self.open_transactions is not None:
+            return self.open_transactions
+        if self.snapshot is None:
+            return {}
+        try:
+            data = self.fs.read_bytes(self.snapshot)
+            return open_transactions(producer_snapshot.decode_snapshot(data))
+        except DataError:
+            return {}
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentOutcome:
+    """The findings of one segment, and the transactions open before and after it.
+
+    `transactional`: the transactions open before the segment mattered; the outcome is then valid for `opened`. If that
+    was a wrong guess, the segment is read again.
+    """
+
+    findings: Sequence[Finding] = ()
+    transactional: bool = False
+    opened: Mapping[int, int] = field(default_factory=dict)
+    left_open: Mapping[int, int] = field(default_factory=dict)

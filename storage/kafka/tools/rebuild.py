@@ -13,7 +13,7 @@ verify. Must not write logs. With `write` it holds the store's lock all the time
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from storage.kafka.state import blocked_files
 from storage.kafka.state.log_dirs import log_directory, refuse_several
 from storage.kafka.state.producers import ProducerStates
 from storage.kafka.state.root import detect
-from storage.kafka.tools.logs import Log, LogReader, opened_before
+from storage.kafka.tools.logs import Log, LogReader, SegmentOutcome, SegmentTask
 from storage.kafka.tools.view import View
 from storage.model import Finding, RebuildReport
 from storage.shared.diagnostics import Meter, Notes
@@ -232,27 +232,21 @@ def _count_entries(fs: FileSystem, path: Path, suffix: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RebuildPart:
-    """One segment to be rebuilt. `open_transactions` and `snapshot` as in SegmentPart.
+class RebuildPart(SegmentTask):
+    """One segment to be rebuilt.
 
-    - `indexes`: the paths with the bytes of its index files, by suffix.
     - `compacted`: the log no longer shows which transactions were aborted.
     - `staged`: the folder for new files, created when it is needed; None: compare only.
     """
 
-    fs: FileSystem
-    log: Log
-    indexes: Mapping[str, Path]
-    snapshot: Path | None
     interval_bytes: int
     compacted: bool
     staged: Path | None
-    open_transactions: Mapping[int, int] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class SegmentBuilt:
-    """The result for one segment. The other fields are as in SegmentResult.
+class SegmentBuilt(SegmentOutcome):
+    """The outcome of one segment.
 
     - `files`: the number of index files that exist or should exist.
     - `changed`: the files that differ, by suffix: the path of the new bytes. None if the file should not exist, or
@@ -263,15 +257,11 @@ class SegmentBuilt:
     files: int = 0
     changed: dict[str, Path | None] = field(default_factory=dict)
     entries: dict[str, int | None] = field(default_factory=dict)
-    findings: Sequence[Finding] = ()
-    transactional: bool = False
-    opened: Mapping[int, int] = field(default_factory=dict)
-    left_open: Mapping[int, int] = field(default_factory=dict)
 
 
 def build_segment(part: RebuildPart, meter: Meter | None = None) -> SegmentBuilt:
     """Read the good batches of a segment's log, and compare. Memory: its indexes, twice."""
-    result = SegmentBuilt(opened=opened_before(part.fs, part.open_transactions, part.snapshot))
+    result = SegmentBuilt(opened=part.opened())
     files, notes = HandleCache(part.fs, 2), Notes()
     reader = LogReader(files, notes)
     reader.meter = meter or Meter()

@@ -14,13 +14,12 @@ misleads a reader:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, NamedTuple, Unpack
 
 from storage.errors import DataError
-from storage.files import FileSystem, HandleCache
+from storage.files import HandleCache
 from storage.findings import FindingFacts, finding
 from storage.kafka.format import names, txn_index
 from storage.kafka.format.batch import BatchHeader
@@ -32,7 +31,7 @@ from storage.kafka.index.indexes import RebuiltIndexes, rebuild_indexes
 from storage.kafka.log.log_file import Gap, StoredBatch
 from storage.kafka.log.overflow import first_overflow, overflow_finding
 from storage.kafka.state.producers import ProducerStates
-from storage.kafka.tools.logs import Log, LogReader, epoch_at, hole, opened_before
+from storage.kafka.tools.logs import LogReader, SegmentOutcome, SegmentTask, epoch_at, hole
 from storage.model import Finding
 from storage.shared.diagnostics import Meter, Notes
 from storage.shared.loss_report import is_reported
@@ -42,27 +41,20 @@ _NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentPart:
-    """One segment to be read. Picklable.
+class SegmentPart(SegmentTask):
+    """One segment to be checked.
 
-    - `indexes`: the paths with the bytes of its index files, by suffix.
     - `epochs`: the partition's checkpoint of leader epochs.
     - `left_behind`: ranges of offsets that are known to be missing.
-    - `open_transactions`: the transactions open where the segment begins; None: read them from `snapshot`.
     - `open_end`: a running server may be writing here, or a crash ended the log. Then index entries may be missing,
       some may be ahead of the log (its size was read earlier), and zeros may follow them.
     """
 
-    fs: FileSystem
-    log: Log
-    indexes: Mapping[str, Path]
-    snapshot: Path | None
     start_offset: int
     epochs: Sequence[tuple[int, int]] | None
     interval_bytes: int | None
     left_behind: Sequence[range]
     open_end: bool
-    open_transactions: Mapping[int, int] | None = None
 
 
 class FirstBatch(NamedTuple):
@@ -73,15 +65,13 @@ class FirstBatch(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class SegmentResult:
+class SegmentResult(SegmentOutcome):
     """The findings of one segment, and the facts that the partition has to judge.
 
     `first` is None if a bad range comes first, `next_offset` if there is no good batch. `epochs` maps
-    each (epoch of a batch, epoch wanted) that disagree to a finding. `transactional`: the transactions
-    open before the segment mattered; the result is then valid for `opened`.
+    each (epoch of a batch, epoch wanted) that disagree to a finding.
     """
 
-    findings: Sequence[Finding] = ()
     if_undamaged: Sequence[Finding] = ()
     if_all_is_there: Sequence[Finding] = ()  # neither damaged nor compacted so far
     holes: list[Finding] = field(default_factory=list)
@@ -91,9 +81,6 @@ class SegmentResult:
     after_gap: bool = False
     damaged: bool = False
     compacted: bool = False
-    transactional: bool = False
-    opened: Mapping[int, int] = field(default_factory=dict)
-    left_open: Mapping[int, int] = field(default_factory=dict)
     records: int = 0
 
 
@@ -121,9 +108,7 @@ class LogCheck:
         self._overflows = False
         self._offsets = OffsetEntries(self._load(names.INDEX), log.base_offset)
         self._times = TimeEntries(self._load(names.TIME_INDEX), log.base_offset)
-        self._result = SegmentResult(
-            opened=opened_before(part.fs, part.open_transactions, part.snapshot)
-        )
+        self._result = SegmentResult(opened=part.opened())
         self._producers = ProducerStates.with_open(self._result.opened)
 
     def run(self) -> SegmentResult:
