@@ -29,7 +29,7 @@ from api.http.parameters import Choice, Integer, Parameter, StartPosition, Text
 from api.operation import OCTETS, Answer, Example, Lines, Resource, plain
 from api.operations.parameters import FORMAT, MAX_PAGE_BYTES, TAG
 from api.records.encode import RecordRow, encode_lines, encode_page, encode_rows, run_encoder
-from api.records.ndjson_sse import FRAMES, Frames, resumed_at
+from api.records.ndjson_sse import FRAMES, resumed_at
 from api.request_context import RequestContext
 from logserver.service.requests import Fetch, Follow, Start, StartAt
 from storage import BatchPage, Isolation, LogStore, Page, StorageError, TopicPartition
@@ -252,7 +252,7 @@ class _Stream:
         self._call = call
         self._partition = request.partition
         self._is_live = request.live
-        self._frames: Frames = FRAMES[call.answer_type](request.partition.partition)
+        self._frames = FRAMES[call.answer_type](request.partition.partition)
         self._format = body_format
         store = call.service.store
         self._record_id = store.record_id if store.capabilities.messages else None

@@ -25,6 +25,8 @@ from api.http.negotiation import Format
 from storage import Record
 
 T = TypeVar("T")
+S = TypeVar("S")
+P = TypeVar("P", bound="Produced")
 
 PartitionNumber: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Int64: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -202,12 +204,7 @@ def _decode_records_typed(records: Sequence[bytes], how: _Kind, limits: Limits) 
         converted = [how.convert(record, limits.max_depth) for record in decoded]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _RecordRefused):
         return None
-    return _produced(
-        converted,
-        range(len(converted)),
-        [record.partition for record in decoded],
-        count=len(converted),
-    )
+    return _all_valid(converted, [record.partition for record in decoded])
 
 
 def _decode_typed(body: bytes, kind: Format, limits: Limits) -> Produced | None:
@@ -225,8 +222,7 @@ def _decode_typed(body: bytes, kind: Format, limits: Limits) -> Produced | None:
         records = [how.convert(record, limits.max_depth) for record in decoded]
     except (msgspec.ValidationError, _RecordRefused):
         return None
-    partitions = [record.partition for record in decoded]
-    return _produced(records, range(len(records)), partitions, count=len(records))
+    return _all_valid(records, [record.partition for record in decoded])
 
 
 def _decode_plain(body: bytes, limits: Limits) -> Produced | None:
@@ -237,9 +233,7 @@ def _decode_plain(body: bytes, limits: Limits) -> Produced | None:
         return None
     _check_count(len(decoded), limits)
     records = [_new(Record, (one.key, one.value, (), None, None, (), None)) for one in decoded]
-    return Produced(
-        count=len(records), records=records, positions=range(len(records)), partitions=None
-    )
+    return _all_valid(records, None)
 
 
 def _decode_one_by_one(body: bytes, how: _Kind, limits: Limits) -> Produced:
@@ -253,22 +247,43 @@ def _one_by_one(
     raws: Sequence[bytes | Raw | ApiError], how: _Kind, limits: Limits, place: str
 ) -> Produced:
     """Decode each record, or note its failure; `place` names a record by its position, in front of the problem."""
+    return decode_each(
+        raws, lambda position, raw: _decode_one(raw, how, limits, place.format(position)), Produced
+    )
+
+
+def decode_each(
+    items: Sequence[S | ApiError],
+    decode: Callable[[int, S], tuple[Record, int | None]],
+    make: Callable[..., P],
+) -> P:
+    """Decode each item by itself. An item that is an error, or raises one, becomes a failure.
+
+    `decode` gets the position of an item and returns a record and the partition that it names. `make` creates the
+    result from the members of `Produced`.
+    """
     records: list[Record] = []
     positions: list[int] = []
     partitions: list[int | None] = []
     failed: list[tuple[int, ApiError]] = []
-    for position, raw in enumerate(raws):
+    for position, item in enumerate(items):
         try:
-            if isinstance(raw, ApiError):
-                raise raw
-            record, partition = _decode_one(raw, how, limits, place.format(position))
+            if isinstance(item, ApiError):
+                raise item
+            record, partition = decode(position, item)
         except ApiError as error:
             failed.append((position, error))
         else:
             records.append(record)
             positions.append(position)
             partitions.append(partition)
-    return _produced(records, positions, partitions, count=len(raws), failed=failed)
+    return make(
+        count=len(items),
+        records=records,
+        positions=positions,
+        partitions=_if_any(partitions),
+        failed=failed,
+    )
 
 
 def _decode_one(
@@ -286,22 +301,17 @@ def _decode_one(
         raise ApiError(error.error_code, (where + error.problem).lstrip(".")) from None
 
 
-def _produced(
-    records: Sequence[Record],
-    positions: Sequence[int],
-    partitions: Sequence[int | None],
-    *,
-    count: int,
-    failed: Sequence[tuple[int, ApiError]] = (),
-) -> Produced:
-    named = any(number is not None for number in partitions)
+def _all_valid(records: Sequence[Record], partitions: Sequence[int | None] | None) -> Produced:
     return Produced(
-        count=count,
+        count=len(records),
         records=records,
-        positions=positions,
-        partitions=partitions if named else None,
-        failed=failed,
+        positions=range(len(records)),
+        partitions=None if partitions is None else _if_any(partitions),
     )
+
+
+def _if_any(partitions: Sequence[int | None]) -> Sequence[int | None] | None:
+    return partitions if any(number is not None for number in partitions) else None
 
 
 class _RecordRefused(Exception):

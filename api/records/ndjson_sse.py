@@ -12,7 +12,7 @@ forms an error is the last element of a stream, in the shape of every other erro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from api.http.errors import MALFORMED, ApiError, error_body
 from api.http.negotiation import EVENT_STREAM, NDJSON
@@ -21,48 +21,33 @@ from storage import StoredRecord
 from storage.shown import encode_json
 
 
-class Frames(Protocol):
-    """One form of a stream over one partition."""
-
-    def records(self, rows: Sequence[bytes], records: Sequence[StoredRecord]) -> bytes:
-        """Return the bytes of records; each row is an encoded record without a line break."""
-
-    def beat(self, next_offset: int) -> bytes:
-        """Return a heart-beat: there is no record for this reader before `next_offset`."""
-
-    def error(self, error: ApiError) -> bytes:
-        """Return the bytes of the error that ends the stream early."""
-
-    def end(self, next_offset: int) -> bytes:
-        """Return the bytes of the requested end of the stream."""
-
-
 class Lines:
-    """NDJSON. An empty line is a heart-beat; the stream ends with the answer."""
-
-    def __init__(self, partition: int) -> None:
-        """Ignore the partition: each line contains it."""
-
-    def records(self, rows: Sequence[bytes], records: Sequence[StoredRecord]) -> bytes:
-        return b"\n".join((*rows, b""))
-
-    def beat(self, next_offset: int) -> bytes:
-        return b"\n"
-
-    def error(self, error: ApiError) -> bytes:
-        return encode_json(error_body(error), enc_hook=str) + b"\n"
-
-    def end(self, next_offset: int) -> bytes:
-        return b""
-
-
-class Events:
-    """Server-sent events. A reader continues after the last id that it received; heart-beats also advance the id past
-    hidden offsets.
-    """
+    """NDJSON over one partition. An empty line is a heart-beat; the stream ends with the answer."""
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
+
+    def records(self, rows: Sequence[bytes], records: Sequence[StoredRecord]) -> bytes:
+        """Return the bytes of records; each row is an encoded record without a line break."""
+        return b"\n".join((*rows, b""))
+
+    def beat(self, next_offset: int) -> bytes:
+        """Return a heart-beat: there is no record for this reader before `next_offset`."""
+        return b"\n"
+
+    def error(self, error: ApiError) -> bytes:
+        """Return the bytes of the error that ends the stream early."""
+        return encode_json(error_body(error), enc_hook=str) + b"\n"
+
+    def end(self, next_offset: int) -> bytes:
+        """Return the bytes of the requested end of the stream."""
+        return b""
+
+
+class Events(Lines):
+    """Server-sent events. A reader continues after the last id that it received; heart-beats also advance the id past
+    hidden offsets.
+    """
 
     def records(self, rows: Sequence[bytes], records: Sequence[StoredRecord]) -> bytes:
         number = self._partition
@@ -85,7 +70,7 @@ class Events:
         return b"id: %d:%d\n" % (self._partition, next_offset - 1) if next_offset else b""
 
 
-FRAMES: Final[Mapping[str, type[Lines] | type[Events]]] = {NDJSON: Lines, EVENT_STREAM: Events}
+FRAMES: Final[Mapping[str, type[Lines]]] = {NDJSON: Lines, EVENT_STREAM: Events}
 
 
 def resumed_at(last_event_id: str, partition: int) -> int:

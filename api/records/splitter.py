@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from api.http.errors import MALFORMED, PAYLOAD, RECORD_TOO_LARGE, ApiError
 
@@ -61,25 +61,6 @@ class Bounds:
         return ApiError(PAYLOAD, f"the record is nested deeper than {self.max_depth} levels")
 
 
-class Splitter(Protocol):
-    """A splitter of a stream into records. `ended`: no further record can be found."""
-
-    ended: bool
-
-    @property
-    def pending_bytes(self) -> int:
-        """The number of bytes kept of an incomplete record."""
-        ...
-
-    def feed(self, data: bytes) -> list[Item]:
-        """Return the records that end in `data`."""
-        ...
-
-    def close(self) -> list[Item]:
-        """Return the record that the end of the stream completes, or the error: at most one item."""
-        ...
-
-
 class _Pending:
     """The beginning of a record; dropped if it exceeds the limit."""
 
@@ -120,21 +101,32 @@ class _Pending:
         return item
 
 
-class LineSplitter:
-    """One record per line; the last line may lack its line feed. Blank lines are skipped."""
-
-    ended = False
+class Splitter:
+    """A splitter of a stream into records. `ended`: no further record can be found."""
 
     def __init__(self, bounds: Bounds) -> None:
+        self.ended = False
+        self._bounds = bounds
         self._pending = _Pending(bounds)
 
     @property
     def pending_bytes(self) -> int:
-        """The number of bytes kept of an incomplete line."""
+        """The number of bytes kept of an incomplete record."""
         return self._pending.size_bytes
 
     def feed(self, data: bytes) -> list[Item]:
-        """Return the lines that end in `data`."""
+        """Return the records that end in `data`; after an error that ends the stream, this error is the last item."""
+        raise NotImplementedError
+
+    def close(self) -> list[Item]:
+        """Return the record that the end of the stream completes, or the error: at most one item."""
+        raise NotImplementedError
+
+
+class LineSplitter(Splitter):
+    """One record per line; the last line may lack its line feed. Blank lines are skipped."""
+
+    def feed(self, data: bytes) -> list[Item]:
         end = data.rfind(b"\n") + 1
         if end and not self._pending.begun and data[:end].isspace():
             self._pending.add(data[end:])
@@ -145,11 +137,10 @@ class LineSplitter:
         return _without_blank(items)
 
     def close(self) -> list[Item]:
-        """Return the last line, if it has no line feed."""
         return _without_blank([self._pending.end_with(b"")])
 
 
-class ObjectSplitter:
+class ObjectSplitter(Splitter):
     """JSON objects one after the other. Brackets are counted, not matched: the decoder does that.
 
     Anything other than white space between two objects ends the stream, because the start of the next record is
@@ -157,21 +148,13 @@ class ObjectSplitter:
     """
 
     def __init__(self, bounds: Bounds, *, try_flat: bool = HAS_FLAT) -> None:
-        self.ended = False
-        self._bounds = bounds
-        self._pending = _Pending(bounds)
+        super().__init__(bounds)
         self._try_flat = try_flat and bounds.max_depth >= _FLAT_DEPTH
         self._depth = 0
         self._in_string = False
         self._escaped = False  # the last piece ended between a backslash and the escaped byte
 
-    @property
-    def pending_bytes(self) -> int:
-        """The number of bytes kept of an incomplete object."""
-        return self._pending.size_bytes
-
     def feed(self, data: bytes) -> list[Item]:
-        """Return the objects that end in `data`; the last item is an error if other text follows."""
         items: list[Item] = []
         position = 0
         while position < len(data) and not self.ended:
@@ -196,7 +179,6 @@ class ObjectSplitter:
         return items
 
     def close(self) -> list[Item]:
-        """Return the error of an incomplete object, or nothing."""
         if not self._depth or self.ended:
             return []
         return [ApiError(MALFORMED, "the stream ends within a record")]

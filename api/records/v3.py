@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -31,7 +32,7 @@ from api.http.errors import (
     ApiError,
     as_api_error,
 )
-from api.records.decode import PartitionNumber, Produced, is_nested_deeper
+from api.records.decode import PartitionNumber, Produced, decode_each, is_nested_deeper
 from api.records.splitter import Item
 from logserver.service.requests import AppendOutcome
 from storage import Record
@@ -177,32 +178,14 @@ def decode_typed(
 
     A record without a time gets `now_ms`. An invalid record becomes a failure.
     """
-    decode = _DECODERS[kind]
-    records: list[Record] = []
-    positions: list[int] = []
-    partitions: list[int | None] = []
-    kinds: list[Kinds] = []
-    failed: list[tuple[int, ApiError]] = []
-    for position, item in enumerate(items):
-        try:
-            request = _decoded(item, decode)
-            record, types = _converted(request, max_depth, now_ms)
-        except ApiError as error:
-            failed.append((position, error))
-            kinds.append((None, None))
-        else:
-            records.append(record)
-            positions.append(position)
-            partitions.append(request.partition_id)
-            kinds.append(types)
-    return TypedRecords(
-        count=len(items),
-        records=records,
-        positions=positions,
-        partitions=partitions if any(number is not None for number in partitions) else None,
-        failed=failed,
-        kinds=kinds,
-    )
+    kinds: list[Kinds] = [(None, None)] * len(items)
+
+    def decode(position: int, item: bytes) -> tuple[Record, int | None]:
+        request = _decoded(item, kind)
+        record, kinds[position] = _converted(request, max_depth, now_ms)
+        return record, request.partition_id
+
+    return decode_each(items, decode, partial(TypedRecords, kinds=kinds))
 
 
 def reports_of(
@@ -269,13 +252,11 @@ def decode_batch(body: bytes, *, max_records: int) -> tuple[Sequence[str], Seque
     return ids, entries
 
 
-def _decoded(item: Item, decode: Callable[[bytes], ProduceRequest]) -> ProduceRequest:
-    if isinstance(item, ApiError):
-        raise item
+def _decoded(item: bytes, kind: type[ProduceRequest]) -> ProduceRequest:
     try:
         if not item.isascii():
             item.decode()
-        return decode(item)
+        return _DECODERS[kind](item)
     except _UNDECODABLE as error:
         raise _decoding_error(error, "the record") from None
 
