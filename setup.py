@@ -15,8 +15,7 @@ from setuptools.command.build_ext import build_ext
 
 COMPILED = [
     "storage/coding/cursor.py",
-    "storage/coding/javahash.py",
-    "storage/coding/murmur2.py",
+    "storage/coding/hashes.py",
     "storage/coding/varint.py",
     "storage/kafka/format/batch.py",
     "storage/kafka/format/record.py",

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from storage.coding import cursor, javahash, murmur2, varint
+from storage.coding import cursor, hashes, varint
 from storage.errors import StorageError
 from storage.kafka.format import batch, record_scan
 from storage.model import ProducerSequence, RawMessage, Record
@@ -42,8 +42,7 @@ from storage.rocketmq.state.settings import parse_store_settings
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 MODULES = (
     "storage.coding.cursor",
-    "storage.coding.javahash",
-    "storage.coding.murmur2",
+    "storage.coding.hashes",
     "storage.coding.varint",
     "storage.kafka.format.batch",
     "storage.kafka.format.record",
@@ -214,9 +213,9 @@ def varint_call(rng: random.Random) -> Call:
 def hash_call(rng: random.Random) -> Call:
     """Return a call of either hash, on any bytes or any text."""
     if rng.random() < 0.5:
-        return murmur2.murmur2, (some_bytes(rng) or b"",), {}
+        return hashes.murmur2, (some_bytes(rng) or b"",), {}
     text = "".join(rng.choices("aZ\u00e9\u4e16\U0001f680\ud800\0", k=rng.randrange(60)))
-    return javahash.java_hash, (text,), {}
+    return hashes.java_hash, (text,), {}
 
 
 def decode_call(rng: random.Random) -> Call:
@@ -363,7 +362,7 @@ def parts_call(rng: random.Random) -> Call:
     calls: tuple[Call, ...] = (
         (header_facts, (damaged_batch(rng), 0), {}),
         (batch.encode_control_batch, (), marker),
-        (murmur2.partition_for_key, (some_bytes(rng) or b"", rng.randrange(1, 1 << 31)), {}),
+        (hashes.partition_for_key, (some_bytes(rng) or b"", rng.randrange(1, 1 << 31)), {}),
         (message.message_size, (), sizes),
         (queue_entry.encode_unit, (numbers[1], numbers[0], in_range(rng, 64)), {}),
         (queue_entry.decode_units, (raw,), {}),

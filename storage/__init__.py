@@ -4,7 +4,7 @@ Owns the names that the server, the commands and the pipeline may use; must not 
 name, through the registry, when it is opened.
 """
 
-from storage.coding.murmur2 import partition_for_key, partitions_for_keys
+from storage.coding.hashes import partition_for_key, partitions_for_keys
 from storage.contract import (
     Chunk,
     Clock,
@@ -61,16 +61,22 @@ from storage.model import (
 )
 from storage.registry import (
     Detected,
+    append_staged,
     backends,
     convert_store,
     detect,
     is_compiled,
+    is_pending,
     list_files,
+    make_staged,
     open_inspector,
     open_splitter,
+    open_staged,
     open_store,
     read_split,
+    remove_staged,
     setting_names,
+    staged_folders,
     staged_form,
     wall_clock_ms,
 )
@@ -85,14 +91,6 @@ from storage.shared.staged_append import (
     last_unit,
 )
 from storage.shared.staged_files import Run, StagedFile, StagedWriter, staging_folder
-from storage.staging import (
-    append_staged,
-    is_pending,
-    make_staged,
-    open_staged,
-    remove_staged,
-    staged_folders,
-)
 
 __all__ = [
     "AppendResult",

@@ -123,8 +123,6 @@ SMALL_MODULES = {
     "storage/coding/config_values.py": "both backends share it",
     "storage/coding/json_file.py": "both backends share it",
     "storage/conversion/mapping.py": "one rule for both directions",
-    "storage/files/atomic.py": "one step of the file layer",
-    "storage/files/copying.py": "one step of the file layer",
     "storage/kafka/log/log_segments.py": "partition, tail and tools share it",
     "storage/kafka/log/retention.py": "has its twin in the other backend",
     "storage/rocketmq/log/reading.py": "has its twin in the other backend",

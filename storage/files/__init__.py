@@ -7,14 +7,13 @@
     handles   HandleCache: an LRU of open files that knows which are dirty
     following FollowingFileSystem: the disk with symbolic links followed, for reading
     skipping  SkippingFileSystem: unreadable bytes are replaced by filler and remembered, for rescue
-    atomic    atomic_write: a small file changed in one step;  copying: a range of a file
+    atomic    atomic_write: a small file changed in one step;  copy_range: a range of a file
     roots     make_root, and the backend of a directory;  fence: no more writes after a failed write
 
 Only `real`, `following` and `lock` access the disk.
 """
 
-from storage.files.atomic import atomic_write, remove_if_present, write_durably
-from storage.files.copying import copy_range
+from storage.files.atomic import atomic_write, copy_range, remove_if_present, write_durably
 from storage.files.failures import is_missing
 from storage.files.fence import Fence
 from storage.files.following import FollowingFileSystem, real_path

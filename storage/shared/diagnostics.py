@@ -1,17 +1,22 @@
 """The notes of a backend's tools while they work: findings, each position once, and a progress meter.
 
-Owns both for all backends; must not know files or formats.
+Owns both for all backends, and the findings for data that a rescue could not read and for symbolic links that it
+followed: a SkippingFileSystem replaced the ranges by filler, a FollowingFileSystem below it followed the links. Must
+not know a format: a backend says which paths contain records, and of which partition.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from storage.contract import Progress, no_progress
-from storage.model import Finding
+from storage.files import FileSystem, FollowingFileSystem, SkippingFileSystem, UnreadableRange
+from storage.findings import finding
+from storage.model import Finding, TopicPartition
 
 _STEP_BYTES: Final = 16 << 20
 _BAD_PLACES: Final = frozenset(
@@ -36,8 +41,8 @@ class Notes:
 
     def add(self, *findings: Finding) -> None:
         """Add findings, except for a position that has a finding already."""
-        for finding in findings:
-            self._found.setdefault(_place(finding), finding)
+        for added in findings:
+            self._found.setdefault(_place(added), added)
 
     def has(self, finding: Finding) -> bool:
         """Return whether the position has a finding that names the same record."""
@@ -105,8 +110,8 @@ class Tallies:
 
     def merge(self, other: Tallies) -> None:
         """Add all counts of another object."""
-        for key, (order, finding) in other._first.items():
-            self._add(finding, order, other._counts[key])
+        for key, (order, first) in other._first.items():
+            self._add(first, order, other._counts[key])
 
     def _add(self, finding: Finding, order: int, count: int) -> None:
         key = finding.path, finding.code
@@ -123,3 +128,61 @@ class Tallies:
             for key, (_, first) in self._first.items()
         ]
         return sorted(found, key=lambda told: (told.path, told.position or 0, told.code))
+
+
+# ---- unreadable data -----------------------------------------------------------------------------
+
+
+class PathFacts(NamedTuple):
+    """The facts that a backend has about a path: whether it contains records, and the partition it belongs to."""
+
+    holds_records: bool
+    partition: TopicPartition | None = None
+
+
+def unreadable_findings(fs: FileSystem, facts: Callable[[Path], PathFacts]) -> Sequence[Finding]:
+    """Return a finding for each range that `fs` could not read so far, and for each link that was followed; none for
+    other kinds of file systems.
+    """
+    if not isinstance(fs, SkippingFileSystem):
+        return ()
+    found = [_finding(unread, facts(unread.path)) for unread in fs.unreadable()]
+    if isinstance(fs.base, FollowingFileSystem):
+        found += [_link(path, to, facts(path)) for path, to in fs.base.followed().items()]
+    return found
+
+
+def _link(path: Path, target: Path, facts: PathFacts) -> Finding:
+    topic, number = facts.partition or (None, None)
+    return finding(
+        "symbolic-link",
+        path,
+        topic=topic,
+        partition=number,
+        found=str(target),
+        message=f"a symbolic link, followed to {target}",
+    )
+
+
+def _finding(unread: UnreadableRange, facts: PathFacts) -> Finding:
+    topic, number = facts.partition or (None, None)
+    severity = "error" if facts.holds_records or unread.is_folder else "warning"
+    if unread.is_whole:
+        kind = "folder" if unread.is_folder else "file"
+        return finding(
+            "unreadable-file",
+            unread.path,
+            severity=severity,
+            topic=topic,
+            partition=number,
+            message=f"the {kind} cannot be read: {unread.reason}",
+        )
+    return finding(
+        "unreadable-range",
+        unread.path,
+        severity=severity,
+        position=unread.start,
+        topic=topic,
+        partition=number,
+        message=f"{unread.stop - unread.start} bytes cannot be read: {unread.reason}",
+    )

@@ -21,9 +21,9 @@ from storage.errors import (
     StoreLocked,
 )
 from storage.files import FileSystem, OverlayFileSystem
+from storage.registry import make_staged
 from storage.shared.staged_append import NOTE, StagedWrite, append_staged, last_unit
 from storage.shared.staged_files import StagedFile, StagedPart
-from storage.staging import make_staged
 from tests.contract.harness import ManualClock
 from tests.robustness.crash.disk import Disk
 from tests.robustness.crash.explorer import choices, moments

@@ -22,8 +22,8 @@ from typing import Final
 from storage.files import FileSystem
 from storage.kafka.format import names
 from storage.model import Finding, StoredFile, TopicPartition
+from storage.shared.diagnostics import PathFacts, unreadable_findings
 from storage.shared.file_listing import Described, list_below
-from storage.shared.unreadable import PathFacts, unreadable_findings
 
 _KINDS: Final[Mapping[str, str]] = {
     names.LEADER_EPOCHS: "checkpoint",
@@ -58,7 +58,7 @@ def _describe(path: Sequence[str]) -> Described:
 
 
 def unread_findings(fs: FileSystem) -> Sequence[Finding]:
-    """Return findings for files that `fs` could not read so far; see storage.shared.unreadable."""
+    """Return findings for files that `fs` could not read so far; see storage.shared.diagnostics."""
     return unreadable_findings(fs, _facts)
 
 

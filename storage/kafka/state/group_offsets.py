@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from storage.coding.javahash import java_hash
+from storage.coding.hashes import java_hash
 from storage.contract import Clock
 from storage.errors import Corrupt, DataError, DiskFull, OffsetOutOfRange
 from storage.kafka.format import names

@@ -29,7 +29,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from storage.coding.javahash import java_hash
+from storage.coding.hashes import java_hash
 from storage.errors import InvalidArgument, Truncated
 
 KIND: Final = "index file"

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from storage.coding.javahash import java_hash
+from storage.coding.hashes import java_hash
 from storage.errors import InvalidArgument, Truncated
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 

@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from storage.coding.javahash import MASK, SIGN, java_hash
+from storage.coding.hashes import MASK, SIGN, java_hash
 from storage.rocketmq.format.index_file import (
     ENTRY,
     ENTRY_SIZE,

@@ -23,8 +23,8 @@ from storage.files import FileSystem
 from storage.model import Finding, StoredFile, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
+from storage.shared.diagnostics import PathFacts, unreadable_findings
 from storage.shared.file_listing import Described, list_below
-from storage.shared.unreadable import PathFacts, unreadable_findings
 
 _OTHER: Final = Described("other")
 _OURS: Final = ".logserver."
@@ -70,7 +70,7 @@ def _in_queue(topic: str, queue_id: int | None, position: int | None) -> Describ
 
 
 def unread_findings(fs: FileSystem) -> Sequence[Finding]:
-    """Return findings about files that reads through `fs` could not get so far; see storage.shared.unreadable."""
+    """Return findings about files that reads through `fs` could not get so far; see storage.shared.diagnostics."""
     return unreadable_findings(fs, _facts)
 
 

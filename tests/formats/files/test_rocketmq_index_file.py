@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.coding.javahash import java_hash
+from storage.coding.hashes import java_hash
 from storage.errors import InvalidArgument, Truncated
 from storage.rocketmq.format.index_file import (
     DEFAULT_ENTRIES,

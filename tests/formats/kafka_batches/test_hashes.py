@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.coding.checksum import crc32c
-from storage.coding.javahash import java_hash
-from storage.coding.murmur2 import murmur2, partition_for_key
+from storage.coding.hashes import java_hash, murmur2, partition_for_key
 from storage.errors import InvalidArgument
 from tests.formats.kafka_batches.oracles import kafka_python_murmur2
 

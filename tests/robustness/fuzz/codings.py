@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 from functools import partial
 
-from storage.coding import cursor, javahash, murmur2, varint
+from storage.coding import cursor, hashes, varint
 from storage.kafka.format import compression
 from storage.rocketmq.format import body
 from tests.robustness.fuzz.target import LIMIT_BYTES, Check, Target, text_of, tried
@@ -38,9 +38,9 @@ def check_hashes(data: bytes) -> None:
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (31 * hashed + (high << 8 | low)) % (1 << 32)
-    assert javahash.java_hash(text) % (1 << 32) == hashed
-    assert -(1 << 31) <= murmur2.murmur2(data) < 1 << 31
-    assert murmur2.partition_for_key(data, 7) in range(7)
+    assert hashes.java_hash(text) % (1 << 32) == hashed
+    assert -(1 << 31) <= hashes.murmur2(data) < 1 << 31
+    assert hashes.partition_for_key(data, 7) in range(7)
 
 
 def check_kafka_codec(codec: int, data: bytes) -> None:

@@ -15,7 +15,7 @@ from storage.files import (
     make_root,
     stored_backend,
 )
-from storage.files.copying import CHUNK_BYTES
+from storage.files.atomic import CHUNK_BYTES
 from tests.robustness.crash.power import Power
 from tests.unit.files.conftest import Place
 from tests.unit.files.guarded import Watched

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.coding.javahash import MASK, java_hash
+from storage.coding.hashes import MASK, java_hash
 from storage.files import OverlayFileSystem
 from storage.rocketmq.format.index_file import (
     HEADER_SIZE,
