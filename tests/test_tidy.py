@@ -86,7 +86,6 @@ REPEATED = {
     "BACKEND",
     "BLOCK_BYTES",
     "CHUNK_BYTES",
-    "ENTRIES_AT_ONCE",
     "INT32_MAX",
     "INT64_MAX",
     "MAX_INT32",

@@ -457,7 +457,7 @@ class BlockSums:
     """The sums of the first `size_bytes` of a file; the last block may be shorter."""
 
     def __init__(self, size_bytes: int, sums: bytes) -> None:
-        """`sums`: bytes as in `encoded`."""
+        """Take the sums from bytes as in `encoded`."""
         self.size_bytes = size_bytes
         self._sums = array("I", sums[: len(sums) // 4 * 4])
         self._checked = bytearray(len(self._sums))

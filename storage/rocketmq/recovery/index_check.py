@@ -45,7 +45,7 @@ class IndexCheck:
     """The comparison of one store's index with its log. One lookup compares at a time."""
 
     def __init__(self, coverage: IndexCoverage, deleted: Mapping[str, int]) -> None:
-        """`deleted`: by topic, the physical offset below which its records are deleted."""
+        """Set up the check. `deleted`: by topic, the physical offset below which its records are deleted."""
         self._coverage = coverage
         self._deleted = deleted
         self._lock = threading.Lock()

@@ -77,8 +77,9 @@ class DeletedRecords:
     def __init__(
         self, noted: Mapping[str, int] = _NOTHING, living: frozenset[str] | None = None
     ) -> None:
-        """`noted`: by topic, the physical offset below which its records are deleted. `living`: the topics that have an
-        entry or a folder; None if a missing topic is no proof of a deletion.
+        """Set the known ends. `noted`: by topic, the physical offset below which its records are deleted.
+
+        `living`: the topics that have an entry or a folder; None if a missing topic is no proof of a deletion.
         """
         self._ends = dict(noted)
         self._living = living

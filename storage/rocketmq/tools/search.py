@@ -29,7 +29,7 @@ class LogSearch(MessageSearch):
     """A query on the log."""
 
     def __init__(self, query: FindQuery) -> None:
-        """Raises InvalidArgument for a query that no tool takes."""
+        """Check the query. Raises InvalidArgument for a query that no tool takes."""
         query.check()
         super().__init__(query)
 
