@@ -177,7 +177,7 @@ def parser(description: str, java: str) -> argparse.ArgumentParser:
     options.add_argument("--quick", action="store_true", help="time nothing, check the counts")
     form = options.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the report as JSON")
-    form.add_argument("--markdown", action="store_true", help="the table as docs/ has it")
+    form.add_argument("--markdown", action="store_true", help="the table as Markdown")
     options.add_argument("--repeats", type=_repeats, default=5, help="turns of a row, at least 3")
     options.add_argument("--only", default="", metavar="TEXT", help="rows with TEXT in their name")
     options.add_argument("--no-java", action="store_true", help=java)
@@ -229,7 +229,7 @@ def _line(result: Result) -> str:
 
 
 def report_markdown(results: Sequence[Result]) -> str:
-    """Format the table for docs/performance.md."""
+    """Format the table as Markdown."""
     lines = [
         "| path | ours: min / median / max | yardstick's median | ratio: median (min-max) | floor | goal | |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -69,7 +69,7 @@ def add_options(options: argparse.ArgumentParser) -> None:
     )
     add("--dir", type=Path, help="where stores are made; the temporary folder")
     add("--json", type=Path, metavar="FILE", help="the report as JSON; - is standard output")
-    add("--markdown", action="store_true", help="the table as docs/ has it")
+    add("--markdown", action="store_true", help="the table as Markdown")
     add("--plot", type=_picture, metavar="FILE", help="a picture: .svg or .png")
 
 

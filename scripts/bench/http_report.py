@@ -210,7 +210,7 @@ class Report:
         console.print(table)
 
     def markdown(self) -> str:
-        """Format the table of docs/performance.md."""
+        """Format the table as Markdown."""
         lines = [f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|"]
         for cells in self._cells():
             told = (f" {cell} " if cell else " " for cell in cells)

@@ -152,7 +152,7 @@ class _Drawing:
         rows: list[tuple[float, Mark, Sequence[Mark]]] = []
         top = 0.0
         for label, marks in self._plot.groups.items():
-            place = {"transform": self._figure.transFigure, "weight": "bold", "fontsize": 13}
+            place = {"transform": self._figure.transFigure, "fontsize": 13}
             axes.text(0, 1 - (top + LABEL - 5) / self._height, label, **place)  # type: ignore[arg-type]
             rows += [(top + LABEL + ROW * (n + 0.5), mark, marks) for n, mark in enumerate(marks)]
             top += LABEL + ROW * len(marks) + GAP
@@ -254,7 +254,10 @@ def _inline(data: str, plot: Plot, name: str, height: float) -> str:
         r' id="[a-zA-Z0-9.]+_[\d_]+"', "", body
     )  # names of groups, which nothing refers to
     body = re.sub(r'(id="|href="#)', rf"\1{name}-", body)
-    body = re.sub(r"font: ([\d. ]+)px [^;\"]*", r"font: \1px system-ui, sans-serif", body)
+    # The page's style has the font; labels are bold there alone, so that no second font is loaded to measure them.
+    body = re.sub(r"font(-size)?: ([\d.]+)px( [^;\"]*)?", r"font-size: \2px", body)
+    body = re.sub(r"font-family: [^;\"]*; | transform=\"rotate\(-?0 [^\"]*\"", "", body)
+    body = body.replace("font-size: 13px", "font-size: 13px; font-weight: 600")
     body = re.sub(r"\s*\n\s*", " ", body)
     body = re.sub(r"(\.\d\d)\d+", r"\1", body)
     body = re.sub("|".join(VARIABLES), lambda found: f"var(--{VARIABLES[found[0]]})", body)
