@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from storage import errors
+from storage.coding.varint import INT64_MAX, INT64_MIN
 from storage.model import Record, StoredRecord
 
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CODECS = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
 _CONFIGS = {

@@ -11,11 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
+from storage.coding.varint import INT32_MAX, INT64_MAX
 from storage.errors import InvalidArgument
 from storage.model import CommittedOffset, GroupCommit, TopicPartition
 
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 MAX_GROUP_BYTES: Final = 255
 MAX_METADATA_BYTES: Final = 4096
 """The limit for one offset; Kafka's offset.metadata.max.bytes."""

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from storage.coding.varint import INT32_MAX, INT64_MAX
 from storage.model import TopicPartition
 from storage.rocketmq.format.config_json import decode_loosely, decode_object, encode_config
 from storage.rocketmq.format.config_shapes import LMQ_OFFSETS
 from storage.rocketmq.state.config_file import VERSION, next_version
-from storage.shared.group_offsets import INT32_MAX, INT64_MAX, OffsetTable
+from storage.shared.group_offsets import OffsetTable
 
 KIND: Final = "consumerOffset.json"
 TABLE: Final = "offsetTable"
