@@ -83,7 +83,6 @@ ONE_PLACE = re.compile(
 REPEATED = {
     "BLOCK_BYTES",
     "CHUNK_BYTES",
-    "INT32_MAX",
     "MAX_PORT",
     "NEAR_BYTES",
     "RUN_BYTES",
