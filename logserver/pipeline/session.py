@@ -80,8 +80,10 @@ def _starting() -> Iterator[None]:
     except (Py4JError, PySparkException) as error:  # a Py4JError has Java's error after a colon
         found = _JAVA_SAYS.search(str(error))
         reason = found[1] if found else str(error).partition("\n")[0]
-        told = f"Spark does not start: {reason} (check --master, --conf and the Java that is used)"
-        raise NotOffered(told, feature="pipeline") from error
+        message = (
+            f"Spark does not start: {reason} (check --master, --conf and the Java that is used)"
+        )
+        raise NotOffered(message, feature="pipeline") from error
 
 
 def _submitted() -> Mapping[str, str]:

@@ -80,7 +80,7 @@ class Meter:
         self._progress = progress
         self._what = what
         self._total = total
-        self._done = self._told = 0
+        self._done = self._reported = 0
 
     def add(self, size_bytes: int) -> None:
         """Count `size_bytes` more bytes as read."""
@@ -89,8 +89,8 @@ class Meter:
 
     def reach(self, done: int) -> None:
         """Set the number of bytes read so far, and report it if at least 16 MiB were read since the last report."""
-        if done - self._told >= _STEP_BYTES:
-            self._told = done
+        if done - self._reported >= _STEP_BYTES:
+            self._reported = done
             self._progress(self._what, done, self._total)
 
 
@@ -127,7 +127,9 @@ class Tallies:
             else first
             for key, (_, first) in self._first.items()
         ]
-        return sorted(found, key=lambda told: (told.path, told.position or 0, told.code))
+        return sorted(
+            found, key=lambda reported: (reported.path, reported.position or 0, reported.code)
+        )
 
 
 # ---- unreadable data -----------------------------------------------------------------------------

@@ -124,8 +124,8 @@ def as_text(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        told = [None if v is None else v.decode("utf-8", "replace") for v in values.to_pylist()]
-        return pa.array(told, type=pa.string())
+        texts = [None if v is None else v.decode("utf-8", "replace") for v in values.to_pylist()]
+        return pa.array(texts, type=pa.string())
 
 
 def _words(text: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -80,11 +80,8 @@ def _spare_collector() -> None:
 
 
 def _warn(finding: Finding) -> None:
-    _log.warning("passed over: %s at %s of %s: %s", *_told(finding))
-
-
-def _told(finding: Finding) -> tuple[str, object, str, str]:
-    return finding.code, finding.position, finding.path, finding.message
+    where = finding.position, finding.path
+    _log.warning("passed over: %s at %s of %s: %s", finding.code, *where, finding.message)
 
 
 class BatchReader(DataSourceReader):

@@ -154,8 +154,8 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = N
 
 def _tasks() -> int | None:
     """Return the number of tasks that run at once, or None if it is not known."""
-    told = os.environ.get(TASKS, "")
-    return int(told) if _COUNT.fullmatch(told) else None
+    text = os.environ.get(TASKS, "")
+    return int(text) if _COUNT.fullmatch(text) else None
 
 
 def wrong(option: str, problem: str) -> InvalidArgument:

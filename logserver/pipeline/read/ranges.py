@@ -122,10 +122,10 @@ class Chosen:
         """
         partitions = self.partitions()
         if limit.each is not None and set(limit.each) != set(partitions):
-            told = (
+            reason = (
                 f"names {_listed(sorted(limit.each))}, but the partitions are {_listed(partitions)}"
             )
-            raise wrong(limit.option, f"must name every partition: it {told}")
+            raise wrong(limit.option, f"must name every partition: it {reason}")
         values = limit.each or dict.fromkeys(partitions, limit.every or 0)
         find = self._at_time if limit.by_time else self._at_offset
         return {address: find(address, values[address], limit) for address in partitions}
@@ -160,8 +160,8 @@ class Chosen:
         named = self._options.start.each is not None and self._options.end.each is not None
         for address, start in starts.items():
             if named and not self._options.start.by_time and start > ends[address]:
-                told = f"{address} would begin at {start}, after its end {ends[address]}"
-                raise wrong(self._options.start.option, told)
+                reason = f"{address} would begin at {start}, after its end {ends[address]}"
+                raise wrong(self._options.start.option, reason)
         return list(self.checked(OffsetRange(at, starts[at], ends[at]) for at in starts))
 
     def check_missing(self, ends: Offsets) -> None:

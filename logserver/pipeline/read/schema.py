@@ -94,9 +94,9 @@ def _checked(name: str, kind: str, backend: str) -> str:
     if known in _MESSAGE and backend != "rocketmq":
         raise InvalidArgument(f"schema: a {backend} store has no column {known!r}", field=name)
     if kind != COLUMNS[known].type:
-        told = f"is of type {COLUMNS[known].type}, not {kind}"
+        reason = f"is of type {COLUMNS[known].type}, not {kind}"
         raise InvalidArgument(
-            f"schema: column {known!r} {told}; cast it when it is read", field=name
+            f"schema: column {known!r} {reason}; cast it when it is read", field=name
         )
     return known
 
