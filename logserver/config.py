@@ -216,7 +216,7 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         "How often records acknowledged without waiting for the disk are synced.",
     ),
     "set": (_store_options, "The store's own options, NAME=VALUE, under the reference's names."),
-    "ephemeral": (_boolean, "Use a temporary directory instead of data; it goes away at the end."),
+    "ephemeral": (_boolean, "Use a temporary directory instead of data; it is removed at the end."),
     "exit_with_stdin": (
         _boolean,
         "Stop, in order, when standard input ends.",
@@ -241,7 +241,7 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         _integer(1, 1_000_000),
         "Most records to produce or fetch at once.",
     ),
-    "max_connections": (_integer(1, 100_000), "Most connections at once; others are turned away."),
+    "max_connections": (_integer(1, 100_000), "Most connections at once; others are rejected."),
     "max_waiting_fetches": (_integer(0, 100_000), "Most fetches that wait for records at once."),
     "max_in_flight_bytes": (_integer(1 << 10), "Most request bytes read or being written at once."),
     "max_stream_errors": (
@@ -259,7 +259,7 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "max_json_depth": (_integer(4, 500), "Deepest nesting of a JSON body."),
     "max_idempotency_keys": (
         _integer(1, 10_000_000),
-        "Most keys of requests that are remembered; the oldest go first.",
+        "Most keys of requests that are remembered; the oldest are dropped first.",
     ),
     "max_scanned_records": (
         _integer(1, 1_000_000_000),
