@@ -23,7 +23,6 @@ from api.connection.protocol import ApiProtocol
 from api.connection.response_headers import sign
 from api.http.errors import MALFORMED, PAYLOAD, UNKNOWN_PARTITION, ApiError
 from api.http.parameters import Params
-from logserver.cluster import cluster_id
 from logserver.config import Address, Settings
 from logserver.groups.consumer import Consumer
 from logserver.service.memory_budget import Reservation
@@ -89,7 +88,7 @@ class RequestContext:
     @property
     def cluster_id(self) -> str:
         """The cluster in the path, which must be the served cluster. Raises 404."""
-        requested, served = self.path["cluster_id"], cluster_id(self.service.store)
+        requested, served = self.path["cluster_id"], self.service.cluster_id
         if requested != served:
             raise ApiError(404, f"cluster {requested[:80]!r} is not served here: it is {served!r}")
         return served

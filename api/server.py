@@ -24,10 +24,10 @@ from aiohttp import web
 from api.app import App
 from api.connection.protocol import ApiServer
 from api.http.auth import tls_context
-from logserver import descriptors, signals
+from logserver import signals
 from logserver.config import Address, Settings
 from logserver.errors import CannotListen, SettingsError
-from logserver.opening import StorePlan, plan_store
+from logserver.opening import StorePlan, fit_to_file_limit, plan_store, raise_file_limit
 from logserver.service.service import LogService, Opener
 from storage import RecoveryReport
 
@@ -123,7 +123,7 @@ def run(settings: Settings, started: Callable[[Started], None]) -> None:
 
     Raises StorageError (SettingsError, CannotListen, StoreLocked, DamagedStore, ...) if it cannot start.
     """
-    settings = descriptors.fit(settings, descriptors.raise_limit())
+    settings = fit_to_file_limit(settings, raise_file_limit())
     plan = plan_store(settings)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, plan, started))

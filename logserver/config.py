@@ -307,7 +307,7 @@ def load_settings(
     Options of `set` are merged by name, each with its own source (`set.segment.bytes`). Raises SettingsError, which
     names the setting, its source and the problem.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
+    from_flags = {name: value for name, value in flags.items() if value is not None}
     from_environment = {
         name: environ[PREFIX + name.upper()]
         for name in SETTINGS
@@ -316,7 +316,7 @@ def load_settings(
     layers = (
         (FILE, _read_toml(toml_path)),
         (ENVIRONMENT, from_environment),
-        (FLAG, given),
+        (FLAG, from_flags),
     )
     values: dict[str, Any] = {}
     options: dict[str, str] = {}

@@ -28,7 +28,7 @@ START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 15.0
 
 
-class _Told(msgspec.Struct):
+class _Announcement(msgspec.Struct):
     """The line that a server prints when it is ready."""
 
     url: str
@@ -65,7 +65,7 @@ class LogServer:
         self._stop_timeout_s = stop_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
-        self._told: _Told | None = None
+        self._announced: _Announcement | None = None
 
     @property
     def url(self) -> str:
@@ -140,10 +140,10 @@ class LogServer:
         await asyncio.to_thread(self.stop)
 
     @property
-    def _running(self) -> _Told:
-        if self._told is None:
+    def _running(self) -> _Announcement:
+        if self._announced is None:
             raise ServerNotStarted("the server does not run: use it as `with`", exit_code=None)
-        return self._told
+        return self._announced
 
     def _spawn(self) -> None:
         if self._process is not None:
@@ -168,7 +168,7 @@ class LogServer:
         readable = poll.poll(self._start_timeout_s * 1000)
         line = process.stdout.readline() if readable else b""
         if line:
-            self._told = msgspec.json.decode(line, type=_Told)
+            self._announced = msgspec.json.decode(line, type=_Announcement)
             return
         exit_code = process.wait() if readable else None
         said = self.log.strip() or f"it reported nothing for {self._start_timeout_s} s"
@@ -182,7 +182,7 @@ class LogServer:
 
     def _forget(self) -> None:
         """Wait for the end of the child, then close its pipes and the file of its error output."""
-        process, self._process, self._told = self._process, None, None
+        process, self._process, self._announced = self._process, None, None
         if process is not None:
             process.wait()
             for pipe in (process.stdin, process.stdout):

@@ -45,7 +45,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
         moment = datetime.fromtimestamp(record.created, UTC)
-        told: dict[str, object] = {
+        event: dict[str, object] = {
             "time": moment.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -53,5 +53,5 @@ class JsonFormatter(logging.Formatter):
             **fields_of(record),
         }
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return encode_json(told, enc_hook=str).decode()
+            event["exception"] = self.formatException(record.exc_info)
+        return encode_json(event, enc_hook=str).decode()

@@ -1,20 +1,33 @@
-"""The choice of store and mode for a server: the directory decides, the settings may restrict.
+"""What a server opens: the store and its mode, and how many files and connections.
 
-Owns the choice of backend and of read-only; must not open anything before `open` is called. A directory that was made
-by a real server is served read-only until `write` takes it over.
+Owns the choice of backend and of read-only: the directory decides, the settings may restrict. A directory that was
+made by a real server is served read-only until `write` takes it over. Owns the process's limit of open files too, and
+its shares for store and connections. A store that reaches the limit in the middle of a change is fenced, so neither
+share may use descriptors of the other. Must not open anything before `open` is called.
 """
 
 from __future__ import annotations
 
+import logging
+import resource
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from logserver.config import Settings
 from logserver.errors import SettingsError
 from storage import LogStore, Progress, StoreOptions, backends, detect, open_store
 
-NEW_STORE_BACKEND = "kafka"
-MEMORY_BACKEND = "memory"
+log = logging.getLogger(__name__)
+
+NEW_STORE_BACKEND: Final = "kafka"
+MEMORY_BACKEND: Final = "memory"
+
+# The event loop and the standard streams hold 17 descriptors. The rest is for connections that are being rejected,
+# and for a file that is opened for a moment in addition to the cached ones.
+RESERVED: Final = 32
+FEWEST: Final = 32  # for the store and the connections together: with fewer the server is of no use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +55,14 @@ def plan_store(settings: Settings) -> StorePlan:
     asked = settings.backend
     if asked is not None and asked not in backends():
         _refuse(settings, "backend", f"is {asked!r}: choose one of {', '.join(backends())}")
-    found = detect(settings.data)
-    if found is not None and asked is not None and asked != found.backend:
-        _refuse(settings, "backend", f"is {asked}, but {settings.data} is a {found.backend} store")
+    store = detect(settings.data)
+    if store is not None and asked is not None and asked != store.backend:
+        _refuse(settings, "backend", f"is {asked}, but {settings.data} is a {store.backend} store")
     if asked == MEMORY_BACKEND and not settings.ephemeral:
         _refuse(settings, "backend", f"is {asked}, which keeps nothing: it needs ephemeral")
-    if found is None and settings.read_only:
+    if store is None and settings.read_only:
         _refuse(settings, "read_only", f"needs a store, and {settings.data} holds none")
-    foreign = found is not None and not found.adopted and not settings.write
+    foreign = store is not None and not store.adopted and not settings.write
     notice = None
     if foreign and not settings.read_only:
         notice = (
@@ -57,7 +70,7 @@ def plan_store(settings: Settings) -> StorePlan:
             "--write takes it over"
         )
     return StorePlan(
-        backend=found.backend if found is not None else asked or NEW_STORE_BACKEND,
+        backend=store.backend if store is not None else asked or NEW_STORE_BACKEND,
         path=settings.data,
         read_only=settings.read_only or foreign,
         notice=notice,
@@ -72,3 +85,34 @@ def plan_store(settings: Settings) -> StorePlan:
 def _refuse(settings: Settings, name: str, problem: str) -> None:
     source = settings.sources.get(name, "default")
     raise SettingsError(f"setting {name} ({source}) {problem}", setting=name, source=source)
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit to the hard limit, as a Java VM does. Return the limit in force afterwards."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # the hard limit is above the kernel's own limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def fit_to_file_limit(settings: Settings, limit: int) -> Settings:
+    """Return settings with `open_files` and `max_connections` lowered to fit within `limit`.
+
+    If both need more, each gets half. A lowered setting is logged.
+    """
+    if limit == resource.RLIM_INFINITY:
+        return settings
+    room = max(limit - RESERVED, FEWEST)
+    files = min(settings.open_files, max(room // 2, room - settings.max_connections))
+    connections = min(settings.max_connections, room - files)
+    for name, wanted, possible in (
+        ("open_files", settings.open_files, files),
+        ("max_connections", settings.max_connections, connections),
+    ):
+        if possible < wanted:
+            log.warning(
+                "%s lowered from %d to %d: this process may have %d files open (ulimit -n)",
+                *(name, wanted, possible, limit),
+            )
+    return replace(settings, open_files=files, max_connections=connections)

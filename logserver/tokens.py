@@ -52,11 +52,11 @@ class Tokens:
     def scopes_of(self, token: bytes) -> frozenset[Scope] | None:
         """Return the scopes of a token; None if it is not in the file. The time does not depend on the token."""
         digest = sha256(token).digest()
-        found: frozenset[Scope] | None = None
+        scopes: frozenset[Scope] | None = None
         for entry in self._entries:
             if hmac.compare_digest(entry.digest, digest):
-                found = entry.scopes
-        return found
+                scopes = entry.scopes
+        return scopes
 
 
 def load_tokens(path: Path) -> Tokens:

@@ -45,7 +45,7 @@ CLOCK_OWNERS = {"storage/registry.py"}
 # a background loop that continues.
 LAST_RESORTS = {
     "logserver/cli/__init__.py",
-    "logserver/groups/consumers.py",
+    "logserver/groups/consumer.py",
     "logserver/groups/offsets.py",
     "logserver/service/upkeep.py",
 }
@@ -102,8 +102,6 @@ SMALL_MODULES = {
     "api/connection/response_headers.py": "used by handlers and by the connection",
     "api/http/caching.py": "pages and documents share it",
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",
-    "logserver/cluster.py": "service and API share it",
-    "logserver/descriptors.py": "a limit of the process",
     "logserver/logs.py": "a duty of the process",
     "logserver/pipeline/jobs/audit.py": "a module per job",
     "logserver/pipeline/processes/sitecustomize.py": "Python's own name for a start-up hook",

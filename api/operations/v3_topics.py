@@ -17,7 +17,6 @@ from api.http.errors import JSON, NOT_OFFERED, ApiError
 from api.operation import Answer, Example, Resource, required
 from api.operations.topics import BROKER_ID, warn_of_configs
 from api.request_context import RequestContext
-from logserver.cluster import cluster_id
 from logserver.tokens import Scope
 from storage import TopicInfo
 from storage.errors import InvalidConfig, TopicExists
@@ -255,7 +254,7 @@ _TOPIC: Final = {"kind": "KafkaTopic", "topic_name": "orders", "partitions_count
 )
 async def v3_list_clusters(call: RequestContext) -> web.Response:
     """The cluster, as a list."""
-    return call.json(Resources(call.base_url, cluster_id(call.service.store)).clusters())
+    return call.json(Resources(call.base_url, call.service.cluster_id).clusters())
 
 
 @V3_TOPICS.get(

@@ -26,7 +26,7 @@ from logserver.bench.result import Result, Run, errors_of, held
 from logserver.bench.targets import make_target
 from logserver.bench.targets.base import Bench, Target
 from logserver.bench.workload import Workload
-from logserver.descriptors import raise_limit
+from logserver.opening import raise_file_limit
 from storage import StorageError, wall_clock_ms
 
 PEERS: Final = HOME / "tests" / "interop" / "peers"  # exists in a checkout only
@@ -114,7 +114,7 @@ def _bench(options: Options) -> Iterator[Bench]:
     until the block ends.
     """
     cores = _cores(options)
-    raise_limit()  # each reader opens its own connection
+    raise_file_limit()  # each reader opens its own connection
     with (
         tempfile.TemporaryDirectory(prefix="logserver-bench-", dir=options.folder) as folder,
         cores.pinned_generator(),

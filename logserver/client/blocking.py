@@ -133,13 +133,13 @@ class BlockingClient:
         """Return the first `count` records from `offset`, once so many exist. Raises TimeoutError."""
 
         async def read(client: LogClient) -> list[FetchedRecord]:
-            found: list[FetchedRecord] = []
+            first: list[FetchedRecord] = []
             async with (
                 asyncio.timeout(timeout_s),
                 aclosing(client.records(topic, partition, offset, follow=True)) as records,
             ):
-                while len(found) < count:
-                    found.append(await anext(records))
-            return found
+                while len(first) < count:
+                    first.append(await anext(records))
+            return first
 
         return self.run(read)

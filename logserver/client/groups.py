@@ -106,8 +106,8 @@ class GroupCalls:
         `to` is an offset, "earliest", "latest" or "@ms". It applies to all partitions that the group has committed,
         or to a topic (or some partitions of it).
         """
-        given: dict[str, Any] = {"to": _target(to), "topic": topic, "partitions": partitions}
-        body = {name: value for name, value in given.items() if value is not None}
+        fields: dict[str, Any] = {"to": _target(to), "topic": topic, "partitions": partitions}
+        body = {name: value for name, value in fields.items() if value is not None}
         answer = await self.transport.json(
             PartitionOffsets, "PUT", f"{_path(group)}/offsets", body=msgspec.json.encode(body)
         )

@@ -26,13 +26,13 @@ class _Produced(Struct):
 
 def placed(answer: Response) -> list[Placed]:
     """Return the places of the records of a produce request. Raises PartlyStored."""
-    found = []
+    places = []
     rows = answer.decoded(_Produced).offsets or ()
     for row in rows:
         if row.partition is None or row.offset is None:
             raise _partly_stored(rows)
-        found.append(Placed(row.partition, row.offset, row.message_id))
-    return found
+        places.append(Placed(row.partition, row.offset, row.message_id))
+    return places
 
 
 class ProduceStream:

@@ -45,7 +45,7 @@ class IdempotentProducer:
         give_up_s: float,
         producer_id: ProducerId | None = None,
     ) -> None:
-        self._given_id = producer_id
+        self._own_id = producer_id
         self._calls = calls
         self._topic = topic
         self._give_up_s = give_up_s
@@ -58,7 +58,7 @@ class IdempotentProducer:
 
     async def __aenter__(self) -> Self:
         self._partitions = await self._find_partitions()
-        self._id = self._given_id or await self._calls.new_producer_id()
+        self._id = self._own_id or await self._calls.new_producer_id()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -78,15 +78,15 @@ class IdempotentProducer:
 
         Raises ServerRefused if a request is rejected as a whole: the records of earlier requests are stored.
         """
-        given = list(records)
+        batch = list(records)
         placed: dict[int, Placed] = {}
         async with self._turn:
-            for number, positions in self._by_partition(given, partition).items():
-                for run in _requests(given, positions):
-                    body = produce_body(given[position] for position in run)
+            for number, positions in self._by_partition(batch, partition).items():
+                for run in _requests(batch, positions):
+                    body = produce_body(batch[position] for position in run)
                     rows = await self._send(number, body, len(run))
                     placed.update(zip(run, rows, strict=True))
-        return [placed[position] for position in range(len(given))]
+        return [placed[position] for position in range(len(batch))]
 
     async def send_again(self, records: Sequence[Record], *, partition: int) -> int:
         """Send records that a producer with this id may have sent before, in the same calls. Return the number of
@@ -127,7 +127,7 @@ class IdempotentProducer:
         if not count:
             raise ClientError("the producer has no id: use it as `async with`")
         keyless = next(self._keyless) % count
-        found: dict[int, list[int]] = {}
+        by_partition: dict[int, list[int]] = {}
         for position, record in enumerate(records):
             if partition is not None:
                 number = partition
@@ -135,8 +135,8 @@ class IdempotentProducer:
                 number = self._partitions[keyless]
             else:
                 number = self._partitions[partition_for_key(record.key, count)]
-            found.setdefault(number, []).append(position)
-        return found
+            by_partition.setdefault(number, []).append(position)
+        return by_partition
 
     async def _send(self, partition: int, body: bytes, count: int) -> list[Placed]:
         """Send one numbered request. While its outcome is unknown, no other request may use its number."""

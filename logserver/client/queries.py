@@ -64,13 +64,13 @@ class QueryCalls:
         self, topic: str, partition: int, timestamp_ms: int
     ) -> TimedOffset | None:
         """Return the first record at or after a time; None if there is no such record."""
-        found = await self.transport.json(
+        answer = await self.transport.json(
             _TimeFound,
             "GET",
             f"{partition_path(topic, partition)}/offsets",
             query={"timestamp": timestamp_ms},
         )
-        return None if found.timestamp is None else TimedOffset(found.offset, found.timestamp)
+        return None if answer.timestamp is None else TimedOffset(answer.offset, answer.timestamp)
 
     async def find_page(self, topic: str, **wanted: Unpack[Conditions]) -> MessagesFound:
         """Return the first page of a query; `next_page` returns the page after it."""
@@ -98,7 +98,7 @@ class QueryCalls:
     async def find(
         self, topic: str, **wanted: Unpack[Conditions]
     ) -> AsyncGenerator[FetchedRecord, None]:
-        """Yield the records of a topic by key, unique id, tag and time, page after page to the last; see Wanted.
+        """Yield the records of a topic by key, unique id, tag and time, page after page to the last; see `Conditions`.
 
         >>> [record.offset async for record in client.find("orders", key="ann")]
         [0]

@@ -188,9 +188,9 @@ class Transport:
             raise self._unreachable(error) from None
 
     def _address(self, path: str, query: Query) -> URL:
-        given = {name: _text(value) for name, value in query.items() if value is not None}
+        chosen = {name: _text(value) for name, value in query.items() if value is not None}
         joint = "&" if "?" in path else "?"
-        tail = joint + urlencode(given, quote_via=quote) if given else ""
+        tail = joint + urlencode(chosen, quote_via=quote) if chosen else ""
         return URL(f"{self.url}{path}{tail}", encoded=True)
 
     async def _once(
@@ -256,14 +256,14 @@ def segment(text: object) -> str:
 def refusal(status: int, body: bytes, url: str) -> ServerRefused | StrangeAnswer:
     """Return the exception for an answer with an error."""
     try:
-        told = msgspec.json.decode(body, type=ErrorBody)
+        error = msgspec.json.decode(body, type=ErrorBody)
         facts = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError:
         return StrangeAnswer(
             f"{url} answers {status} without saying why: is it a log server?", status=status
         )
     del facts["error_code"], facts["message"]
-    return ServerRefused(told.message, status=status, error_code=told.error_code, answer=facts)
+    return ServerRefused(error.message, status=status, error_code=error.error_code, answer=facts)
 
 
 def _text(value: object) -> str:
@@ -273,9 +273,9 @@ def _text(value: object) -> str:
 def _check_address(url: str) -> None:
     """Raise InvalidArgument for an invalid address of a server."""
     try:
-        given = URL(url)
-        is_address = given.scheme in {"http", "https"} and bool(given.host)
+        address = URL(url)
+        is_address = address.scheme in {"http", "https"} and bool(address.host)
     except ValueError as error:
         raise InvalidArgument(f"{url!r} is no address: {error}", field="url") from None
-    if not is_address or given.raw_query_string or given.raw_fragment:
+    if not is_address or address.raw_query_string or address.raw_fragment:
         raise InvalidArgument(f"{url!r} is no http:// address of a server", field="url")

@@ -85,10 +85,10 @@ class ConsumerConfig:
 
 
 def consumer_config(
-    given: Mapping[str, object], *, group: str = "", max_wait_ms: int
+    settings: Mapping[str, object], *, group: str = "", max_wait_ms: int
 ) -> ConsumerConfig:
     """Return the configuration of a new instance of a group. Raises InvalidConsumerConfig. None counts as not given."""
-    values = _by_known_name(given)
+    values = _by_known_name(settings)
     _check_fixed(values, group)
     unknown = values.keys() - {GROUP, *SETTINGS, *FIXED}
     default = ConsumerConfig()
@@ -114,10 +114,10 @@ def consumer_config(
     )
 
 
-def _by_known_name(given: Mapping[str, object]) -> dict[str, object]:
+def _by_known_name(settings: Mapping[str, object]) -> dict[str, object]:
     """Return the settings that have a value, under the names of this module."""
     values: dict[str, object] = {}
-    for name, value in given.items():
+    for name, value in settings.items():
         if value is None:
             continue
         bare = name if name in SETTINGS else name.removeprefix(PREFIX)

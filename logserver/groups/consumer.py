@@ -1,22 +1,24 @@
-"""One consumer instance: its positions, the records delivered to it, its polls and commits.
+"""Consumer instances: positions, delivered records, polls and commits of each one; the table of all instances.
 
-Owns the rules of reading as a group; must not know HTTP. A position moves when an answer has been delivered, not
-before. So a poll that failed gets the same records again, and an auto-commit covers only records that were delivered
-before. Polls of one instance take turns; a newer poll ends the wait of the earlier poll, which may be the same
-request sent twice. Use it on the event loop only.
+Owns the rules of reading as a group, the limit of instances and the search for idle ones; must not know HTTP. A
+position moves when an answer has been delivered, not before. So a poll that failed gets the same records again, and an
+auto-commit covers only records that were delivered before. Polls of one instance take turns; a newer poll ends the
+wait of the earlier poll, which may be the same request sent twice. Use it on the event loop only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from typing import Final
 
-from logserver.errors import ConsumerState, UnknownConsumer
-from logserver.groups.config import ConsumerConfig
+from logserver.errors import Busy, ConsumerState, UnknownConsumer
+from logserver.groups.config import ConsumerConfig, check_group_name, check_instance_name
 from logserver.groups.coordinator import Coordinator, Subscription
 from logserver.groups.offsets import Acknowledgement, Offsets
 from logserver.groups.reading import (
@@ -33,6 +35,8 @@ from logserver.service.topics import TopicCatalog
 from storage import CommittedOffset, TopicPartition
 
 log = logging.getLogger(__name__)
+
+SWEEP_S: Final = 1.0
 
 
 class Consumer:
@@ -150,8 +154,8 @@ class Consumer:
         """
         self._check_own([*offsets, *times_ms])
         await self._access.run(check_range, self._access.store, offsets, from_start=False)
-        found = await self._access.run(timed_positions, self._access.store, times_ms)
-        self._move({**offsets, **found})
+        timed = await self._access.run(timed_positions, self._access.store, times_ms)
+        self._move({**offsets, **timed})
 
     async def seek_to(self, end: Reset, partitions: Sequence[TopicPartition]) -> None:
         """Continue at the earliest or latest offset of these partitions (empty: all partitions of the instance).
@@ -187,8 +191,10 @@ class Consumer:
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, CommittedOffset]:
         """Return the group's committed offsets in these partitions; partitions without a commit are left out."""
-        found = await self._offsets.committed(self.group)
-        return {partition: found[partition] for partition in partitions if partition in found}
+        committed = await self._offsets.committed(self.group)
+        return {
+            partition: committed[partition] for partition in partitions if partition in committed
+        }
 
     async def close(self) -> None:
         """Leave the group and end a poll that waits. With auto-commit the delivered records are committed on return."""
@@ -305,12 +311,12 @@ class Consumer:
             return
         committed = await self._offsets.committed(self.group)
         missing = [at for at in self.member.partitions if at not in self._positions]
-        found = {at: committed[at].offset for at in missing if at in committed}
+        positions = {at: committed[at].offset for at in missing if at in committed}
         fresh = [at for at in missing if at not in committed]
         if fresh:
-            found |= await self._ends(fresh, self.config.reset)
+            positions |= await self._ends(fresh, self.config.reset)
         own = set(self.member.partitions)
-        for partition, offset in found.items():
+        for partition, offset in positions.items():
             if partition in own and partition not in self._positions:
                 self._positions[partition] = offset
                 if partition in committed:
@@ -422,3 +428,91 @@ class Consumer:
             group=self.group,
             instance=self.member.name,
         )
+
+
+class Consumers:
+    """Consumer instances by group and name."""
+
+    def __init__(self, topics: TopicCatalog) -> None:
+        self.coordinator = Coordinator(topics, topics.access.clock)
+        self.offsets = Offsets(topics, self.coordinator.groups)
+        self._topics = topics
+        self._access = topics.access
+        self._instances: dict[tuple[str, str], Consumer] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of instances."""
+        return len(self._instances)
+
+    def start(self) -> None:
+        """Begin to close idle instances, and to count groups."""
+        self.offsets.start()
+        self._sweeping = asyncio.create_task(self._sweep())
+
+    async def stop(self) -> None:
+        """Close all instances; their auto-commits are stored on return."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait((self._sweeping,))
+        for consumer in list(self._instances.values()):
+            await self._close(consumer)
+        await self.offsets.stop()
+
+    def create(self, group: str, name: str | None, config: ConsumerConfig) -> Consumer:
+        """Create an instance; without a name it gets a generated one. Raises InvalidGroup, ConsumerExists, Busy (too
+        many instances or groups).
+        """
+        check_group_name(group, rocketmq=self._access.store.capabilities.messages)
+        if name is None:
+            name = f"consumer-{uuid.uuid4()}"
+        check_instance_name(name)
+        self.offsets.admit(group)
+        limit = self._access.settings.max_consumer_instances
+        if self.count >= limit and (group, name) not in self._instances:
+            raise Busy(
+                f"there are {self.count} consumer instances, the limit is {limit} "
+                "(max_consumer_instances): delete some or try again later"
+            )
+        consumer = Consumer(
+            self._topics, self.coordinator, self.offsets, config, group=group, name=name
+        )
+        self._instances[group, name] = consumer
+        return consumer
+
+    @contextmanager
+    def using(self, group: str, name: str) -> Iterator[Consumer]:
+        """Yield an instance for one call, during which it is not idle. Raises UnknownConsumer."""
+        consumer = self._instances.get((group, name))
+        if consumer is None:
+            raise UnknownConsumer(group=group, instance=name)
+        with consumer.in_use():
+            yield consumer
+
+    async def delete(self, group: str, name: str) -> None:
+        """Close an instance; other members get its partitions. Raises UnknownConsumer."""
+        with self.using(group, name) as consumer:
+            await self._close(consumer)
+
+    async def close_idle(self) -> int:
+        """Close the instances that were idle for too long. Return their number."""
+        silent = self.coordinator.silent()
+        for member in silent:
+            consumer = self._instances.get((member.group.name, member.name))
+            if consumer is not None:
+                log.info("group %r: consumer %r was idle", member.group.name, member.name)
+                await self._close(consumer)
+        return len(silent)
+
+    async def _close(self, consumer: Consumer) -> None:
+        self._instances.pop((consumer.group, consumer.member.name), None)
+        await consumer.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                await self.close_idle()
+            except Exception:  # a bug: the sweep must go on for other instances
+                log.exception("closing idle consumers broke")

@@ -12,7 +12,7 @@ from typing import Final
 
 from logserver.errors import ConsumerState, UnknownGroup
 from logserver.groups.config import check_group_name
-from logserver.groups.consumers import Consumers
+from logserver.groups.consumer import Consumers
 from logserver.groups.coordinator import Member
 from logserver.groups.reading import Reset, check_range, reset_positions, timed_positions
 from logserver.metrics import Metrics

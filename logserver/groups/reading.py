@@ -87,20 +87,20 @@ def read_batch(store: LogStore, reading: Reading) -> GroupRead:
         if wanted.max_bytes <= 0 or wanted.max_records <= 0:
             return GroupRead(slices=slices, size_bytes=size_bytes, full=True)
         try:
-            look = _look(store, wanted, reading.reset)
+            result = _read(store, wanted, reading.reset)
         except (UnknownTopic, UnknownPartition):
             continue
         except StorageError as error:
             return GroupRead(slices=slices, size_bytes=size_bytes, failed=(partition, error))
         # The page is one record that is too large for the remaining bytes.
-        if count and look.size_bytes > wanted.max_bytes:
+        if count and result.size_bytes > wanted.max_bytes:
             full = True
             continue
-        page = look.page
+        page = result.page
         slices.append(Slice(partition, position, page.records, page.next_offset))
-        size_bytes += look.size_bytes
+        size_bytes += result.size_bytes
         count += len(page.records)
-        full = full or look.more
+        full = full or result.more
     return GroupRead(slices=slices, size_bytes=size_bytes, full=full)
 
 
@@ -140,8 +140,8 @@ def timed_positions(
     """
     positions = {}
     for partition, timestamp_ms in times_ms.items():
-        found = store.offset_for_time(partition, timestamp_ms)
-        positions[partition] = store.bounds(partition).end if found is None else found.offset
+        record = store.offset_for_time(partition, timestamp_ms)
+        positions[partition] = store.bounds(partition).end if record is None else record.offset
     return positions
 
 
@@ -160,7 +160,7 @@ def check_range(
             )
 
 
-def _look(store: LogStore, wanted: Fetch, reset: Reset) -> ReadResult[Page]:
+def _read(store: LogStore, wanted: Fetch, reset: Reset) -> ReadResult[Page]:
     try:
         return read_page(store, wanted)
     except OffsetOutOfRange:

@@ -55,8 +55,8 @@ class Partitioner:
         placed: dict[int, list[int]] = {}
         failed: list[AppendOutcome] = []
         keyless: int | None = request.partition
-        given = request.partitions or (request.partition,) * len(request.records)
-        for position, (record, named) in enumerate(zip(request.records, given, strict=True)):
+        partitions = request.partitions or (request.partition,) * len(request.records)
+        for position, (record, named) in enumerate(zip(request.records, partitions, strict=True)):
             number = named
             if number is None and record.key is not None:
                 # A hash over fewer partitions gives a partition in which no client looks for the key.

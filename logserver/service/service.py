@@ -46,6 +46,7 @@ from storage import (
     Progress,
     StoredRecord,
     StoreStats,
+    SupportsClusterId,
     TimedOffset,
     TopicPartition,
     wall_clock_ms,
@@ -58,6 +59,9 @@ Opener: TypeAlias = Callable[[Progress], LogStore]
 READERS: Final = 4
 SEARCHERS: Final = 2  # threads of their own, so that a long scan does not delay a fetch
 DISK_FULL_BELOW_BYTES: Final = 1 << 20
+CLUSTER_ID: Final = (
+    "logserver"  # of a store without an id; must not change, so that clients may keep it
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +198,13 @@ class LogService:
     def queued(self) -> int:
         """The number of requests that wait for their group to be written."""
         return 0 if self._writer is None else self._writer.queued
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster id from the store's directory, or `CLUSTER_ID` if the store has none. Raises NotReady."""
+        store = self.store
+        stored = store.cluster_id if isinstance(store, SupportsClusterId) else None
+        return stored or CLUSTER_ID
 
     async def stats(self) -> StoreStats:
         """Return the store's sizes and counters."""

@@ -22,7 +22,6 @@ from yarl import URL
 
 import storage
 from api.server import Server
-from logserver.cluster import cluster_id
 from logserver.config import Address, Settings
 from logserver.service.service import LogService
 from storage import LogStore, StoreOptions
@@ -151,7 +150,7 @@ class Api:
     @property
     def cluster_id(self) -> str:
         """The id of the cluster in the v3 API."""
-        return cluster_id(self.service.store)
+        return self.service.cluster_id
 
     @property
     def backend(self) -> str:

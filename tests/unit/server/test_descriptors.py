@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from logserver.config import Settings
-from logserver.descriptors import RESERVED, fit
+from logserver.opening import RESERVED, fit_to_file_limit
 
 
 @pytest.mark.parametrize(
@@ -27,22 +27,22 @@ from logserver.descriptors import RESERVED, fit
     ],
 )
 def test_the_shares_of_a_limit(limit: int, files: int, connections: int) -> None:
-    fitted = fit(Settings(), limit)
+    fitted = fit_to_file_limit(Settings(), limit)
     assert (fitted.open_files, fitted.max_connections) == (files, connections)
 
 
 def test_what_one_does_not_want_the_other_gets() -> None:
-    few = fit(Settings(open_files=16), 256)
+    few = fit_to_file_limit(Settings(open_files=16), 256)
     assert (few.open_files, few.max_connections) == (16, 256 - RESERVED - 16)
-    fitted = fit(Settings(max_connections=10), 256)
+    fitted = fit_to_file_limit(Settings(max_connections=10), 256)
     assert (fitted.open_files, fitted.max_connections) == (256 - RESERVED - 10, 10)
 
 
 def test_what_is_lowered_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    fit(Settings(max_connections=100), 1 << 20)
+    fit_to_file_limit(Settings(max_connections=100), 1 << 20)
     assert caplog.records == []
     with caplog.at_level(logging.WARNING):
-        fit(Settings(max_connections=100), 256)
+        fit_to_file_limit(Settings(max_connections=100), 256)
     (told,) = caplog.messages
     assert (
         told
@@ -53,10 +53,10 @@ def test_what_is_lowered_is_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     script = (
         "import resource\n"
-        "from logserver.descriptors import raise_limit\n"
+        "from logserver.opening import raise_file_limit\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))\n"
-        "assert raise_limit() == 200\n"
+        "assert raise_file_limit() == 200\n"
         "assert resource.getrlimit(resource.RLIMIT_NOFILE) == (200, 200)\n"
-        "assert raise_limit() == 200\n"
+        "assert raise_file_limit() == 200\n"
     )
     subprocess.run([sys.executable, "-P", "-c", script], check=True)
