@@ -344,12 +344,12 @@ class LogInParts:
         splitter: Splitter,
         queue: TargetQueue,
         marks: Sequence[KeptRecord],
-        stretch: tuple[OrderKey, OrderKey],
+        key_range: tuple[OrderKey, OrderKey],
     ) -> Iterator[Stream]:
         """Yield a partition from its last mark before a range to its first mark after the range; nothing if no record
         of it can be inside.
         """
-        begin, end = stretch
+        begin, end = key_range
         first = max(bisect_right(marks, begin, key=_place) - 1, 0)
         last = bisect_left(marks, end, key=_place)
         if first >= last:

@@ -33,7 +33,7 @@ from storage.rocketmq.format.message import (
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.properties import closed_record, has_crc_property
 from storage.rocketmq.index.sizes import resolve_sizes
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state.root import StoreDirectory, StoreFile
 from storage.rocketmq.state.settings import Sizes, parse_store_settings
 from storage.rocketmq.state.topics_file import TopicTable
@@ -78,7 +78,7 @@ class LogWriter:
     def __init__(self, fs: FileSystem, root: Path, file_bytes: int, *, position: int) -> None:
         self._files = HandleCache(fs, OPEN_FILES)
         folder = root / names.COMMIT_LOG
-        self._run = FileRun(self._files, folder, file_bytes, kind=names.COMMIT_LOG)
+        self._run = FileSequence(self._files, folder, file_bytes, kind=names.COMMIT_LOG)
         fs.make_dir(folder)
         self._start = self._position = self._file_end = position
         self._buffer: list[bytes] = []

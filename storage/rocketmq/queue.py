@@ -31,7 +31,7 @@ from storage.rocketmq.index.light_queues import is_in_lmq
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.encoding import Encoded, runs
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.log.reading import locator_of, to_stored
 from storage.rocketmq.recovery.store_files import OpenedStore
 from storage.rocketmq.state.settings import StoreSettings
@@ -376,7 +376,9 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def unit_error(run: FileRun, offset: int, what: str, unit: QueueEntry | None = None) -> Corrupt:
+def unit_error(
+    run: FileSequence, offset: int, what: str, unit: QueueEntry | None = None
+) -> Corrupt:
     """Return the error for an entry of a queue with these files: the file, the position in it, and what was found."""
     path, position = run.place_of(offset * UNIT_SIZE)
     return Corrupt(

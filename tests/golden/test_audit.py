@@ -25,7 +25,7 @@ WAVES = [2, 1000]
 
 
 def compared(
-    root: Path, given: Mapping[str, str], wave: int, stretch_bytes: int = 0
+    root: Path, given: Mapping[str, str], wave: int, range_bytes: int = 0
 ) -> tuple[list[Finding], list[FileCount]]:
     """Return the findings of an audit, which must equal the findings of `verify`, and the file counts."""
     inspector = open_inspector(root, StoreOptions(settings=dict(given)))
@@ -33,7 +33,7 @@ def compared(
     counted: list[FileCount] = []
     expected = list(inspector.verify())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_tasks, "STRETCH_BYTES", stretch_bytes)
+        patch.setattr(log_tasks, "RANGE_BYTES", range_bytes)
         found = list(inspector.audit(Shared(wave), counted=counted.append))
     inspector.close()
     assert found == expected
@@ -138,14 +138,14 @@ NUMBERS = st.integers(0, 1 << 30)
 @given(
     name=st.sampled_from(["small", "many", "batch", "deleted-head"]),
     places=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=6),
-    stretch_bytes=st.integers(200, 20_000),
+    range_bytes=st.integers(200, 20_000),
     wave=st.integers(1, 40),
 )
 def test_cut_anywhere(
-    name: str, places: list[tuple[int, int]], stretch_bytes: int, wave: int
+    name: str, places: list[tuple[int, int]], range_bytes: int, wave: int
 ) -> None:
     golden = rocketmq_stores.golden(name)
     with TemporaryDirectory() as folder:
         root = rocketmq_stores.copy_store(golden, Path(folder) / "store")
         spoil(root, places)
-        compared(root, golden.settings, wave, stretch_bytes)
+        compared(root, golden.settings, wave, range_bytes)

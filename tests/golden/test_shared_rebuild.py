@@ -38,7 +38,7 @@ def rebuilt(
     *,
     write: bool,
     run: TaskRunner | None = None,
-    stretch_bytes: int = 3000,
+    range_bytes: int = 3000,
 ) -> RebuildReport:
     """Rebuild a store and return the report; with `run` the work is done in parts."""
     inspector = open_inspector(root, StoreOptions(settings=dict(given)))
@@ -47,7 +47,7 @@ def rebuilt(
         if run is None:
             return inspector.rebuild(what, write=write)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(log_tasks, "STRETCH_BYTES", stretch_bytes)
+            patch.setattr(log_tasks, "RANGE_BYTES", range_bytes)
             return inspector.rebuild_in_parts(what, run, write=write)
     finally:
         inspector.close()
@@ -90,12 +90,12 @@ def test_without_write_it_is_only_told(name: str, what: str, tmp_path: Path) -> 
 @given(
     name=st.sampled_from(["small", "many", "batch", "deleted-head", "times"]),
     places=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=4),
-    stretch_bytes=st.integers(200, 20_000),
+    range_bytes=st.integers(200, 20_000),
     wave=st.integers(1, 40),
     what=st.sampled_from(KINDS),
 )
 def test_cut_anywhere(
-    name: str, places: list[tuple[int, int]], stretch_bytes: int, wave: int, what: str
+    name: str, places: list[tuple[int, int]], range_bytes: int, wave: int, what: str
 ) -> None:
     golden = rocketmq.golden(name)
     with TemporaryDirectory() as folder:
@@ -104,9 +104,7 @@ def test_cut_anywhere(
         many = Path(shutil.copytree(one, Path(folder) / "many" / "store"))
         expected = rebuilt(one, golden.settings, what, write=True)
         run = Shared(wave)
-        found = rebuilt(
-            many, golden.settings, what, write=True, run=run, stretch_bytes=stretch_bytes
-        )
+        found = rebuilt(many, golden.settings, what, write=True, run=run, range_bytes=range_bytes)
         assert derived(many) == derived(one)
         assert found.files == expected.files
         assert len(found.changed) == len(expected.changed)

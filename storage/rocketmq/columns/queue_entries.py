@@ -24,7 +24,7 @@ from storage.findings import finding
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.queue_entry import FILLER, FILLER_SIZE, UNIT_SIZE
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,10 +68,10 @@ class SplitPlan:
         """The queue of each run."""
         return [run.partition for run in self.runs]
 
-    def queue_run(self, files: HandleCache, partition: TopicPartition) -> FileRun:
+    def queue_run(self, files: HandleCache, partition: TopicPartition) -> FileSequence:
         """Return the files of a queue, without a check that they exist."""
         folder = Path(self.root, names.CONSUME_QUEUE, partition.topic, str(partition.partition))
-        return FileRun(files, folder, self.queue_file_bytes, kind="consumequeue")
+        return FileSequence(files, folder, self.queue_file_bytes, kind="consumequeue")
 
 
 class Units(NamedTuple):
@@ -149,7 +149,7 @@ def _parts(
     yield run.carried
 
 
-def _units_in_file(queue: FileRun, offset: int, count: int) -> bytes:
+def _units_in_file(queue: FileSequence, offset: int, count: int) -> bytes:
     base = offset * UNIT_SIZE // queue.file_bytes * queue.file_bytes
     with queue.files.borrow(queue.path(base)) as file:
         data = file.pread(count * UNIT_SIZE, offset * UNIT_SIZE - base)
@@ -165,7 +165,11 @@ def _units_in_file(queue: FileRun, offset: int, count: int) -> bytes:
 
 
 def unreadable_units(
-    error: Corrupt | IoFailure, queue: FileRun, partition: TopicPartition, offset: int, count: int
+    error: Corrupt | IoFailure,
+    queue: FileSequence,
+    partition: TopicPartition,
+    offset: int,
+    count: int,
 ) -> Finding:
     """Return the finding for entries that existed when the split was planned."""
     base = offset * UNIT_SIZE // queue.file_bytes * queue.file_bytes

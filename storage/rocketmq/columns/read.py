@@ -30,7 +30,7 @@ from storage.rocketmq.format.message import FIXED_SIZE_V4
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.log.reading import HIDDEN_PROPERTIES, MAX_BODY_BYTES
 from storage.rocketmq.queue import WRONG_PLACE, check_address, damaged, unit_error, unreadable
 from storage.rocketmq.state.file_listing import unread_findings
@@ -110,7 +110,7 @@ class _Reader:
         self._partitions = plan.partitions
         self._addresses = Addresses(self._partitions)
         folders = [Path(folder) for folder in plan.log_folders]
-        run = FileRun(
+        run = FileSequence(
             files, folders[0], plan.log_file_bytes, kind=file_names.COMMIT_LOG, folders=folders
         )
         run.take_as_there(plan.log_bases)

@@ -17,7 +17,7 @@ import numpy as np
 
 from storage.contract import CHUNK_BYTES
 from storage.rocketmq.columns.queue_entries import Units
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +36,7 @@ class LogSlice(NamedTuple):
     starts: Numbers
 
 
-def read_pieces(run: FileRun, units: Units) -> Iterator[LogSlice]:
+def read_pieces(run: FileSequence, units: Units) -> Iterator[LogSlice]:
     """Yield the records of queue entries, in the order of the entries. Each entry must point into a file of the log.
 
     Bytes that a file lacks are zeros in the piece. Raises IoFailure.
@@ -59,17 +59,17 @@ def _stop(positions: Numbers, ends: Numbers, breaks: Numbers, first: int) -> int
     size_bytes, row = 0, first
     at = int(np.searchsorted(breaks, first, "right"))
     while row < len(positions) and size_bytes < CHUNK_BYTES:
-        stretch_stop = int(breaks[at]) if at < len(breaks) else len(positions)
+        range_stop = int(breaks[at]) if at < len(breaks) else len(positions)
         room = positions[row] + CHUNK_BYTES - size_bytes
-        stop = row + int(np.searchsorted(ends[row:stretch_stop], room, "right"))
-        if stop < stretch_stop:
+        stop = row + int(np.searchsorted(ends[row:range_stop], room, "right"))
+        if stop < range_stop:
             return max(stop, first + 1)
         size_bytes += int(ends[stop - 1] - positions[row])
         row, at = stop, at + 1
     return row
 
 
-def _read(run: FileRun, units: Units, breaks: Numbers) -> LogSlice:
+def _read(run: FileSequence, units: Units, breaks: Numbers) -> LogSlice:
     """Return a piece made of contiguous ranges. `breaks`: the rows where these ranges begin."""
     begins = units.positions[breaks]
     lengths = np.maximum.reduceat(units.positions + units.sizes, breaks) - begins

@@ -32,7 +32,7 @@ from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.log.scan import Stop, walk_log
 from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.state.settings import parse_store_settings
@@ -83,7 +83,7 @@ class TailedStore:
     def _take_over(self, store: RocketMQStore) -> None:
         """Set the state that recovery found, over the unchanged files."""
         self._files = HandleCache(self._fs, self._options.open_files)
-        run = FileRun(
+        run = FileSequence(
             self._files,
             store.log.run.directory,
             store.log.run.file_bytes,
@@ -172,7 +172,7 @@ class TailedStore:
             return not run.bases and self.log.end == 0
         return run.start >= self._start and self._head_of_last(run) == self._last_head
 
-    def _head_of_last(self, run: FileRun) -> bytes:
+    def _head_of_last(self, run: FileSequence) -> bytes:
         """Return the first bytes of the last known record, which identify it later."""
         if self._last == NOWHERE:
             return b""

@@ -28,7 +28,7 @@ from storage.rocketmq.format.queue_entry import (
     QueueEntry,
     decode_units,
 )
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state.blocked import IN_THE_WAY
 
 NOWHERE = -1
@@ -57,7 +57,7 @@ class ConsumeQueue:
     """
 
     def __init__(self, files: HandleCache, directory: Path, file_bytes: int) -> None:
-        self.run = FileRun(files, directory, file_bytes, kind="consumequeue")
+        self.run = FileSequence(files, directory, file_bytes, kind="consumequeue")
         self.start = 0  # the first offset of a record that still exists
         self.end = 0
         self.last_end = NOWHERE  # the physical offset after the last entry's record

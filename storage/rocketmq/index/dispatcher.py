@@ -48,7 +48,7 @@ class Builder:
     ) -> None:
         """`with_fillers`: write a filler for each offset without a record. Only for a log without its first possible
         file: when RocketMQ meets a filler in a pull, it skips all records in that file
-        (DefaultMessageStore.getMessage). See `FileRun.lacks_first`.
+        (DefaultMessageStore.getMessage). See `FileSequence.lacks_first`.
         """
         self.queues = queues
         self.index = index

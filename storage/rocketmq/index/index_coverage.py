@@ -25,7 +25,7 @@ from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_proper
 from storage.rocketmq.index.dispatch import heads_of
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.scan import Stretch
+from storage.rocketmq.log.scan import LogRange
 
 Range = tuple[int, int]
 """Physical offsets [low, high)."""
@@ -146,14 +146,14 @@ def key_beside(properties: Mapping[str, str]) -> str | None:
     return key
 
 
-def keys_beside(stretch: Stretch) -> list[Range]:
+def keys_beside(log_range: LogRange) -> list[Range]:
     """Return the ranges of the records in this part of the log that have such a key."""
-    data, start = stretch.data, stretch.start
+    data, start = log_range.data, log_range.start
     if _SHARDING_KEY not in data:
         return []
     found: list[Range] = []
-    heads = heads_of(data, stretch.records, start)
-    for (at, size), (*_, begin) in zip(stretch.records, heads, strict=True):
+    heads = heads_of(data, log_range.records, start)
+    for (at, size), (*_, begin) in zip(log_range.records, heads, strict=True):
         if key_beside(decode_properties(data[begin : at - start + size])) is not None:
             found.append((at, at + size))
     return _few(found)

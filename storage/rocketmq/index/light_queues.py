@@ -21,7 +21,7 @@ from storage.rocketmq.format.message import Message, decode_message
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.index.dispatch import Dispatch, dispatch_of
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.log.scan import Stretch
+from storage.rocketmq.log.scan import LogRange
 
 PREFIX: Final = "%LMQ%"
 QUEUE_ID: Final = 0
@@ -62,14 +62,14 @@ def is_in_lmq(message: Message, partition: TopicPartition) -> bool:
     return partition.partition == QUEUE_ID and partition.topic in lmq_offsets(message)
 
 
-def lmq_dispatches(stretch: Stretch, queues: QueueTable) -> list[Dispatch]:
+def lmq_dispatches(log_range: LogRange, queues: QueueTable) -> list[Dispatch]:
     """Return the dispatches of records to the LMQ queues that exist.
 
     They have no keys: the index has these under the records' own topics.
     """
     found: list[Dispatch] = []
-    data, start = stretch.data, stretch.start
-    for physical_offset, size in stretch.records if _MARK in data else ():
+    data, start = log_range.data, log_range.start
+    for physical_offset, size in log_range.records if _MARK in data else ():
         position = physical_offset - start
         if data.find(_MARK, position, position + size) >= 0:
             message = decode_message(data, position, check_crc=False)

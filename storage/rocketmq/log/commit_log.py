@@ -23,13 +23,13 @@ from storage.rocketmq.format.message import (
     decode_message,
     encode_padding,
 )
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 
 
 class CommitLog:
     """The commit log over a run of files; `end` is the end of the data that recovery found."""
 
-    def __init__(self, run: FileRun, *, end: int) -> None:
+    def __init__(self, run: FileSequence, *, end: int) -> None:
         self.run = run
         self.end = end  # written under the append lock, read by any thread
         self.suspect_records = (
@@ -184,7 +184,7 @@ class CommitLog:
         return size
 
 
-def record_at(run: FileRun, physical_offset: int) -> Message | None:
+def record_at(run: FileSequence, physical_offset: int) -> Message | None:
     """Return the record at a physical offset if it is whole, valid and contains this offset; None otherwise."""
     if run.base_of(physical_offset) is None:
         return None
@@ -199,7 +199,7 @@ def record_at(run: FileRun, physical_offset: int) -> Message | None:
     return message if message.physical_offset == physical_offset else None
 
 
-def store_time_at(run: FileRun, physical_offset: int) -> int:
+def store_time_at(run: FileSequence, physical_offset: int) -> int:
     """Return the store time in ms of the record at a physical offset; 0 if there is no valid record."""
     message = record_at(run, physical_offset)
     return 0 if message is None else message.store_timestamp_ms

@@ -25,7 +25,7 @@ CHUNK_BYTES = 1 << 20
 _ZEROS = memoryview(bytes(CHUNK_BYTES))
 
 
-class FileRun:
+class FileSequence:
     """The files of one folder, by the position of their first byte. `kind` is used in error messages."""
 
     def __init__(

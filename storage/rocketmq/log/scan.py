@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 from storage.rocketmq.format import scan
 from storage.rocketmq.format.message import PADDING_SIZE, peek
 from storage.rocketmq.format.scan import BAD, PADDING, SHORT
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 
 CHUNK_BYTES: Final = 1 << 18  # objects made from it stay in the processor's cache
 END: Final = "end"  # the walk reached `stop`, or no file covers the position
 
 
-class Stretch(NamedTuple):
+class LogRange(NamedTuple):
     """A run of adjacent good records: their positions in the log, and their bytes in `data`.
 
     `data` begins at the physical offset `start`.
@@ -37,8 +37,8 @@ class Stop(NamedTuple):
 
 
 def walk_log(
-    run: FileRun, position: int, stop: int, *, check_crc: bool = True
-) -> Iterator[Stretch | Stop]:
+    run: FileSequence, position: int, stop: int, *, check_crc: bool = True
+) -> Iterator[LogRange | Stop]:
     """Yield the good records from `position`, where a record begins, to `stop`; at the end yield the Stop."""
     while position < stop:
         base = run.base_of(position)
@@ -51,7 +51,7 @@ def walk_log(
             data = _whole_record(run, data, position, file_end)
             records, at, reason = scan.walk(data, 0, len(data), position, check_crc=check_crc)
         if records:
-            yield Stretch(records, data, position)
+            yield LogRange(records, data, position)
         position += at
         if reason == PADDING or position == file_end:
             position = file_end
@@ -61,7 +61,7 @@ def walk_log(
     yield Stop(position, END)
 
 
-def _whole_record(run: FileRun, data: bytes, position: int, file_end: int) -> bytes:
+def _whole_record(run: FileSequence, data: bytes, position: int, file_end: int) -> bytes:
     """Return the bytes of the record at `position`, at most to the end of its file."""
     size = peek(data, 0)[0] if len(data) >= PADDING_SIZE else 0
     if not len(data) < size <= file_end - position:

@@ -35,7 +35,7 @@ from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state.root import StoreDirectory
 
 SHOWN: Final = 4
@@ -94,7 +94,7 @@ class LogEnd:
     offset after a queue's last record in the log.
     """
 
-    run: FileRun
+    run: FileSequence
     queues: QueueTable
     end: int
     torn: bool
@@ -315,7 +315,7 @@ def lost_log_finding(lost: LostPositions, log: LogEnd) -> Finding:
     )
 
 
-def newest_record(run: FileRun, checkpoint: Checkpoint, end: int) -> tuple[int, int] | None:
+def newest_record(run: FileSequence, checkpoint: Checkpoint, end: int) -> tuple[int, int] | None:
     """Return (physical offset, store time) of the record that a checkpoint names, if it is the last of a log that ends
     at `end`; None if this is not certain.
     """
@@ -406,7 +406,9 @@ def deleted_topic_findings(evidence: Evidence, queues: QueueTable) -> Iterator[F
 # ---- the head of the log ----
 
 
-def lost_head_findings(run: FileRun, queues: Iterable[Queue], *, clean: bool) -> Iterator[Finding]:
+def lost_head_findings(
+    run: FileSequence, queues: Iterable[Queue], *, clean: bool
+) -> Iterator[Finding]:
     """Yield a finding if the log begins after all records of whole files of a queue: its first files are missing.
 
     Retention removes such queue files together with the log files, except the last file
@@ -440,7 +442,7 @@ def lost_head_findings(run: FileRun, queues: Iterable[Queue], *, clean: bool) ->
         )
 
 
-def before_log_findings(run: FileRun, queues: Iterable[Queue]) -> Iterator[Finding]:
+def before_log_findings(run: FileSequence, queues: Iterable[Queue]) -> Iterator[Finding]:
     """Yield a finding for each queue with entries that point before the log start.
 
     Retention leaves such entries in the first file of a queue. If the first log files are lost, only these entries
@@ -497,7 +499,7 @@ class FileBehind(NamedTuple):
     size_bytes: int
 
 
-def files_behind(run: FileRun, end: int) -> Iterator[FileBehind]:
+def files_behind(run: FileSequence, end: int) -> Iterator[FileBehind]:
     """Yield log files that begin at or after the end of the log and hold data, but not the file that holds the end."""
     for base in run.bases:
         if base < end or base == run.base_of(end):
@@ -507,7 +509,7 @@ def files_behind(run: FileRun, end: int) -> Iterator[FileBehind]:
             yield FileBehind(base, size_bytes)
 
 
-def files_behind_findings(run: FileRun, end: int, *, clean: bool) -> Iterator[Finding]:
+def files_behind_findings(run: FileSequence, end: int, *, clean: bool) -> Iterator[Finding]:
     """Report these files. After an unclean stop they may come from a write that did not finish."""
     for behind in files_behind(run, end):
         yield finding(

@@ -30,8 +30,8 @@ from storage.rocketmq.index.light_queues import is_lmq, lmq_dispatches
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.log.encoding import SEQUENCE_PROPERTY, parse_mark
-from storage.rocketmq.log.file_sequence import FileRun
-from storage.rocketmq.log.scan import END, Stop, Stretch, walk_log
+from storage.rocketmq.log.file_sequence import FileSequence
+from storage.rocketmq.log.scan import END, LogRange, Stop, walk_log
 from storage.rocketmq.recovery.evidence import (
     Evidence,
     LogEnd,
@@ -76,7 +76,7 @@ class RecoveryContext:
     - `passed_gaps`: ranges [start, end) of the log without a file, which an earlier start accepted as lost.
     """
 
-    run: FileRun
+    run: FileSequence
     queues: QueueTable
     index_files: Sequence[IndexFileState]
     checkpoint: Checkpoint
@@ -220,7 +220,7 @@ def _checkpointed(context: RecoveryContext) -> int:
     return run.start
 
 
-def _begins_before(run: FileRun, base: int, time_ms: int) -> bool:
+def _begins_before(run: FileSequence, base: int, time_ms: int) -> bool:
     """Return whether a file's first record is earlier than `time_ms`.
 
     If its time is equal, other records of that time may follow it.
@@ -262,7 +262,7 @@ class _Walk:
         """Walk to the end of the log, across accepted gaps. A read-only walk also continues after damage."""
         position: int | None = self.start
         while position is not None:
-            stop = self._stretches(position)
+            stop = self._log_ranges(position)
             self.end = stop.position
             if self._open is not None and self._context.ours and not self._context.clean:
                 self._cut_before(self._open)
@@ -275,9 +275,9 @@ class _Walk:
         last = record_at(self._context.run, unfinished.before)
         self.last_record = None if last is None else (unfinished.before, last)
 
-    def _stretches(self, position: int) -> Stop:
+    def _log_ranges(self, position: int) -> Stop:
         context, run = self._context, self._context.run
-        last: Stretch | None = None
+        last: LogRange | None = None
         for step in walk_log(run, position, run.limit):
             if isinstance(step, Stop):
                 self._note_last(last)
@@ -296,26 +296,26 @@ class _Walk:
             context.progress("reading the commit log", step.start, run.limit)
         return Stop(position, END)
 
-    def _note_last(self, stretch: Stretch | None) -> None:
-        if stretch is not None:
-            position, _ = stretch.records[-1]
-            self.last_record = position, _message(stretch, position)
+    def _note_last(self, log_range: LogRange | None) -> None:
+        if log_range is not None:
+            position, _ = log_range.records[-1]
+            self.last_record = position, _message(log_range, position)
 
-    def _compare(self, stretch: Stretch) -> None:
+    def _compare(self, log_range: LogRange) -> None:
         """Note records without an entry, and queues that lack entries before such a record."""
-        positions = [position for position, _ in stretch.records]
+        positions = [position for position, _ in log_range.records]
         known = self._known
         first = bisect_left(known, positions[0])
         there = known[first : bisect_left(known, positions[-1] + 1)]
         if there == positions:
             return
-        missing: Sequence[tuple[int, int]] = stretch.records
+        missing: Sequence[tuple[int, int]] = log_range.records
         if there:
             pointed_to = set(there)
             missing = [record for record in missing if record[0] not in pointed_to]
         expected = self._expected
         batch_topics = self._context.queues.batch_topics
-        heads = heads_of(stretch.data, missing, stretch.start)
+        heads = heads_of(log_range.data, missing, log_range.start)
         for (position, _), head in zip(missing, heads, strict=True):
             topic, queue_id, queue_offset, sys_flag, _, _ = head
             key = topic, queue_id
@@ -327,10 +327,10 @@ class _Walk:
                 if queue_offset >= expected[key]:
                     expected[key] = queue_offset + 1
 
-    def _compare_lmqs(self, stretch: Stretch) -> None:
+    def _compare_lmqs(self, log_range: LogRange) -> None:
         """Compare records with the LMQ queues that exist, as `_compare` does."""
         queues, deleted = self._context.queues, self._context.deleted
-        for found in lmq_dispatches(stretch, queues):
+        for found in lmq_dispatches(log_range, queues):
             key = found.topic, found.queue_id
             queue = queues.get(*key)
             end = self._expected.get(key, 0 if queue is None else self._end_in_log(queue))
@@ -358,20 +358,20 @@ class _Walk:
         inside = units.last_end <= self._context.run.limit
         return units.end if inside else units.first_at(self.start)
 
-    def _note_sequenced(self, stretch: Stretch) -> None:
+    def _note_sequenced(self, log_range: LogRange) -> None:
         """Collect the marks of sequenced appends. The records of one append are adjacent in the log."""
-        marked = self._open is not None or _MARK in stretch.data
-        for position, size in stretch.records if marked else ():
-            begin = position - stretch.start
+        marked = self._open is not None or _MARK in log_range.data
+        for position, size in log_range.records if marked else ():
+            begin = position - log_range.start
             if self._open is not None:
-                self._open = self._open.following(_message(stretch, position))
-            elif stretch.data.find(_MARK, begin, begin + size) >= 0:
-                self._open = self._opened(_message(stretch, position), position)
+                self._open = self._open.following(_message(log_range, position))
+            elif log_range.data.find(_MARK, begin, begin + size) >= 0:
+                self._open = self._opened(_message(log_range, position), position)
             if self._open is not None and self._open.left == 0:
                 self.sequenced.append(self._open.append)
                 self._open = None
             self._before = position
-        self._before = stretch.records[-1][0]
+        self._before = log_range.records[-1][0]
 
     def _opened(self, message: Message, position: int) -> OpenAppend | None:
         mark = parse_mark(decode_properties(message.properties).get(SEQUENCE_PROPERTY, ""))
@@ -430,8 +430,8 @@ class _Walk:
         return walked if queue is None else max(walked, queue.units.first_at(self.end))
 
 
-def _message(stretch: Stretch, position: int) -> Message:
-    return decode_message(stretch.data, position - stretch.start, check_crc=False)
+def _message(log_range: LogRange, position: int) -> Message:
+    return decode_message(log_range.data, position - log_range.start, check_crc=False)
 
 
 def _unit_positions(queues: QueueTable, start: int) -> Sequence[int]:

@@ -23,7 +23,7 @@ from storage.rocketmq.index.dispatch import heads_of, keys_of
 from storage.rocketmq.index.index_coverage import IndexCoverage, Range, key_beside, record_end
 from storage.rocketmq.index.key_index import SettledFile
 from storage.rocketmq.index.key_index_file import DoubtedIndex, KeyIndexFile
-from storage.rocketmq.log.scan import Stop, Stretch, walk_log
+from storage.rocketmq.log.scan import LogRange, Stop, walk_log
 from storage.rocketmq.recovery.resync import first_record
 
 CHECKED_AT_ONCE: Final = 128 << 20
@@ -122,11 +122,11 @@ class _Comparison:
         self._entries = self._in_order()
         self._current = next(self._entries, None)
 
-    def meet(self, stretch: Stretch) -> None:
+    def meet(self, log_range: LogRange) -> None:
         """Compare the records in this part of the log."""
-        data, start = stretch.data, stretch.start
-        heads = heads_of(data, stretch.records, start)
-        for (at, size), head in zip(stretch.records, heads, strict=True):
+        data, start = log_range.data, log_range.start
+        heads = heads_of(data, log_range.records, start)
+        for (at, size), head in zip(log_range.records, heads, strict=True):
             topic, _, _, sys_flag, time_ms, begin = head
             properties = decode_properties(data[begin : at - start + size])
             known = set(map(key_hash, keys_of(topic, properties, sys_flag, with_tags=True)))

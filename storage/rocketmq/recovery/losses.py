@@ -21,7 +21,7 @@ from storage.rocketmq.format.suspect import is_folder_name, suspect_parts
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue, QueueTable
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery.evidence import LogEnd, lost_log_finding, lost_offsets_finding
 from storage.rocketmq.recovery.plan import Damage, StorePlan
 
@@ -130,7 +130,7 @@ def _evidence_findings(plan: StorePlan, *, clean: bool, torn: bool) -> list[Find
     return found
 
 
-def damage_finding(run: FileRun, damage: Damage, owners: Owners) -> Finding:
+def damage_finding(run: FileSequence, damage: Damage, owners: Owners) -> Finding:
     """Return the finding for a bad place followed by good records, with the record stored there if it is known."""
     path, position = run.place_of(damage.position)
     topic, partition, offset = owners.of(damage.position, damage.next_good or run.limit) or UNKNOWN
@@ -162,7 +162,7 @@ def _broken_findings(plan: StorePlan) -> list[Finding]:
     ]
 
 
-def _gap_findings(run: FileRun) -> list[Finding]:
+def _gap_findings(run: FileSequence) -> list[Finding]:
     """Return findings for files missing between others. Readers get an error for each of their records."""
     return [
         finding(
@@ -190,7 +190,7 @@ def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
     )
 
 
-def refused_record(run: FileRun, dispatch: Dispatch) -> Finding:
+def refused_record(run: FileSequence, dispatch: Dispatch) -> Finding:
     """Return the finding for a record that no queue accepts, because of its offset or its topic."""
     if not is_folder_name(dispatch.topic):
         path, position = run.place_of(dispatch.physical_offset)
@@ -215,7 +215,7 @@ def refused_record(run: FileRun, dispatch: Dispatch) -> Finding:
     )
 
 
-def moved_record(run: FileRun, dispatch: Dispatch) -> Finding:
+def moved_record(run: FileSequence, dispatch: Dispatch) -> Finding:
     """Return the finding for a queue that was built without the offsets of missing records."""
     return finding(
         "unit-offset-differs",
@@ -248,7 +248,7 @@ class Owner(NamedTuple):
 class Owners:
     """Lookup of the owners of bad places in one log. In ascending order of places each entry is read about once."""
 
-    def __init__(self, run: FileRun, queues: QueueTable) -> None:
+    def __init__(self, run: FileSequence, queues: QueueTable) -> None:
         self._run = run
         self._queues = queues
         self._entries: dict[tuple[str, int], _Entries] = {}
@@ -314,7 +314,7 @@ class _Entries:
         return None
 
 
-def _header(run: FileRun, at: int) -> Message | None:
+def _header(run: FileSequence, at: int) -> Message | None:
     """Return the record at a position, whatever its CRC, if its lengths add up and its address is plausible."""
     if run.base_of(at) is None:
         return None

@@ -26,7 +26,7 @@ from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import wrong_fields, wrong_header
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.log.commit_log import CommitLog, store_time_at
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery.evidence import (
     Evidence,
     lost_head_findings,
@@ -195,9 +195,9 @@ def _confirmed(checkpoint: Checkpoint, plan: StorePlan) -> Checkpoint:
     return checkpoint._replace(confirm_physical_offset=0)
 
 
-def load_log(files: HandleCache, directory: StoreDirectory, sizes: Sizes) -> FileRun:
+def load_log(files: HandleCache, directory: StoreDirectory, sizes: Sizes) -> FileSequence:
     """Load the files of the commit log as they are on disk."""
-    run = FileRun(
+    run = FileSequence(
         files,
         directory.commit_log,
         sizes.commit_log_bytes,
@@ -250,7 +250,7 @@ class _FoundIndex:
     findings: Sequence[Finding] = ()
 
 
-def _look_at_index(opening: Opening, run: FileRun, *, clean: bool) -> _FoundIndex:
+def _look_at_index(opening: Opening, run: FileSequence, *, clean: bool) -> _FoundIndex:
     """Load the key index. No state of the index is a reason to refuse a start."""
     if not opening.settings.index_enabled:
         return _FoundIndex()
@@ -277,7 +277,7 @@ def _coverage(
 
 
 def _index_states(
-    index: KeyIndex, run: FileRun, proof: IndexProof | None, *, clean: bool
+    index: KeyIndex, run: FileSequence, proof: IndexProof | None, *, clean: bool
 ) -> tuple[list[IndexFileState], list[Finding]]:
     """Return the state of each index file and, after a clean stop, findings about wrong headers.
 
@@ -304,7 +304,9 @@ def _index_states(
     return states, findings
 
 
-def _lost_file(opening: Opening, index: KeyIndex, known: Known, run: FileRun) -> LostFile | None:
+def _lost_file(
+    opening: Opening, index: KeyIndex, known: Known, run: FileSequence
+) -> LostFile | None:
     """Return the first index file that is missing, empty or unreadable. A writable start rebuilds it and all later
     files.
 

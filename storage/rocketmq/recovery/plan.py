@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage.model import Finding, Loss, ProducerSequence
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery.evidence import NOTHING_LOST, LostOffsets, LostPositions
 
 
@@ -60,7 +60,7 @@ class OpenAppend(NamedTuple):
 class StorePlan:
     """The plan of one start. Positions are physical offsets. `queues`: the queues before the plan is carried out."""
 
-    run: FileRun
+    run: FileSequence
     queues: QueueTable
     log_end: int
     data_end: int  # after the last byte that is not zero; the bytes from log_end on are cut

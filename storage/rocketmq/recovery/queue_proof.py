@@ -48,7 +48,7 @@ from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.light_queues import is_in_lmq, is_lmq, lmq_offsets
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 
 NEWEST: Final = 8
 """Entries searched at the end of a queue, or at either end of a file, for one that is no filler."""
@@ -69,7 +69,7 @@ class Foreign(NamedTuple):
     single: list[tuple[Message, TopicPartition]]
 
 
-def foreign_queues(queues: QueueTable, run: FileRun) -> Foreign:
+def foreign_queues(queues: QueueTable, run: FileSequence) -> Foreign:
     """Compare each queue with the records of the log. The ends of the queues must be known."""
     found: list[Key] = []
     doubted: set[int] = set()
@@ -89,7 +89,7 @@ def foreign_queues(queues: QueueTable, run: FileRun) -> Foreign:
     return Foreign(found, frozenset(doubted), single)
 
 
-def _strangers(queue: Queue, run: FileRun) -> Iterator[Message]:
+def _strangers(queue: Queue, run: FileSequence) -> Iterator[Message]:
     """Yield records of other queues that entries point to; none if one entry points to a record of its own queue."""
     units = queue.units
     first, end = max(units.start, units.first_offset), units.end
@@ -109,7 +109,7 @@ def _strangers(queue: Queue, run: FileRun) -> Iterator[Message]:
     yield from found
 
 
-def _record(queue: Queue, run: FileRun, offset: int) -> Message | None:
+def _record(queue: Queue, run: FileSequence, offset: int) -> Message | None:
     """Return the good record that an entry points to; None for a filler, or if there is no such record."""
     try:
         unit = queue.units.unit(offset)
@@ -125,7 +125,7 @@ def _is_of(message: Message, queue: Queue) -> bool:
     return (message.topic, message.queue_id) == partition or is_in_lmq(message, partition)
 
 
-def _is_swapped(owner: Queue, run: FileRun, message: Message) -> bool:
+def _is_swapped(owner: Queue, run: FileSequence, message: Message) -> bool:
     """Return whether the queue that a record names has the record of a third queue at that offset."""
     at = message.queue_offset
     if not owner.units.first_offset <= at < owner.units.end:
@@ -161,7 +161,7 @@ class Misnamed(NamedTuple):
         )
 
 
-def misnamed_files(queues: QueueTable, run: FileRun) -> Iterator[Misnamed]:
+def misnamed_files(queues: QueueTable, run: FileSequence) -> Iterator[Misnamed]:
     """Yield the files whose entries belong at another position of their queue. The ends of the queues must be known."""
     for queue in queues:
         for base in queue.units.run.bases if _is_in_doubt(queue, run) else ():
@@ -170,7 +170,7 @@ def misnamed_files(queues: QueueTable, run: FileRun) -> Iterator[Misnamed]:
                 yield Misnamed(queue, base, base + shift * UNIT_SIZE)
 
 
-def _is_in_doubt(queue: Queue, run: FileRun) -> bool:
+def _is_in_doubt(queue: Queue, run: FileSequence) -> bool:
     """Return whether the newest record has another offset than its entry, or the files are not in the order of the log.
 
     Every other change of names leaves a gap between two files.
@@ -198,7 +198,7 @@ def _place(queue: Queue, offset: int) -> int | None:
     return unit.physical_offset if unit.is_valid and not unit.is_filler else None
 
 
-def _shift_of(queue: Queue, run: FileRun, base: int) -> int:
+def _shift_of(queue: Queue, run: FileSequence, base: int) -> int:
     """Return by how much the offsets in the records of a file's entries differ from the entries.
 
     The result is 0 unless the difference is a number of whole files, and the same for all compared entries.
@@ -224,11 +224,11 @@ def _newest_before(queue: Queue, position: int) -> range:
     return range(stop - 1, max(queue.units.first_offset, stop - NEWEST) - 1, -1)
 
 
-def _first_shift(queue: Queue, run: FileRun, places: range) -> int | None:
+def _first_shift(queue: Queue, run: FileSequence, places: range) -> int | None:
     return next((s for at in places if (s := _shift_at(queue, run, at)) is not None), None)
 
 
-def _shift_at(queue: Queue, run: FileRun, offset: int) -> int | None:
+def _shift_at(queue: Queue, run: FileSequence, offset: int) -> int | None:
     """Return the offset in an entry's record minus the offset of the entry; None without a record of this queue."""
     message = _record(queue, run, offset)
     if message is None:
@@ -252,7 +252,7 @@ LOOKS_PER_QUEUE: Final = 4
 Begin = Callable[[Queue], int]
 
 
-def strayed_findings(queues: QueueTable, run: FileRun, begin: Begin) -> Iterator[Finding]:
+def strayed_findings(queues: QueueTable, run: FileSequence, begin: Begin) -> Iterator[Finding]:
     """Yield a finding for each such record. The ends of the queues must be known.
 
     `begin`: returns a queue's first offset with a record.
@@ -264,7 +264,11 @@ def strayed_findings(queues: QueueTable, run: FileRun, begin: Begin) -> Iterator
 
 
 def strayed(
-    run: FileRun, message: Message, expected: TopicPartition, what: str, severity: str = "error"
+    run: FileSequence,
+    message: Message,
+    expected: TopicPartition,
+    what: str,
+    severity: str = "error",
 ) -> Finding:
     """Return the finding for a record that probably belongs to another queue than the one it names; `what` says why."""
     path, position = run.place_of(message.physical_offset)
@@ -292,7 +296,7 @@ class _Place(NamedTuple):
 class _Entries:
     """A queue and the records read through its entries. Each record is read once."""
 
-    def __init__(self, queue: Queue, run: FileRun, begin: Begin) -> None:
+    def __init__(self, queue: Queue, run: FileSequence, begin: Begin) -> None:
         self.queue = queue
         self._run = run
         self._places: dict[int, _Place | None] = {}
@@ -393,7 +397,7 @@ class _Entries:
         return None
 
 
-def _findings(of_topic: list[_Entries], run: FileRun) -> Iterator[Finding]:
+def _findings(of_topic: list[_Entries], run: FileSequence) -> Iterator[Finding]:
     """Yield the findings of one topic."""
     singles = [(each, place) for each in of_topic if (place := each.single()) is not None]
     if not singles:

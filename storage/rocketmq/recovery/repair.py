@@ -171,26 +171,26 @@ def build_missing(
     indexed_from: int | None = None
     while start < plan.log_end:
         following = plan.log_end
-        for stretch in walk_log(plan.run, start, plan.log_end, check_crc=False):
-            if isinstance(stretch, Stop):
-                following = stretch.position
+        for log_range in walk_log(plan.run, start, plan.log_end, check_crc=False):
+            if isinstance(log_range, Stop):
+                following = log_range.position
                 break
             batch = dispatches_of(
-                stretch.data,
-                stretch.records,
-                stretch.start,
+                log_range.data,
+                log_range.records,
+                log_range.start,
                 with_tags=with_tags,
                 delays_ms=delays_ms,
             )
             live = builder.live(batch)
-            in_lmqs = builder.live(lmq_dispatches(stretch, plan.queues))
+            in_lmqs = builder.live(lmq_dispatches(log_range, plan.queues))
             builder.build_queues(_from(live, queues_from))
             builder.build_queues(_from(in_lmqs, queues_from))
             builder.build_index(_from(live, first_indexed))
             if index_from < _EVERYTHING:
                 if indexed_from is None:
-                    indexed_from = max(first_indexed, stretch.start)
-                plan.keys_beside += keys_beside(stretch)
+                    indexed_from = max(first_indexed, log_range.start)
+                plan.keys_beside += keys_beside(log_range)
             progress("building queues and index", batch[-1].physical_offset, plan.log_end)
         if following not in known_stops:
             indexed_from = None

@@ -22,8 +22,8 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_sequence import FileRun
-from storage.rocketmq.log.scan import Stretch
+from storage.rocketmq.log.file_sequence import FileSequence
+from storage.rocketmq.log.scan import LogRange
 
 SECTOR_BYTES: Final = 512
 SIZE_BYTES: Final = 4
@@ -42,14 +42,14 @@ class LogSoFar(NamedTuple):
     next_offset: Callable[[str, int], int]
 
 
-def sound_part(stretch: Stretch) -> Stretch:
-    """Return `stretch` up to its first record that a crash has torn after its body; unchanged if none is torn.
+def sound_part(log_range: LogRange) -> LogRange:
+    """Return `log_range` up to its first record that a crash has torn after its body; unchanged if none is torn.
     RocketMQ accepts such a record, so this is only for use after a crash of logserver.
     """
-    for at, (position, size) in enumerate(stretch.records):
-        if _is_torn(stretch.data, position - stretch.start, size):
-            return stretch._replace(records=stretch.records[:at])
-    return stretch
+    for at, (position, size) in enumerate(log_range.records):
+        if _is_torn(log_range.data, position - log_range.start, size):
+            return log_range._replace(records=log_range.records[:at])
+    return log_range
 
 
 def _is_torn(data: bytes, position: int, size: int) -> bool:
@@ -71,7 +71,7 @@ class Behind:
     position before it. The end of the data is searched once.
     """
 
-    def __init__(self, run: FileRun, queues: QueueTable) -> None:
+    def __init__(self, run: FileSequence, queues: QueueTable) -> None:
         self._run = run
         self._pointers = [_Pointer(run, queue) for queue in queues]
         self._data_end: int | None = None
@@ -106,7 +106,7 @@ class Behind:
 class _Pointer:
     """The first good record after a position to which an entry of one queue points; the position only rises."""
 
-    def __init__(self, run: FileRun, queue: Queue) -> None:
+    def __init__(self, run: FileSequence, queue: Queue) -> None:
         self._run = run
         self._queue = queue
         self._next = 0  # the offset after the entry that led to `_found`
@@ -136,7 +136,7 @@ class _Pointer:
         return None
 
 
-def first_record(run: FileRun, start: int, stop: int) -> int | None:
+def first_record(run: FileSequence, start: int, stop: int) -> int | None:
     """Return the first offset in [start, stop) of a good record that contains this offset; None without one."""
     candidates = _candidates(run, start - 1, stop)
     return next((at for at in candidates if record_at(run, at) is not None), None)
@@ -150,7 +150,7 @@ def _goes_on(message: Message, so_far: LogSoFar) -> bool:
     return message.queue_offset >= so_far.next_offset(message.topic, message.queue_id)
 
 
-def _candidates(run: FileRun, position: int, stop: int) -> Iterator[int]:
+def _candidates(run: FileSequence, position: int, stop: int) -> Iterator[int]:
     """Yield the offsets in (position, stop) at which a record may begin: a record's magic is 4 bytes after them."""
     for base in run.bases:
         begin, end = max(base, position + 1), min(base + run.file_bytes, stop)
@@ -165,7 +165,7 @@ def _candidates(run: FileRun, position: int, stop: int) -> Iterator[int]:
             window_bytes = min(2 * window_bytes, WINDOW_BYTES)
 
 
-def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
+def has_zeroed_sector(run: FileSequence, start: int, end: int) -> bool:
     """Return whether a sector of a file within [start, end) is all zeros, which means a lost write.
 
     - The rest of the sector that contains `start` counts, unless it is so short that it could be zeros of a size.
@@ -188,7 +188,7 @@ def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
     return False
 
 
-def _padding_at(run: FileRun, begin: int, stop: int, end: int) -> int | None:
+def _padding_at(run: FileSequence, begin: int, stop: int, end: int) -> int | None:
     """Return where the padding of the file that ends at `end` begins, in [begin, stop); None if it has none there."""
     for at in range(begin, stop, WINDOW_BYTES):
         data = run.read(at, min(WINDOW_BYTES, stop - at) + PADDING_SIZE)
@@ -199,7 +199,7 @@ def _padding_at(run: FileRun, begin: int, stop: int, end: int) -> int | None:
     return None
 
 
-def _has_zeros(run: FileRun, begin: int, stop: int) -> bool:
+def _has_zeros(run: FileSequence, begin: int, stop: int) -> bool:
     """Return whether a sector between two positions of one file is zeros; the first sector begins at `begin`."""
     while begin < stop:
         data = run.read(begin, min(WINDOW_BYTES, stop - begin))

@@ -27,7 +27,7 @@ from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery.index_check import IndexCheck
 from storage.rocketmq.state.root import StoreDirectory, StoreFile
 from storage.rocketmq.state.topics import TopicFiles
@@ -38,7 +38,7 @@ class StoreFiles:
     """The log, the queues and the index of one store, open for reading. `index` None: the index is off, or not read."""
 
     files: HandleCache
-    run: FileRun
+    run: FileSequence
     queues: QueueTable
     index: KeyIndex | None = None
 

@@ -21,7 +21,7 @@ from storage.errors import Corrupt
 from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state.topics import DeletedRecords
 
 Key: TypeAlias = tuple[str, int]
@@ -40,7 +40,7 @@ class TopicIncarnations:
     found to be created again, and the physical offset; `deleted` gets them too.
     """
 
-    def __init__(self, run: FileRun, queues: QueueTable, deleted: DeletedRecords) -> None:
+    def __init__(self, run: FileSequence, queues: QueueTable, deleted: DeletedRecords) -> None:
         self.begun: dict[str, int] = {}
         self._run = run
         self._queues = queues

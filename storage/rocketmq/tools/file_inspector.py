@@ -37,8 +37,8 @@ from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.index.sizes import DEFAULTS, infer_sizes
-from storage.rocketmq.log.file_sequence import FileRun
-from storage.rocketmq.log.scan import Stretch
+from storage.rocketmq.log.file_sequence import FileSequence
+from storage.rocketmq.log.scan import LogRange
 from storage.rocketmq.state.file_listing import unread_findings
 from storage.rocketmq.state.root import BACKEND
 from storage.rocketmq.state.settings import Sizes, parse_store_settings
@@ -64,8 +64,8 @@ _EVERYWHERE: Final = 1 << 62
 class _FileWalk(LogWalk):
     """A walk that finally reports the bytes after the last good record, because no start will report them."""
 
-    def stretches(self) -> Iterator[Stretch | Padding]:
-        yield from super().stretches()
+    def log_ranges(self) -> Iterator[LogRange | Padding]:
+        yield from super().log_ranges()
         note_tail(self, self.notes)
 
 
@@ -88,14 +88,14 @@ class FileInspector(FileInspectorBase):
     # ---- the files -----------------------------------------------------------------------------
 
     @cached_property
-    def _run(self) -> FileRun:
+    def _run(self) -> FileSequence:
         """All files of the folder, as one run; `_span` is the part of it that PATH names."""
         path, bases = self._place.path, self._place.bases
         folder = path if self._fs.is_dir(path, follow=True) else path.parent
         settings = parse_store_settings(self._options.settings)
         set_bytes = settings.commit_log_bytes if self._is_log else settings.consume_queue_bytes
         file_bytes = set_bytes or self._fs.size(folder / names.file_name(bases[0]))
-        run = FileRun(self._files, folder, max(file_bytes, 1), kind=self._place.kind)
+        run = FileSequence(self._files, folder, max(file_bytes, 1), kind=self._place.kind)
         run.load()
         return run
 

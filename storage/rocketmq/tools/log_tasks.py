@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
 from storage.contract import TaskRunner
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery.resync import first_record
 from storage.rocketmq.tools.log_walk import LogWalk
 from storage.rocketmq.tools.verify.index import BEGIN, IndexPlace
 from storage.rocketmq.tools.verify.queues import Key, QueueState, Range
 
-STRETCH_BYTES: Final = 64 << 20
+RANGE_BYTES: Final = 64 << 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StretchPart:
+class RangeTask:
     """The records that begin in [start, until) of the log. `reached` None: the state at `start` is guessed."""
 
     start: int
@@ -65,7 +65,7 @@ class Result(Protocol):
 R = TypeVar("R", bound=Result)
 
 
-def resume(walk: LogWalk, part: StretchPart) -> int:
+def resume(walk: LogWalk, part: RangeTask) -> int:
     """Give a walk the state at the beginning of its range. Return the number of gaps known so far."""
     if part.reached is None:
         return 0
@@ -88,21 +88,21 @@ def reached_by(walk: LogWalk, known_gaps: int) -> Reached:
 
 
 def in_order(
-    log: FileRun,
+    log: FileSequence,
     run: TaskRunner,
-    work: Callable[[StretchPart], R],
+    work: Callable[[RangeTask], R],
     reached: Reached,
     fits: Callable[[R], bool] = lambda result: True,
 ) -> Iterator[R]:
     """Yield the results of all ranges in log order. `reached` is updated with each result before it is yielded.
     `fits` returns whether the guess of a range equals the reached state; if not, the range is processed again.
     """
-    handed_out: deque[StretchPart] = deque()  # parts whose results are still missing
+    handed_out: deque[RangeTask] = deque()  # parts whose results are still missing
     position: int | None = log.start
 
-    def parts() -> Iterator[StretchPart]:
+    def parts() -> Iterator[RangeTask]:
         for start, until in cuts(log):
-            part = StretchPart(start=start, until=until)
+            part = RangeTask(start=start, until=until)
             if not handed_out:  # all earlier results are merged, so the state is known
                 if position is None:
                     return
@@ -124,16 +124,16 @@ def in_order(
         yield result
 
 
-def cuts(run: FileRun) -> Iterator[tuple[int, int]]:
-    """Yield ranges [start, end) of the log, of about STRETCH_BYTES. Each begins at a good record that stores its own
+def cuts(run: FileSequence) -> Iterator[tuple[int, int]]:
+    """Yield ranges [start, end) of the log, of about RANGE_BYTES. Each begins at a good record that stores its own
     physical offset, the first such record of its window. The last range ends at the end of the files.
     """
     start, stop = run.start, run.data_end(run.start)
-    wanted = start + STRETCH_BYTES
+    wanted = start + RANGE_BYTES
     while wanted < stop:
-        cut = first_record(run, wanted, min(wanted + STRETCH_BYTES, stop))
+        cut = first_record(run, wanted, min(wanted + RANGE_BYTES, stop))
         if cut is not None:
             yield start, cut
             start = cut
-        wanted += STRETCH_BYTES
+        wanted += RANGE_BYTES
     yield start, run.limit

@@ -23,8 +23,8 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.scan import BAD, BLANK, PADDING
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.log.file_sequence import FileRun
-from storage.rocketmq.log.scan import Stop, Stretch, walk_log
+from storage.rocketmq.log.file_sequence import FileSequence
+from storage.rocketmq.log.scan import LogRange, Stop, walk_log
 from storage.rocketmq.recovery.losses import UNKNOWN, Owners
 from storage.rocketmq.recovery.resync import Behind, LogSoFar
 from storage.shared.diagnostics import Meter, Notes
@@ -39,7 +39,7 @@ def overlap(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
     return after > 0 and start < ranges[after - 1][1]
 
 
-def why_bad(run: FileRun, physical_offset: int) -> DataError | None:
+def why_bad(run: FileSequence, physical_offset: int) -> DataError | None:
     """Return the error of the record at a physical offset; None if it can be decoded."""
     head = run.read(physical_offset, PADDING_SIZE)
     try:
@@ -75,7 +75,7 @@ class LogWalk:
 
     def __init__(
         self,
-        run: FileRun,
+        run: FileSequence,
         queues: QueueTable,
         notes: Notes,
         *,
@@ -115,7 +115,7 @@ class LogWalk:
 
     def items(self) -> Iterator[Placed | Padding]:
         """Yield the good records and the paddings, in order."""
-        for item in self.stretches():
+        for item in self.log_ranges():
             if isinstance(item, Padding):
                 yield item
             else:
@@ -133,8 +133,8 @@ class LogWalk:
         self.next_offsets = dict(next_offsets)
         self.gaps = list(gaps)
 
-    def stretches(self) -> Iterator[Stretch | Padding]:
-        """Yield the same items, but adjacent records together as one `Stretch`."""
+    def log_ranges(self) -> Iterator[LogRange | Padding]:
+        """Yield the same items, but adjacent records together as one `LogRange`."""
         position: int | None = self._start
         while position is not None and position < self._until:
             self.position = position
@@ -159,12 +159,12 @@ class LogWalk:
                     break
         self.goes_on_at = position
 
-    def _wanted(self, stretch: Stretch) -> Stretch:
+    def _wanted(self, log_range: LogRange) -> LogRange:
         """Return the records that begin before `until`."""
-        if stretch.records[-1][0] < self._until:
-            return stretch
-        stop = bisect_left(stretch.records, (self._until, 0))
-        return stretch._replace(records=stretch.records[:stop])
+        if log_range.records[-1][0] < self._until:
+            return log_range
+        stop = bisect_left(log_range.records, (self._until, 0))
+        return log_range._replace(records=log_range.records[:stop])
 
     def _paddings(self, position: int) -> Generator[Padding, None, int | None]:
         """Yield the paddings between the walk and `position`; return the position of a good record inside a padding, if
@@ -192,16 +192,16 @@ class LogWalk:
         self.gaps.append((stop.position, following))
         self.notes.add(self._damage(stop, following))
 
-    def placed(self, stretch: Stretch) -> Iterator[Placed]:
-        """Yield the records of a `Stretch`, or of a part of it, decoded."""
-        for at, _ in stretch.records:
-            position = at - stretch.start
-            message = decode_message(stretch.data, position, check_crc=False)
+    def placed(self, log_range: LogRange) -> Iterator[Placed]:
+        """Yield the records of a `LogRange`, or of a part of it, decoded."""
+        for at, _ in log_range.records:
+            position = at - log_range.start
+            message = decode_message(log_range.data, position, check_crc=False)
             self.last_store_timestamp_ms = message.store_timestamp_ms
             if message.in_queue:
                 key = message.topic, message.queue_id
                 self.next_offsets[key] = message.queue_offset + 1
-            yield Placed(at, message, stretch.data, position)
+            yield Placed(at, message, log_range.data, position)
 
     def _beyond(self, stop: Stop) -> int | None:
         """Return the position where good records continue after a stop; None at the end of the log."""

@@ -18,7 +18,7 @@ from storage.rocketmq.format.index_file import TAG_TYPE, index_string
 from storage.rocketmq.format.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK, Message
 from storage.rocketmq.format.message_id import decode_offset_id
 from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex
-from storage.rocketmq.log.scan import Stretch
+from storage.rocketmq.log.scan import LogRange
 from storage.rocketmq.lookup.find import MessageSearch, index_pieces, message_at, offset_of
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.rows import Row, gone_row, message_row, queued_row
@@ -214,25 +214,25 @@ def in_log(
     walk: LogWalk, wanted: LogSearch, *, end: int | None = None
 ) -> Iterator[tuple[int, Message]]:
     """Yield matches by walking the log, up to `end`."""
-    for stretch in walk.stretches():
-        if isinstance(stretch, Padding):
+    for log_range in walk.log_ranges():
+        if isinstance(log_range, Padding):
             continue
-        if end is not None and stretch.start >= end:
+        if end is not None and log_range.start >= end:
             return
-        if wanted.needle in stretch.data:
-            yield from _in_stretch(walk, stretch, wanted, end)
+        if wanted.needle in log_range.data:
+            yield from _in_range(walk, log_range, wanted, end)
 
 
-def _in_stretch(
-    walk: LogWalk, stretch: Stretch, wanted: LogSearch, end: int | None
+def _in_range(
+    walk: LogWalk, log_range: LogRange, wanted: LogSearch, end: int | None
 ) -> Iterator[tuple[int, Message]]:
-    needle, data, start = wanted.needle, stretch.data, stretch.start
+    needle, data, start = wanted.needle, log_range.data, log_range.start
     records = [
         (at, size)
-        for at, size in stretch.records
+        for at, size in log_range.records
         if data.find(needle, at - start, at - start + size) >= 0
     ]
-    for placed in walk.placed(Stretch(records, data, start)):
+    for placed in walk.placed(LogRange(records, data, start)):
         if end is not None and placed.physical_offset >= end:
             return
         if wanted.matches(placed.message):

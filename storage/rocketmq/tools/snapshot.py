@@ -21,7 +21,7 @@ from storage.rocketmq.index.dispatch import Dispatch
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.queues import QueueTable
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery.store_files import StoreFiles
 from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.state.topics import DeletedRecords
@@ -65,7 +65,7 @@ class StoreSnapshot:
     rebuilt_from: int | None
 
     def surroundings(
-        self, run: FileRun, damaged_between: Callable[[int, int], bool]
+        self, run: FileSequence, damaged_between: Callable[[int, int], bool]
     ) -> QueueContext:
         """Return the facts about the log that the checks of queues and index need."""
         return QueueContext(
@@ -86,7 +86,7 @@ class StoreSnapshot:
     def opened(self) -> Iterator[StoreFiles]:
         """Open the store's parts, with the files of the snapshot."""
         files = HandleCache(self.fs, OPEN_FILES)
-        run = FileRun(
+        run = FileSequence(
             files,
             self.log_folders[0],
             self.sizes.commit_log_bytes,
@@ -127,7 +127,7 @@ class StoreSnapshot:
         return KeyIndex(files, self.index_directory, slots=slots, entries=entries, clock=lambda: 0)
 
 
-def _record_at(run: FileRun, physical_offset: int) -> Message | None:
+def _record_at(run: FileSequence, physical_offset: int) -> Message | None:
     """Return the good record that begins at a physical offset, or None."""
     try:
         size, _ = peek(run.read(physical_offset, PADDING_SIZE), 0)

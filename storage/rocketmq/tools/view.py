@@ -141,7 +141,7 @@ class View:
         log = self.store.log
         meter = Meter(self.options.progress, "finding records in no queue", log.end - log.start)
         walk = LogWalk(log.run, self.store.queues, Notes(), end=log.end, meter=meter)
-        for item in walk.stretches():
+        for item in walk.log_ranges():
             if isinstance(item, Padding):
                 continue
             heads = heads_of(item.data, item.records, item.start)

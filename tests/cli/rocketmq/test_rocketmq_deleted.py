@@ -141,11 +141,11 @@ def test_a_rebuild_keeps_the_present_life(
     root = made_again(tmp_path / "store", 2, first, second)
     before = (root / "consumequeue" / "old" / "0" / f"{0:020}").read_bytes()
     run = Shared(3) if shared else None
-    report = rebuilt(root, SETTINGS, "consumequeue", write=True, run=run, stretch_bytes=700)
+    report = rebuilt(root, SETTINGS, "consumequeue", write=True, run=run, range_bytes=700)
     assert report.changed == []
     assert not (root / "consumequeue" / "old" / "1").exists()
     shutil.rmtree(root / "consumequeue" / "kept")
-    report = rebuilt(root, SETTINGS, "consumequeue", write=True, run=run, stretch_bytes=700)
+    report = rebuilt(root, SETTINGS, "consumequeue", write=True, run=run, range_bytes=700)
     assert len(report.changed) == 1
     assert (root / "consumequeue" / "old" / "0" / f"{0:020}").read_bytes() == before
     assert not (root / "consumequeue" / "old" / "1").exists()

@@ -52,7 +52,7 @@ def test_kafka_damage(spark: SparkSession, case: str, tmp_path: Path) -> None:
 def test_rocketmq_damage(
     spark: SparkSession, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_tasks, "STRETCH_BYTES", 4000)
+    monkeypatch.setattr(log_tasks, "RANGE_BYTES", 4000)
     damage = ROCKETMQ[case]
     golden = rocketmq_stores.golden(damage.store)
     root = rocketmq_stores.copy_store(golden, tmp_path / "store")
@@ -62,7 +62,7 @@ def test_rocketmq_damage(
 
 
 def test_healthy_stores(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_tasks, "STRETCH_BYTES", 10_000)
+    monkeypatch.setattr(log_tasks, "RANGE_BYTES", 10_000)
     golden = rocketmq_stores.golden("small")
     found, counts = audited(spark, golden.root, dict(golden.settings))
     assert found == []

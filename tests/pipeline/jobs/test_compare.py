@@ -48,7 +48,7 @@ def test_a_workload_of_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("picture", "told"), [("x.foo", "ends in none of .png, .svg"), ("no/x.svg", "is no directory")]
+    ("picture", "told"), [("x.foo", "must end in .png or .svg"), ("no/x.svg", "is not a directory")]
 )
 def test_a_picture_that_cannot_be_drawn_is_refused_before_the_run(
     tmp_path: Path, picture: str, told: str

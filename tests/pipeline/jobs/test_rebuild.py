@@ -30,7 +30,7 @@ TXN = GoldenPartition("txn", "txn-mixed-0")
 def test_rocketmq(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from logserver.pipeline.jobs import rebuild
 
-    monkeypatch.setattr(log_tasks, "STRETCH_BYTES", 10_000)
+    monkeypatch.setattr(log_tasks, "RANGE_BYTES", 10_000)
     golden = rocketmq_stores.golden("small")
     root = rocketmq_stores.copy_store(golden, tmp_path / "store")
     for folder in ("consumequeue", "index"):

@@ -30,7 +30,7 @@ from storage.files.fence import Guard
 from storage.kafka.partition import Partition
 from storage.kafka.state.root import LogDirectory
 from storage.kafka.store import KafkaStore
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state.root import StoreDirectory
 from storage.rocketmq.store import RocketMQStore
 from storage.shared.journal import Journal
@@ -284,7 +284,7 @@ def lost_writes_count_as_damage(patch: pytest.MonkeyPatch) -> None:
 def new_log_files_without_a_folder_sync(patch: pytest.MonkeyPatch) -> None:
     """Skip the folder sync for a new log file: after a crash it may have no name."""
     without(patch, Partition, "_roll", "sync_dir")
-    without(patch, FileRun, "create", "sync_dir")
+    without(patch, FileSequence, "create", "sync_dir")
 
 
 # ---- a disk that fails ----

@@ -12,7 +12,7 @@ from storage.rocketmq import store
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery import examine, opening, repair
 from storage.rocketmq.recovery.plan import StorePlan
 from storage.rocketmq.recovery.store_files import Checkpointer
@@ -41,16 +41,16 @@ def planned(patch: pytest.MonkeyPatch, **changes: Callable[[StorePlan], object])
 def a_sync_over_two_files_syncs_the_newer(patch: pytest.MonkeyPatch) -> None:
     """Sync a group that crosses the end of a log file in the new file only."""
 
-    def synced(original: Callable[..., None], run: FileRun, start: int, end: int) -> None:
+    def synced(original: Callable[..., None], run: FileSequence, start: int, end: int) -> None:
         original(run, max(start, run.base_of(end) or 0), end)
 
-    wrapped(patch, FileRun, "sync", synced)
+    wrapped(patch, FileSequence, "sync", synced)
 
 
 @fault("rocketmq")
 def torn_tail_is_not_zeroed(patch: pytest.MonkeyPatch) -> None:
     """Leave records after the end of the log in place: they may reappear."""
-    left_out(patch, FileRun, "zero")
+    left_out(patch, FileSequence, "zero")
 
 
 @fault("rocketmq")
@@ -68,13 +68,13 @@ def accepted_records_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 @fault("rocketmq", at_start=True)
 def accepted_files_do_not_count_as_written(patch: pytest.MonkeyPatch) -> None:
     """Let a start sync only the files that it wrote itself."""
-    left_out(patch, FileRun, "distrust")
+    left_out(patch, FileSequence, "distrust")
 
 
 @fault("rocketmq", seed=3)
 def properties_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     """Accept a record with a lost end: the checksum covers only its body."""
-    patch.setattr(examine, "sound_part", lambda stretch: stretch)
+    patch.setattr(examine, "sound_part", lambda log_range: log_range)
 
 
 @fault("rocketmq")
@@ -202,8 +202,8 @@ def sequences_in_the_log_are_not_read(patch: pytest.MonkeyPatch) -> None:
 def half_a_sequenced_append_stays(patch: pytest.MonkeyPatch) -> None:
     """Serve the first records of a request that was cut short."""
 
-    def noted(original: Callable[..., None], walk: Any, stretch: Any) -> None:
-        original(walk, stretch)
+    def noted(original: Callable[..., None], walk: Any, log_range: Any) -> None:
+        original(walk, log_range)
         walk._open = None
 
     wrapped(patch, examine._Walk, "_note_sequenced", noted)

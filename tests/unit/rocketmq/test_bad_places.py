@@ -11,7 +11,7 @@ from storage.rocketmq.format.checkpoint import decode_checkpoint, encode_checkpo
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery import examine, resync
 from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_file, put_value
 
@@ -54,7 +54,7 @@ def test_each_entry_is_followed_once(
     asked: list[int] = []
     original = record_at
 
-    def counted(log: FileRun, at: int) -> Message | None:
+    def counted(log: FileSequence, at: int) -> Message | None:
         asked.append(at)
         return original(log, at)
 

@@ -10,7 +10,7 @@ from storage.contract import Clock
 from storage.files import HandleCache
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.key_index import KeyIndex
-from storage.rocketmq.tools.log_tasks import StretchPart
+from storage.rocketmq.tools.log_tasks import RangeTask
 from storage.rocketmq.tools.rebuild.files import (
     BuiltFiles,
     Site,
@@ -35,7 +35,7 @@ def build_here(
 ) -> BuiltFiles:
     """Build and compare all queues, or all index files; durable on return."""
     notes, log = Notes(), raw.run
-    everything = StretchPart(start=log.start, until=log.limit)
+    everything = RangeTask(start=log.start, until=log.limit)
     walk = DispatchWalk(
         snapshot_of(raw), raw, everything, notes, for_queues=for_queues, meter=meter
     )

@@ -25,10 +25,10 @@ from storage.rocketmq.format.message import takes_queue_offset
 from storage.rocketmq.index.dispatch import Dispatch, by_queue, dispatches_of
 from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.log.filler_records import is_blank
-from storage.rocketmq.log.scan import Stretch
+from storage.rocketmq.log.scan import LogRange
 from storage.rocketmq.recovery.store_files import StoreFiles
 from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
-from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
+from storage.rocketmq.tools.log_tasks import RangeTask, Reached, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.snapshot import StoreSnapshot
 from storage.rocketmq.tools.verify.due_times import with_stored_times
@@ -61,7 +61,7 @@ class LastRecord(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class StagedStretch:
+class StagedRange:
     """The result of staging a range; see log_tasks.Result."""
 
     goes_on_at: int | None
@@ -84,7 +84,7 @@ class DispatchWalk(LogWalk):
         self,
         snapshot: StoreSnapshot,
         opened: StoreFiles,
-        part: StretchPart,
+        part: RangeTask,
         notes: Notes,
         *,
         for_queues: bool,
@@ -116,10 +116,10 @@ class DispatchWalk(LogWalk):
     def dispatches(self) -> Iterator[Sequence[Dispatch]]:
         """Yield the dispatches of records that were not deleted, some at a time; for queues also to LMQ queues."""
         snapshot = self._snapshot
-        for stretch in self.stretches():
-            if isinstance(stretch, Padding):
+        for log_range in self.log_ranges():
+            if isinstance(log_range, Padding):
                 continue
-            found = self._found(stretch)
+            found = self._found(log_range)
             kept = self._incarnations.without(found)
             self.left_out += len(found) - len(kept)
             self.last = kept[-1] if kept else self.last
@@ -128,13 +128,13 @@ class DispatchWalk(LogWalk):
                 continue
             if snapshot.delays_ms is None:
                 kept = with_stored_times(kept, self._queues, self.notes)
-            yield [*kept, *snapshot.live(lmq_dispatches(stretch, self._queues))]
+            yield [*kept, *snapshot.live(lmq_dispatches(log_range, self._queues))]
 
-    def _found(self, stretch: Stretch) -> Sequence[Dispatch]:
+    def _found(self, log_range: LogRange) -> Sequence[Dispatch]:
         found = dispatches_of(
-            stretch.data,
-            stretch.records,
-            stretch.start,
+            log_range.data,
+            log_range.records,
+            log_range.start,
             with_tags=self._snapshot.index_tags,
             delays_ms=self._snapshot.delays_ms,
         )
@@ -147,9 +147,9 @@ class DispatchWalk(LogWalk):
         return found
 
 
-def stage_stretch(
-    snapshot: StoreSnapshot, folder: Path, part: StretchPart, *, index: bool
-) -> StagedStretch:
+def stage_range(
+    snapshot: StoreSnapshot, folder: Path, part: RangeTask, *, index: bool
+) -> StagedRange:
     """Stage the queue entries or the index strings of a range; not synced on return. Memory: the range's queue
     entries (28 bytes a record) or a block of strings.
     """
@@ -164,7 +164,7 @@ def stage_stretch(
         finally:
             staged.close()
     last = walk.last
-    return StagedStretch(
+    return StagedRange(
         goes_on_at=walk.goes_on_at,
         looked_back=walk.looked_back,
         reached=reached_by(walk, walk.known_gaps),

@@ -24,7 +24,7 @@ from storage.rocketmq.tools.rebuild.files import (
     build_queues,
     strings_a_file,
 )
-from storage.rocketmq.tools.rebuild.log_range import StagedEntries, StagedStretch, stage_stretch
+from storage.rocketmq.tools.rebuild.log_range import StagedEntries, StagedRange, stage_range
 from storage.rocketmq.tools.snapshot import snapshot_of
 from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.rocketmq.tools.verify.queues import Key
@@ -69,14 +69,14 @@ class _PartsBuild:
     def stage(self, folder: Path, meter: Meter, *, index: bool) -> None:
         """Stage the queue entries or index strings of every log range."""
         log, reached = self._raw.run, Reached()
-        work = partial(stage_stretch, snapshot_of(self._raw), folder, index=index)
+        work = partial(stage_range, snapshot_of(self._raw), folder, index=index)
         for result in in_order(log, self._run, work, reached):
             self._take(result)
             if result.last is not None:
                 meter.reach(result.last.physical_offset - log.start)
         self.built.gaps, self.built.notes = reached.gaps, self._notes.all()
 
-    def _take(self, result: StagedStretch) -> None:
+    def _take(self, result: StagedRange) -> None:
         built = self.built
         self._notes.add(*result.notes)
         built.left_out += result.left_out

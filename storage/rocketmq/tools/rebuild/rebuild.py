@@ -171,7 +171,7 @@ class _Rebuild:
                 self._site, self._raw, self._files, meter, for_queues=for_queues, clock=clock
             )
         else:
-            staged = self._made_dir / "stretches"
+            staged = self._made_dir / "log_ranges"
             self._fs.make_dir(staged)
             built = build_in_parts(
                 self._site,

@@ -21,9 +21,9 @@ from storage.rocketmq.format.message import (
     encode_padding,
 )
 from storage.rocketmq.format.properties import check_crc_property, closed_record, has_crc_property
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.log.filler_records import fill
-from storage.rocketmq.log.scan import Stop, Stretch, walk_log
+from storage.rocketmq.log.scan import LogRange, Stop, walk_log
 from storage.rocketmq.tools.salvage.survey import Bad, Survey
 
 _OFFSET: Final = Struct(">q")
@@ -32,7 +32,7 @@ _QUEUE_OFFSET_POSITION: Final = 20
 _PREPARED_BEFORE_BODY: Final = 12
 
 
-def write_log(survey: Survey, target: FileRun, *, moved_bytes: int) -> Sequence[Finding]:
+def write_log(survey: Survey, target: FileSequence, *, moved_bytes: int) -> Sequence[Finding]:
     """Write the good records of the survey to `target`, moved forward by `moved_bytes`; durable on return.
 
     Return findings for records whose stored physical offset was wrong; it is corrected. Blanks end with a CRC property
@@ -58,7 +58,7 @@ def write_log(survey: Survey, target: FileRun, *, moved_bytes: int) -> Sequence[
     return mended
 
 
-def _write(target: FileRun, position: int, data: bytes) -> None:
+def _write(target: FileSequence, position: int, data: bytes) -> None:
     if target.base_of(position) is None:
         target.files.fs.make_dir(target.directory)
         target.create(position - position % target.file_bytes)
@@ -66,23 +66,23 @@ def _write(target: FileRun, position: int, data: bytes) -> None:
 
 
 def _records(
-    stretch: Stretch, moved_bytes: int, mended: Mapping[int, int]
+    log_range: LogRange, moved_bytes: int, mended: Mapping[int, int]
 ) -> tuple[bytes, Sequence[tuple[int, int]]]:
     """Return (the bytes of the records, moved forward by `moved_bytes`; (physical offset, stored physical offset) of
     each record where they differ). `mended`: physical offset -> queue offset to set.
     """
-    last, size = stretch.records[-1]
-    data = stretch.data[: last + size - stretch.start]
-    unpack, start = _OFFSET.unpack_from, stretch.start
-    stored = [unpack(data, at - start + _PHYSICAL_POSITION)[0] for at, _ in stretch.records]
+    last, size = log_range.records[-1]
+    data = log_range.data[: last + size - log_range.start]
+    unpack, start = _OFFSET.unpack_from, log_range.start
+    stored = [unpack(data, at - start + _PHYSICAL_POSITION)[0] for at, _ in log_range.records]
     wrong = [
-        (at, place) for (at, _), place in zip(stretch.records, stored, strict=True) if at != place
+        (at, place) for (at, _), place in zip(log_range.records, stored, strict=True) if at != place
     ]
-    numbered = [at for at, _ in stretch.records if at in mended] if mended else []
+    numbered = [at for at, _ in log_range.records if at in mended] if mended else []
     if not moved_bytes and not wrong and not numbered:
         return data, ()
     buffer = bytearray(data)
-    for at, size in stretch.records:
+    for at, size in log_range.records:
         position = at - start
         buffer[position : position + size] = _moved(
             data[position : position + size], at, moved_bytes, mended.get(at)
@@ -124,7 +124,7 @@ def _filling(
         begin = stop
 
 
-def _mended(run: FileRun, physical_offset: int, stored: int) -> Finding:
+def _mended(run: FileSequence, physical_offset: int, stored: int) -> Finding:
     base = physical_offset - physical_offset % run.file_bytes
     return finding(
         "wrong-physical-offset",

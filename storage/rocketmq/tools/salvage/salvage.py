@@ -28,7 +28,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.format.config_shapes import shape_of
 from storage.rocketmq.index.light_queues import is_lmq
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state import live_data
 from storage.rocketmq.state.file_listing import unread_findings
 from storage.rocketmq.state.root import DeletedTopics, StoreDirectory, StoreFile
@@ -111,7 +111,7 @@ class Salvage:
         files = HandleCache(self._fs, self._options.open_files)
         try:
             file_bytes = self._source.run.file_bytes
-            log = FileRun(files, made / names.COMMIT_LOG, file_bytes, kind=names.COMMIT_LOG)
+            log = FileSequence(files, made / names.COMMIT_LOG, file_bytes, kind=names.COMMIT_LOG)
             self._fs.make_dir(log.directory)
             self.findings += write_log(survey, log, moved_bytes=moved_bytes)
         finally:

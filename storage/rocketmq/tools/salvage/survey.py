@@ -21,9 +21,9 @@ from storage.rocketmq.index.dispatch import Head, heads_of
 from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.log.filler_records import SMALLEST, is_blank
-from storage.rocketmq.log.scan import Stretch
+from storage.rocketmq.log.scan import LogRange
 from storage.rocketmq.recovery.evidence import (
     FileBehind,
     LogEnd,
@@ -83,9 +83,9 @@ class _Hole(NamedTuple):
 class _Heads(LogWalk):
     """A walk over the log that decodes the heads of records."""
 
-    def heads(self, stretch: Stretch) -> Sequence[Head]:
-        """Return the heads of the records of a `Stretch`."""
-        found = heads_of(stretch.data, stretch.records, stretch.start)
+    def heads(self, log_range: LogRange) -> Sequence[Head]:
+        """Return the heads of the records of a `LogRange`."""
+        found = heads_of(log_range.data, log_range.records, log_range.start)
         self.last_store_timestamp_ms = found[-1][4]
         for topic, queue_id, queue_offset, sys_flag, _, _ in found:
             if takes_queue_offset(sys_flag):
@@ -123,7 +123,7 @@ class Survey:
     def run(self) -> Survey:
         """Walk over the log."""
         time_ms = 0
-        for item in self._walk.stretches():
+        for item in self._walk.log_ranges():
             if isinstance(item, Padding):
                 self._take_gaps(time_ms)
                 self.paddings.append((item.physical_offset, item.size))
@@ -137,16 +137,16 @@ class Survey:
         self._take_tails()
         return self
 
-    def _first_time(self, stretch: Stretch) -> int:
-        return heads_of(stretch.data, stretch.records[:1], stretch.start)[0][4]
+    def _first_time(self, log_range: LogRange) -> int:
+        return heads_of(log_range.data, log_range.records[:1], log_range.start)[0][4]
 
     def _take_gaps(self, time_ms: int) -> None:
         for start, end in self._walk.gaps[self._seen :]:
             self.bad.append(Bad(start, end, time_ms))
         self._seen = len(self._walk.gaps)
 
-    def _take(self, stretch: Stretch, heads: Sequence[Head]) -> None:
-        for (at, size), head in zip(stretch.records, heads, strict=True):
+    def _take(self, log_range: LogRange, heads: Sequence[Head]) -> None:
+        for (at, size), head in zip(log_range.records, heads, strict=True):
             if self._is_too_near(at):
                 self.bad[-1] = self.bad[-1]._replace(end=at + size)
                 continue
@@ -450,7 +450,7 @@ class Survey:
                 yield queue
 
 
-def odd_files(findings: Sequence[Finding], run: FileRun) -> Sequence[Loss]:
+def odd_files(findings: Sequence[Finding], run: FileSequence) -> Sequence[Loss]:
     """Return losses for log files with names that are no valid position in the log. No record of them is salvaged."""
     odd = [Path(f.path) for f in findings if f.code == "wrong-file-name"]
     return [

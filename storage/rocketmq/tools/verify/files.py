@@ -15,7 +15,7 @@ from storage.files import FileSystem, real_path
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format import names
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state import blocked
 from storage.rocketmq.state.config_file import EMPTY
 from storage.rocketmq.tools.dump import bad_small_file, small_files
@@ -60,7 +60,7 @@ def check_names(raw: UnrecoveredStore) -> Iterator[Finding]:
         yield from _check_run(fs, queue.units.run)
 
 
-def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
+def _check_run(fs: FileSystem, run: FileSequence) -> Iterator[Finding]:
     for folder in run.folders:
         yield from _check_run_names(fs, run, folder)
     placed = [base for base in run.bases if not base % run.file_bytes]
@@ -75,7 +75,7 @@ def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
             )
 
 
-def _check_run_names(fs: FileSystem, run: FileRun, folder: Path) -> Iterator[Finding]:
+def _check_run_names(fs: FileSystem, run: FileSequence, folder: Path) -> Iterator[Finding]:
     listed = fs.list_dir(folder) if fs.is_dir(folder) else ()
     for name in listed:
         path, base = folder / name, names.parse_file_name(name)

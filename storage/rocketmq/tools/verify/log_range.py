@@ -24,7 +24,7 @@ from storage.rocketmq.log.filler_records import is_blank
 from storage.rocketmq.recovery.losses import refused_record
 from storage.rocketmq.recovery.store_files import StoreFiles
 from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
-from storage.rocketmq.tools.log_tasks import Reached, StretchPart, reached_by, resume
+from storage.rocketmq.tools.log_tasks import RangeTask, Reached, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
 from storage.rocketmq.tools.snapshot import StoreSnapshot
 from storage.rocketmq.tools.verify.index import IndexCheck, IndexPlace, guessed_place
@@ -41,7 +41,7 @@ from storage.shared.diagnostics import Meter, Notes, Tallies
 
 
 @dataclass(slots=True, kw_only=True)
-class StretchResult:
+class RangeResult:
     """The result of a range; see log_tasks.Result. `end` is the position after its last record. `began` and `reached`
     hold the states of the queues that were met, and of the index.
     """
@@ -63,19 +63,19 @@ class StretchResult:
     counts: Mapping[int, list[int]]  # log files by base: [records, bytes]
 
 
-def check_stretch(
-    snapshot: StoreSnapshot, part: StretchPart, meter: Meter | None = None
-) -> StretchResult:
+def check_range(
+    snapshot: StoreSnapshot, part: RangeTask, meter: Meter | None = None
+) -> RangeResult:
     """Check one range. Memory: some windows of the log, queue entries and index entries, whatever its length."""
     with snapshot.opened() as opened:
-        return _Stretch(snapshot, part, opened, meter or Meter()).run()
+        return _LogRange(snapshot, part, opened, meter or Meter()).run()
 
 
-class _Stretch:
+class _LogRange:
     """One walk over a range, together with the queues and index derived from the log."""
 
     def __init__(
-        self, snapshot: StoreSnapshot, part: StretchPart, opened: StoreFiles, meter: Meter
+        self, snapshot: StoreSnapshot, part: RangeTask, opened: StoreFiles, meter: Meter
     ) -> None:
         self._snapshot = snapshot
         self._part = part
@@ -124,7 +124,7 @@ class _Stretch:
             return known.index
         return guessed_place(self._opened.index_files, self._part.start)
 
-    def run(self) -> StretchResult:
+    def run(self) -> RangeResult:
         """Check the range."""
         walk = self._walk
         for placed in walk.records():
@@ -136,7 +136,7 @@ class _Stretch:
         index.tallies.merge(self._tallies)
         reached = reached_by(walk, self._known_gaps)
         reached.queues, reached.index = self._queues.ended(), index.place
-        return StretchResult(
+        return RangeResult(
             goes_on_at=walk.goes_on_at,
             end=walk.position,
             looked_back=walk.looked_back,

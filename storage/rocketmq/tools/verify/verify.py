@@ -37,7 +37,7 @@ from storage.rocketmq.tools.snapshot import StoreSnapshot, snapshot_of
 from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.rocketmq.tools.verify import files
 from storage.rocketmq.tools.verify.index import without_tags
-from storage.rocketmq.tools.verify.log_range import StretchResult, check_stretch
+from storage.rocketmq.tools.verify.log_range import RangeResult, check_range
 from storage.rocketmq.tools.verify.queues import Key, QueueState, Range, at_first
 from storage.rocketmq.tools.verify.unmatched import check_file_of_index, check_rest, rest_parts
 from storage.shared.diagnostics import Meter, Notes, Tallies
@@ -120,14 +120,14 @@ class _Log:
         log = self._raw.run
         meter = Meter(progress, WHAT, log.limit - log.start)
         here = run is run_serially  # then a part reports its own progress
-        work = partial(check_stretch, snapshot, meter=meter if here else None)
+        work = partial(check_range, snapshot, meter=meter if here else None)
         for result in in_order(log, run, work, self.reached, self._fits):
             self._take(result)
             if not here:
                 meter.reach(self.end - log.start)
             yield
 
-    def _fits(self, result: StretchResult) -> bool:
+    def _fits(self, result: RangeResult) -> bool:
         """Return whether the state that a part guessed equals the state reached."""
         return result.index_began == self.reached.index and all(
             state == self.state(key) for key, state in result.began.items()
@@ -139,7 +139,7 @@ class _Log:
         queue = self._raw.queues.get(*key)
         return known or (QueueState(0) if queue is None else at_first(queue))
 
-    def _take(self, result: StretchResult) -> None:
+    def _take(self, result: RangeResult) -> None:
         self.end = result.end
         self._notes.add(*result.notes)
         self._tallies.merge(result.tallies)

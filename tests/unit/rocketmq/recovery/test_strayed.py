@@ -13,7 +13,7 @@ import storage.rocketmq.recovery.queue_proof as strayed_module
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.format.message import Message as StoredMessage
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.file_sequence import FileRun
+from storage.rocketmq.log.file_sequence import FileSequence
 from tests.unit.rocketmq.recovery.foreign_log import Message, inspector, write_log
 from tests.unit.rocketmq.test_dump_gaps import patch, places
 from tests.unit.rocketmq.workshop import ROOT, Workshop, put_file, put_value, values
@@ -206,7 +206,7 @@ def test_a_start_and_a_verify_read_few_records_of_each_queue(
     shop.open().close()
     reads: list[int] = []
 
-    def counted(run: FileRun, physical_offset: int) -> StoredMessage | None:
+    def counted(run: FileSequence, physical_offset: int) -> StoredMessage | None:
         reads.append(physical_offset)
         return record_at(run, physical_offset)
 
