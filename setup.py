@@ -26,8 +26,8 @@ COMPILED = [
     "storage/rocketmq/format/properties.py",
     "storage/rocketmq/format/queue_entry.py",
     "storage/rocketmq/format/scan.py",
-    "storage/rocketmq/format/suspect.py",
-    "storage/rocketmq/index/dispatch.py",
+    "storage/rocketmq/format/suspect_fields.py",
+    "storage/rocketmq/index/dispatch_request.py",
     "storage/rocketmq/index/key_index_table.py",
     "storage/rocketmq/log/encoding.py",
 ]

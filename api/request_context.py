@@ -28,7 +28,7 @@ from logserver.groups.consumer import Consumer
 from logserver.service.memory_budget import Reservation
 from logserver.service.service import LogService
 from storage import TopicPartition
-from storage.shown import encode_json
+from storage.display import encode_json
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from aiohttp import web
 from api.app import App
 from api.connection.protocol import ApiServer
 from api.http.auth import tls_context
-from logserver import signals
+from logserver import process_signals
 from logserver.config import Address, Settings
 from logserver.errors import CannotListen, SettingsError
 from logserver.opening import StorePlan, fit_to_file_limit, plan_store, raise_file_limit
@@ -149,11 +149,11 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
 async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in signals.STOPS:
+    for number in process_signals.STOPS:
         loop.add_signal_handler(number, stop.set)
     if settings.exit_with_stdin:
         _watch_stdin(loop, stop)
-    with signals.let_through():
+    with process_signals.let_through():
         await _serve_until(stop, settings, plan, started)
 
 

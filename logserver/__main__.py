@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import logserver
-from logserver import signals
+from logserver import process_signals
 
 PACKAGES: Final = ("storage", "api")
 FAILURE: Final = 3
@@ -22,7 +22,7 @@ INTERRUPTED: Final = 130
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     try:
-        with signals.held():
+        with process_signals.held():
             open_closed_streams()
             problem = misplaced_package()
             if problem is not None:

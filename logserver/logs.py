@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from storage.shown import encode_json, one_line
+from storage.display import encode_json, one_line
 
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

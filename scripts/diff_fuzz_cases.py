@@ -33,9 +33,9 @@ from storage.rocketmq.format import (
     properties,
     queue_entry,
     scan,
-    suspect,
+    suspect_fields,
 )
-from storage.rocketmq.index import dispatch, key_index_table
+from storage.rocketmq.index import dispatch_request, key_index_table
 from storage.rocketmq.log import encoding
 from storage.rocketmq.state.settings import parse_store_settings
 
@@ -53,8 +53,8 @@ MODULES = (
     "storage.rocketmq.format.properties",
     "storage.rocketmq.format.queue_entry",
     "storage.rocketmq.format.scan",
-    "storage.rocketmq.format.suspect",
-    "storage.rocketmq.index.dispatch",
+    "storage.rocketmq.format.suspect_fields",
+    "storage.rocketmq.index.dispatch_request",
     "storage.rocketmq.index.key_index_table",
     "storage.rocketmq.log.encoding",
 )
@@ -307,7 +307,7 @@ def append(given: list[Record], **options: Any) -> object:
     encoded = encoding.Encoder(settings, lambda: 1 << 40).encode(given, **options)
     place = message_encoding.Placement(b"t", message.MAGIC_V1, 1, 2, 3, 1 << 40, bytes(8))
     records = message_encoding.encode_messages([one for one, _ in encoded], place)
-    return encoded, dispatch.new_dispatches("t", encoded, records, place, with_tags=True)
+    return encoded, dispatch_request.new_dispatches("t", encoded, records, place, with_tags=True)
 
 
 def decode_message_call(rng: random.Random) -> Call:
@@ -334,7 +334,7 @@ def suspects(data: bytes, position: int, physical_offset: int) -> object:
     """Return the suspect parts of a record."""
     record = message.decode_message(data, position, check_crc=False)
     record = record._replace(physical_offset=physical_offset)
-    return suspect.suspect_parts(record, physical_offset)
+    return suspect_fields.suspect_parts(record, physical_offset)
 
 
 def header_facts(data: bytes, position: int) -> object:
@@ -386,20 +386,20 @@ def dispatch_call(rng: random.Random) -> Call:
         return queue_entry.code_of, (topic, told, in_range(rng, 42), delays), {}
     if rng.random() < 0.3:
         one = message.decode_message(data)
-        return dispatch.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}
+        return dispatch_request.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}
     if rng.random() < 0.3:
-        return dispatch.heads_of, (data, records, start), {}
+        return dispatch_request.heads_of, (data, records, start), {}
     if rng.random() < 0.3:
-        made = dispatch.dispatches_of(data, records, start, with_tags=False)
-        return dispatch.by_queue, (made,), {}
+        made = dispatch_request.dispatches_of(data, records, start, with_tags=False)
+        return dispatch_request.by_queue, (made,), {}
     if rng.random() < 0.3:
-        made = dispatch.dispatches_of(data, records, start, with_tags=False)
-        following = rng.choice((0, made[0].queue_offset, -dispatch.LARGEST_GAP))
+        made = dispatch_request.dispatches_of(data, records, start, with_tags=False)
+        following = rng.choice((0, made[0].queue_offset, -dispatch_request.LARGEST_GAP))
         bad = sorted((start + rng.randrange(999), 9) for _ in range(rng.choice((0, 0, 1, 3))))
         ends: dict[str, object] = {"last_end": start + rng.randrange(999), "bad_places": bad}
         ends["with_fillers"] = rng.random() < 0.5
-        return dispatch.units_of, (made, following), ends
-    return dispatch.dispatches_of, (data, records, start), {"with_tags": rng.random() < 0.5}
+        return dispatch_request.units_of, (made, following), ends
+    return dispatch_request.dispatches_of, (data, records, start), {"with_tags": rng.random() < 0.5}
 
 
 def properties_call(rng: random.Random) -> Call:
@@ -490,7 +490,9 @@ def put_and_look(
             "".join(rng.choices("t#01a\u4e16", k=rng.randrange(30)))
             for _ in range(rng.randrange(5))
         ]
-        dispatches.append(dispatch.Dispatch("t", 0, 0, offset, 100, 0, in_range(rng, 42), 0, keys))
+        dispatches.append(
+            dispatch_request.Dispatch("t", 0, 0, offset, 100, 0, in_range(rng, 42), 0, keys)
+        )
     done = table.put_run(dispatches, 0, rng.randrange(5))
     return [done, table.header, table.tail, table.dirty_slots(), table.is_full, held.tobytes()]
 

@@ -52,14 +52,14 @@ LAST_RESORTS = {
 
 # Modules of a format folder without a binary layout: names, text files, compression formats of other projects.
 NO_LAYOUT = {
-    "suspect.py",
     "__init__.py",
-    "names.py",
-    "properties.py",
     "checkpoints.py",
     "compression.py",
     "config_reader.py",
     "config_shapes.py",
+    "names.py",
+    "properties.py",
+    "suspect_fields.py",
 }
 
 # Words of an older dialect. Plain words for them: again; after; next to; is stored; no program; a program; reported.
@@ -106,7 +106,7 @@ SMALL_MODULES = {
     "logserver/pipeline/jobs/audit.py": "a module per job",
     "logserver/pipeline/processes/sitecustomize.py": "Python's own name for a start-up hook",
     "logserver/pytest_plugin.py": "an entry point",
-    "logserver/signals.py": "imported before the commands",
+    "logserver/process_signals.py": "imported before the commands",
     "storage/coding/checksum.py": "the choice of a library",
     "storage/coding/config_values.py": "both backends share it",
     "storage/coding/json_file.py": "both backends share it",

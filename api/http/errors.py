@@ -15,7 +15,7 @@ from aiohttp import web
 
 from logserver import errors as service
 from storage import StorageError, errors
-from storage.shown import encode_json
+from storage.display import encode_json
 
 PROBLEM_JSON: Final = "application/problem+json"
 JSON: Final = "application/json"

@@ -29,8 +29,8 @@ from api.records.encode import RecordRow, encode_rows, run_encoder
 from api.request_context import RequestContext, as_kind
 from logserver.groups import config
 from logserver.groups.coordinator import Subscription
-from logserver.groups.pattern import TopicPattern
 from logserver.groups.reading import GroupRead, Reset
+from logserver.groups.topic_pattern import TopicPattern
 from storage import CommittedOffset, LogStore, TopicPartition
 
 log = logging.getLogger(__name__)

@@ -60,7 +60,7 @@ from api.request_context import RequestContext
 from logserver.service.memory_budget import Reservation
 from logserver.service.requests import Acks, AppendOutcome, ProduceBatches, ProduceOptions
 from logserver.tokens import Scope
-from storage.shown import encode_json_lines
+from storage.display import encode_json_lines
 
 PRODUCE: Final = Resource("Produce")
 

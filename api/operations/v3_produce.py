@@ -36,7 +36,7 @@ from api.request_context import RequestContext
 from logserver.service.requests import AppendOutcome, ProduceOptions
 from logserver.tokens import Scope
 from storage import wall_clock_ms
-from storage.shown import encode_json
+from storage.display import encode_json
 
 V3_PRODUCE: Final = Resource(V3_TOPICS.tag)
 

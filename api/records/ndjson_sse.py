@@ -18,7 +18,7 @@ from api.http.errors import MALFORMED, ApiError, error_body
 from api.http.negotiation import EVENT_STREAM, NDJSON
 from api.http.parameters import checked_integer
 from storage import StoredRecord
-from storage.shown import encode_json
+from storage.display import encode_json
 
 
 class Lines:

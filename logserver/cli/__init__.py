@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from logserver import signals
+from logserver import process_signals
 
 
 class Lazy(NamedTuple):
@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
         if lazy is None:
             return None
         module, _, name = lazy.target.partition(":")
-        with signals.held():
+        with process_signals.held():
             command: click.Command = getattr(importlib.import_module(module), name)
         return command
 

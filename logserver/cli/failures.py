@@ -17,8 +17,8 @@ import click
 from logserver.cli.output import JSON, chosen_output
 from logserver.errors import DAMAGED, ServerRefused, SettingsError
 from storage import StorageError
+from storage.display import encode_json, one_line
 from storage.errors import CallerError, DataError, UnsupportedFormat
-from storage.shown import encode_json, one_line
 
 FINE: Final = 0
 FINDINGS: Final = 1

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from storage import StorageError
-from storage.shown import encode_json, encode_json_lines, encode_text, one_line
+from storage.display import encode_json, encode_json_lines, encode_text, one_line
 
 TABLE: Final = "table"
 JSON: Final = "json"

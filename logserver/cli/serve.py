@@ -16,12 +16,12 @@ from typing import Any, Final, Protocol
 
 import click
 
-from logserver import signals
+from logserver import process_signals
 from logserver.cli.offline.findings import Inspected, finding_lines
 from logserver.config import DEFAULT, SETTINGS, Settings, load_settings
 from logserver.logs import log_to_stderr
 from storage import RecoveryReport
-from storage.shown import encode_json, one_line
+from storage.display import encode_json, one_line
 
 _CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
 
@@ -81,11 +81,11 @@ def _serve(config: str | None, **flags: Any) -> None:
     """
     flags["set"] = flags["set"] or None
     settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
-    with signals.held():
+    with process_signals.held():
         try:
             _run(settings)
         finally:
-            signals.forget()
+            process_signals.forget()
 
 
 def _run(settings: Settings) -> None:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from logserver.errors import ConsumerExists
 from logserver.groups.assignment import assign
-from logserver.groups.pattern import TopicPattern
+from logserver.groups.topic_pattern import TopicPattern
 from storage import Clock, TopicInfo, TopicPartition
 
 Reassigned: TypeAlias = Callable[[Sequence[TopicPartition]], None]

@@ -17,12 +17,12 @@ from storage.coding.json_file import decode_json
 from storage.conversion.counters import Fates
 from storage.conversion.request import KAFKA, ROCKETMQ, Order, Selection
 from storage.conversion.sources import KafkaSource, RocketMQSource, Source
+from storage.display import encode_json
 from storage.errors import DataError, InvalidArgument
 from storage.files import FileSystem, write_durably
 from storage.findings import finding
 from storage.model import ConversionReport, ConvertedTopic, TopicPartition
 from storage.shared.own_files import CONVERSION_REPORT
-from storage.shown import encode_json
 
 REPORT: Final = CONVERSION_REPORT
 

@@ -16,7 +16,6 @@ Only `real`, `following` and `lock` access the disk.
 from storage.files.atomic import atomic_write, copy_range, remove_if_present, write_durably
 from storage.files.failures import is_missing
 from storage.files.fence import Fence
-from storage.files.following import FollowingFileSystem, real_path
 from storage.files.fs import File, FileLock, FileSystem
 from storage.files.handles import HandleCache
 from storage.files.lock import process_id
@@ -31,7 +30,8 @@ from storage.files.roots import (
     make_root,
     stored_backend,
 )
-from storage.files.skipping import SkippingFileSystem, UnreadableRange
+from storage.files.symlinks import FollowingFileSystem, real_path
+from storage.files.unreadable import SkippingFileSystem, UnreadableRange
 
 __all__ = [
     "STORE_FILE",

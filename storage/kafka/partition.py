@@ -40,7 +40,7 @@ from storage.kafka.format.producer_snapshot import encode_snapshot
 from storage.kafka.log import encoding, reading
 from storage.kafka.log.encoding import Encoded, Stamp
 from storage.kafka.log.log_segments import LogSegments
-from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.log.partition_plan import PartitionPlan
 from storage.kafka.log.retention import given_up, remove_files
 from storage.kafka.log.segment import AppendedBatch, Segment
 from storage.kafka.state.epochs import LeaderEpochs, OwnEpochs

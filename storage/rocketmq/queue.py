@@ -25,7 +25,7 @@ from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.properties import closed_record
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.consume_queue import ConsumeQueue
-from storage.rocketmq.index.dispatch import Dispatch, new_dispatches
+from storage.rocketmq.index.dispatch_request import Dispatch, new_dispatches
 from storage.rocketmq.index.index_coverage import key_beside
 from storage.rocketmq.index.light_queues import is_in_lmq
 from storage.rocketmq.index.queues import Queue

@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from storage.coding.json_file import decode_json
+from storage.display import encode_json
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, write_durably
 from storage.model import Loss, LossReport, TopicPartition
-from storage.shown import encode_json
 
 CUT_REPORT: Final = "report.json"
 SALVAGE_REPORT: Final = ".logserver.salvage.json"

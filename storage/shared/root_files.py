@@ -15,11 +15,11 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from storage.coding.json_file import decode_json
+from storage.display import encode_json
 from storage.errors import DataError, UnsupportedFormat
 from storage.files import STORE_FILE, FileSystem, atomic_write
 from storage.findings import finding
 from storage.model import Finding
-from storage.shown import encode_json
 
 STORE_VERSION: Final = 1
 _OURS: Final = ".logserver."

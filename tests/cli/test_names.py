@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from logserver.cli.offline.findings import Inspected
-from storage.shown import encode_json, encode_json_lines, one_line, readable
+from storage.display import encode_json, encode_json_lines, one_line, readable
 from tests.cli.runner import run, settings_options
 from tests.golden import rocketmq_stores, stores
 from tests.http.harness import opener, serving, settings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from logserver import signals
+from logserver import process_signals
 from logserver.cli.load import ended_as_interrupted
 from tests.cli.runner import command_line
 
@@ -145,17 +145,17 @@ def test_held_ones_wait_and_come_at_the_end() -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
-        with signals.held():
+        with process_signals.held():
             signal.raise_signal(signal.SIGINT)
             assert came == []
-            with signals.let_through():
+            with process_signals.let_through():
                 assert came == [signal.SIGINT]
             signal.raise_signal(signal.SIGINT)
             assert came == [signal.SIGINT]
         assert came == [signal.SIGINT] * 2
-        with signals.held():
+        with process_signals.held():
             signal.raise_signal(signal.SIGINT)
-            signals.forget()
+            process_signals.forget()
         assert came == [signal.SIGINT] * 2
     finally:
         signal.signal(signal.SIGINT, before)

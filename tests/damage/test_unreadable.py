@@ -16,7 +16,7 @@ from storage import Finding, FindQuery
 from storage.errors import IoFailure
 from storage.files import FileSystem, FollowingFileSystem, RealFileSystem, SkippingFileSystem
 from storage.files.failures import io_failure
-from storage.files.skipping import FILLER, MAX_FILLER_BYTES, SECTOR_BYTES
+from storage.files.unreadable import FILLER, MAX_FILLER_BYTES, SECTOR_BYTES
 from tests.damage.harm import Bad, Unreadable
 from tests.damage.salvaging import lost_offsets
 from tests.damage.sources import ROOT, SALVAGED, Rows, Source, served, source, truth

@@ -31,7 +31,7 @@ from logserver.cli.output import (
 )
 from logserver.cli.progress import LateProgress
 from storage import ConversionNote, ConversionReport, StoreOptions, convert_store
-from storage.shown import encode_json, one_line
+from storage.display import encode_json, one_line
 
 SHOWN: Final = 5
 

@@ -30,7 +30,7 @@ from logserver.cli.output import (
     write_rows,
 )
 from storage import Isolation
-from storage.shown import one_line
+from storage.display import one_line
 
 _BY_FILE: Final = frozenset(
     {"batches", "index", "timeindex", "txnindex", "snapshot", "checkpoints"}

@@ -17,8 +17,8 @@ import msgspec
 
 from logserver.cli.failures import FINDINGS
 from storage import Finding
+from storage.display import one_line
 from storage.findings import catalogue
-from storage.shown import one_line
 
 _SINGLY: Final = 3  # up to this number, findings of a kind are shown one by one
 

@@ -24,7 +24,7 @@ from logserver.cli.offline.findings import (
 from logserver.cli.options import opened, path_argument, set_option
 from logserver.cli.output import TABLE, output_option, size_text, write_document
 from storage import Finding
-from storage.shown import one_line, readable_values
+from storage.display import one_line, readable_values
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -33,7 +33,7 @@ from logserver.cli.online.options import (
 )
 from logserver.client import LogClient, ServerRefused
 from storage import TopicPartition
-from storage.shown import one_line
+from storage.display import one_line
 
 TAIL_RECORDS: Final = 10
 POLL_MS: Final = 1000

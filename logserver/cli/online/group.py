@@ -10,7 +10,7 @@ import click
 from logserver.cli.online.options import OFFSET_NAMES, online, start_option
 from logserver.cli.output import TABLE, Row, output_option, write_document, write_rows
 from logserver.client import GroupPartition, LogClient
-from storage.shown import one_line
+from storage.display import one_line
 
 name_argument = click.argument("name", metavar="GROUP")
 

@@ -12,7 +12,7 @@ import click
 from logserver.cli.online.options import online, parse_pairs
 from logserver.cli.output import TABLE, output_option, write_document, write_rows
 from logserver.client import LogClient
-from storage.shown import one_line
+from storage.display import one_line
 
 name_argument = click.argument("name", metavar="TOPIC")
 config_option = click.option(

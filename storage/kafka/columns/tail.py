@@ -25,7 +25,7 @@ from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.log.log_file import StoredBatch, walk
 from storage.kafka.log.log_segments import LogSegments
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.log.reading import find_time, skip_to_time
 from storage.kafka.log.segment import Segment
 from storage.model import Finding, OffsetBounds, TimedOffset, TopicPartition

@@ -32,7 +32,9 @@ from storage.kafka.format.txn_index import AbortedTransaction
 
 MAX_RELATIVE_OFFSET: Final = INT32_MAX
 """An entry names an offset by its distance from the segment's base offset. A batch farther away has no entry. A segment
-with such batches is split at a start (storage.kafka.log.overflow). Until then a read scans it from its last entry."""
+with such batches is split at a start (storage.kafka.log.offset_overflow). Until then a read scans it from its last
+entry.
+"""
 _SLACK_BYTES: Final = 64
 """More than the size of an entry: the last entry may end in zeros, and these may be in a hole of the file."""
 

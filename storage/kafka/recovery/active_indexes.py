@@ -17,7 +17,7 @@ from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.log_file import StoredBatch, walk
-from storage.kafka.log.plan import SegmentPlan
+from storage.kafka.log.partition_plan import SegmentPlan
 
 _CHUNK_BYTES: Final = 1 << 16
 

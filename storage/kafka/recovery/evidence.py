@@ -38,7 +38,7 @@ from storage.kafka.format.names import parse_segment_name, partition_dir_name, s
 from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.log_file import SEGMENT_OFFSETS
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.state.root import OFFSET_CHECKPOINTS, LogDirectory, Offsets
 from storage.model import Finding, Loss, TopicPartition
 from storage.request_journal import JOURNAL_FILE, journal_offsets

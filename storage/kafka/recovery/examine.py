@@ -9,7 +9,7 @@ Owns the rules of LogLoader and LogSegment.recover and the damage rules of this 
 2. With the marker, only the active segment is checked, from its last index entry on. A wrong index of it
    (storage.kafka.recovery.active_indexes) is rebuilt. With or without the marker, a writable start rebuilds lost leader
    epochs from every batch. A scan that finds offsets too far from a segment's base plans a split of the segment
-   (storage.kafka.log.overflow).
+   (storage.kafka.log.offset_overflow).
 3. A gap is a range without a good batch. After an unclean stop, at or above the recovery point, it may cover a lost
    write (an aligned 512-byte sector of zeros). A gap is one of:
    - damage: it covers no lost write, and good batches follow or it contains a whole batch with a right CRC and offsets
@@ -42,14 +42,14 @@ from storage.kafka.log.log_file import (
     holds_lost_write,
     is_zero,
 )
-from storage.kafka.log.overflow import (
+from storage.kafka.log.offset_overflow import (
     Placed,
     SegmentSplit,
     first_overflow,
     overflow_finding,
     split_parts,
 )
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.active_indexes import WrongIndex, last_indexed, wrong_index
 from storage.kafka.recovery.evidence import RecoveryContext
 from storage.kafka.recovery.losses import judge_end, judge_log_start, judge_start

@@ -34,7 +34,7 @@ from storage.files import HandleCache
 from storage.findings import finding
 from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.log_file import StoredBatch
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.active_indexes import last_indexed
 from storage.kafka.recovery.evidence import (
     CHECKPOINTS,

@@ -38,7 +38,7 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot
 from storage.kafka.format.sparse_index import offset_index
 from storage.kafka.log.log_file import StoredBatch, good_batches, walk
-from storage.kafka.log.plan import PartitionPlan, Rename, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, Rename, SegmentPlan
 from storage.kafka.recovery.evidence import INDEX_SUFFIXES, orphan_indexes
 from storage.model import Finding
 

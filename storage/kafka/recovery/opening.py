@@ -21,7 +21,7 @@ from storage.errors import DamagedStore
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem
 from storage.kafka.format import names
 from storage.kafka.format.offset_records import OffsetValue
-from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.log.partition_plan import PartitionPlan
 from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.evidence import MissingPartition, NamedOffset, RecoveryContext, collect
 from storage.kafka.recovery.examine import examine

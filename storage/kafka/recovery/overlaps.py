@@ -16,7 +16,7 @@ from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.index.indexes import ReadsFiles
 from storage.kafka.log.log_file import Gap, StoredBatch, good_batches
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.active_indexes import last_indexed
 
 

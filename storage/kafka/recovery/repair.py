@@ -15,10 +15,10 @@ from pathlib import Path
 from storage.files import FileSystem, HandleCache, atomic_write, copy_range, write_durably
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import parse_segment_name, segment_name
-from storage.kafka.log import overflow
+from storage.kafka.log import offset_overflow
 from storage.kafka.log.log_file import StoredBatch, walk
 from storage.kafka.log.log_segments import LogSegments
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.log.segment import Segment
 from storage.model import Loss
 from storage.shared.root_files import kept_name
@@ -90,7 +90,7 @@ def _remove_replaced(fs: FileSystem, directory: Path, *, start: int, end: int) -
     """Remove the segments that a completed `.swap` segment of [start, end) replaces.
 
     Also remove the segment before `start` if its first batch is at or after `start`. That segment is being split, and
-    the first part is named after this batch (storage.kafka.log.overflow).
+    the first part is named after this batch (storage.kafka.log.offset_overflow).
     """
     split = _split_from(fs, directory, start)
     for name in fs.list_dir(directory):
@@ -145,7 +145,7 @@ def apply(files: HandleCache, plan: PartitionPlan) -> LogSegments:
     for lost in plan.removed_segments:
         _remove_segment(files, plan, lost)
     for split in plan.splits:
-        overflow.carry_out(files, split)
+        offset_overflow.carry_out(files, split)
     segments = LogSegments(_apply_segment(files, plan, segment) for segment in plan.segments)
     if not segments or plan.continues_at is not None:
         base_offset = plan.start_offset if plan.continues_at is None else plan.continues_at

@@ -31,7 +31,7 @@ from storage.kafka.log.log_file import (
     is_zero,
     walk,
 )
-from storage.kafka.log.plan import SegmentPlan
+from storage.kafka.log.partition_plan import SegmentPlan
 from storage.kafka.log.reading import decoded
 from storage.kafka.log.segment import Segment
 from storage.kafka.recovery.losses import gap_finding as offset_gap

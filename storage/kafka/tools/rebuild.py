@@ -29,7 +29,7 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.index import indexes
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.evidence import end_by_index
 from storage.kafka.state import blocked_files
 from storage.kafka.state.log_dirs import log_directory, refuse_several

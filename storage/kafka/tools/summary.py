@@ -14,7 +14,7 @@ import msgspec
 from storage.errors import DataError
 from storage.kafka.format import names, properties
 from storage.kafka.format.producer_snapshot import ProducerEntry
-from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.log.partition_plan import PartitionPlan
 from storage.kafka.state.root import BACKEND
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.rows import Row

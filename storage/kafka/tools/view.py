@@ -23,7 +23,7 @@ from storage.files import FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.partition import Partition
 from storage.kafka.recovery.evidence import CHECKPOINTS, INDEX_SUFFIXES
 from storage.kafka.recovery.opening import Examination, Opening

@@ -54,7 +54,7 @@ from storage.rocketmq.format.message import (
     decode_message,
 )
 from storage.rocketmq.format.message_id import host_text
-from storage.rocketmq.format.suspect import (
+from storage.rocketmq.format.suspect_fields import (
     END_OF_TIME_MS,
     KNOWN_FLAGS,
     MAX_PORT,

@@ -27,7 +27,7 @@ from storage.rocketmq.format.message import BODY_POSITION
 from storage.rocketmq.format.queue_entry import FILLER, UNIT_SIZE, QueueEntry, decode_units
 from storage.rocketmq.format.scan import BAD
 from storage.rocketmq.index.consume_queue import ConsumeQueue
-from storage.rocketmq.index.dispatch import dispatches_of
+from storage.rocketmq.index.dispatch_request import dispatches_of
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.index.queues import Queue, QueueTable

@@ -22,7 +22,7 @@ from typing import Final
 from storage.errors import DiskFull, StorageError, StoreFenced
 from storage.files import Fence
 from storage.rocketmq.index.consume_queue import settle
-from storage.rocketmq.index.dispatch import LARGEST_GAP, Dispatch, by_queue, units_of
+from storage.rocketmq.index.dispatch_request import LARGEST_GAP, Dispatch, by_queue, units_of
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.queues import Queue, QueueTable
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from storage.errors import Corrupt
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_properties
-from storage.rocketmq.index.dispatch import heads_of
+from storage.rocketmq.index.dispatch_request import heads_of
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.scan import LogRange

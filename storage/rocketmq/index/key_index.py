@@ -25,7 +25,7 @@ from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format.index_file import IndexHeader, file_size, index_string, key_hash
 from storage.rocketmq.format.names import index_name, parse_index_name
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex, KeyIndexFile, TimeRange
 from storage.rocketmq.index.key_index_table import KeyHasher, KeyIndexTable
 

@@ -25,7 +25,7 @@ from storage.rocketmq.format.index_file import (
     IndexHeader,
     time_diff_s,
 )
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 
 PAGE_SHIFT: Final = 10
 PAGE_SLOTS: Final = 1 << PAGE_SHIFT  # slots that are written together, 4 KiB

@@ -19,7 +19,7 @@ from storage.coding.varint import INT64_MAX
 from storage.model import TopicPartition
 from storage.rocketmq.format.message import Message, decode_message
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.index.dispatch import Dispatch, dispatch_of
+from storage.rocketmq.index.dispatch_request import Dispatch, dispatch_of
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.log.scan import LogRange
 

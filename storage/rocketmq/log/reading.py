@@ -12,7 +12,7 @@ from storage.model import Header, StoredRecord
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.properties import KEYS, RESERVED, SHARDING_KEY, TAGS, decode_properties
-from storage.rocketmq.format.suspect import suspect_parts
+from storage.rocketmq.format.suspect_fields import suspect_parts
 from storage.rocketmq.log.encoding import SEQUENCE_PROPERTY
 
 MAX_BODY_BYTES: Final = 64 << 20  # limit for a body after decompression

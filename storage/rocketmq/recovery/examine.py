@@ -25,7 +25,7 @@ from storage.rocketmq.format.index_file import IndexHeader
 from storage.rocketmq.format.message import Message, decode_message, takes_queue_offset
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.scan import BAD
-from storage.rocketmq.index.dispatch import heads_of
+from storage.rocketmq.index.dispatch_request import heads_of
 from storage.rocketmq.index.light_queues import is_lmq, lmq_dispatches
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, IoFailure
 from storage.rocketmq.format.index_file import FIRST_ENTRY, key_hash, time_diff_s
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.index.dispatch import heads_of, keys_of
+from storage.rocketmq.index.dispatch_request import heads_of, keys_of
 from storage.rocketmq.index.index_coverage import IndexCoverage, Range, key_beside, record_end
 from storage.rocketmq.index.key_index import SettledFile
 from storage.rocketmq.index.key_index_file import DoubtedIndex, KeyIndexFile

@@ -17,8 +17,8 @@ from storage.findings import finding
 from storage.model import Finding, Loss
 from storage.rocketmq.format.message import FIXED_SIZE_V4, Message, decode_message
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
-from storage.rocketmq.format.suspect import is_folder_name, suspect_parts
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.format.suspect_fields import is_folder_name, suspect_parts
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.file_sequence import FileSequence

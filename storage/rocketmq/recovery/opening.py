@@ -19,7 +19,7 @@ from storage.model import Finding, Loss, RecoveryReport
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.properties import has_crc_property
-from storage.rocketmq.index.dispatch import dispatch_of
+from storage.rocketmq.index.dispatch_request import dispatch_of
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.index_coverage import IndexCoverage, record_end
 from storage.rocketmq.index.key_index import KeyIndex

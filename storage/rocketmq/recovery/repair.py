@@ -20,7 +20,7 @@ from storage.files import copy_range
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.properties import CRC_PROPERTY_SIZE
-from storage.rocketmq.index.dispatch import Dispatch, dispatches_of
+from storage.rocketmq.index.dispatch_request import Dispatch, dispatches_of
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.index_coverage import keys_beside
 from storage.rocketmq.index.key_index import KeyIndex

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from storage.errors import Corrupt
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.log.file_sequence import FileSequence

@@ -14,7 +14,7 @@ from typing import Final
 from storage.errors import DiskFull, InvalidTopic, TopicExists
 from storage.model import TopicInfo
 from storage.rocketmq.format import names
-from storage.rocketmq.format.suspect import is_folder_name
+from storage.rocketmq.format.suspect_fields import is_folder_name
 from storage.rocketmq.state.live_data import batch_topic_refusal
 from storage.rocketmq.state.root import DeletedTopics, StoreDirectory
 from storage.rocketmq.state.settings import check_queue_count, check_topic_config, check_topic_reset

@@ -24,7 +24,7 @@ from storage.rocketmq.format.config_json import (
 )
 from storage.rocketmq.format.config_shapes import TOPICS
 from storage.rocketmq.format.names import is_closed_topic, is_system_topic
-from storage.rocketmq.format.suspect import is_folder_name
+from storage.rocketmq.format.suspect_fields import is_folder_name
 from storage.rocketmq.state.config_file import VERSION, next_version
 from storage.rocketmq.state.settings import (
     BATCH_QUEUES,

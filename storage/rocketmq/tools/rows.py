@@ -22,7 +22,7 @@ from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.message_id import host_text, offset_id
 from storage.rocketmq.format.properties import KEYS, TAGS, decode_properties
 from storage.rocketmq.format.queue_entry import QueueEntry, code_of
-from storage.rocketmq.format.suspect import suspect_parts
+from storage.rocketmq.format.suspect_fields import suspect_parts
 from storage.rocketmq.log.reading import MAX_BODY_BYTES
 
 Row: TypeAlias = dict[str, Any]

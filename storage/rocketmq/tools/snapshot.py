@@ -17,7 +17,7 @@ from storage.errors import DataError
 from storage.files import FileSystem, HandleCache
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message, peek
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import KeyIndexFile
 from storage.rocketmq.index.queues import QueueTable

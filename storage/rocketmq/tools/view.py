@@ -19,8 +19,8 @@ from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message, takes_queue_offset
 from storage.rocketmq.format.queue_entry import QueueEntry
-from storage.rocketmq.format.suspect import is_folder_name
-from storage.rocketmq.index.dispatch import dispatches_of, heads_of
+from storage.rocketmq.format.suspect_fields import is_folder_name
+from storage.rocketmq.index.dispatch_request import dispatches_of, heads_of
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.lookup.find import LogWindow
 from storage.rocketmq.queue import check_address, unreadable

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from storage.rocketmq.format.message import MAGIC_V1, Message
-from storage.rocketmq.format.suspect import END_OF_TIME_MS, suspect_parts
+from storage.rocketmq.format.suspect_fields import END_OF_TIME_MS, suspect_parts
 
 HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
 V6_HOST = bytes(range(16)) + b"\0\0\x2a\x9f"

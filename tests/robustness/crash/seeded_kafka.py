@@ -9,7 +9,7 @@ import pytest
 
 from storage.kafka.index.indexes import SparseIndex
 from storage.kafka.log import retention
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.log.segment import Segment
 from storage.kafka.partition import Partition
 from storage.kafka.recovery import repair

@@ -21,7 +21,7 @@ from storage.rocketmq.format import (
     queue_entry,
     scan,
 )
-from storage.rocketmq.index import dispatch
+from storage.rocketmq.index import dispatch_request
 from storage.rocketmq.state.topics_file import TopicTable
 from tests.formats.rocketmq_messages import batch_body
 from tests.golden.rocketmq_stores import all_stores
@@ -106,7 +106,7 @@ def check_walk(data: bytes) -> None:
         assert at == end <= len(data)
         assert why in ENDS
         for with_tags in (True, False):
-            made = dispatch.dispatches_of(data, found, 100, with_tags=with_tags)
+            made = dispatch_request.dispatches_of(data, found, 100, with_tags=with_tags)
             assert [one.physical_offset for one in made] == [physical for physical, _ in found]
 
 

@@ -23,7 +23,7 @@ from storage.errors import Corrupt, InvalidArgument, RecordNotFound
 from storage.files import FileSystem, OverlayFileSystem
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.properties import encode_properties
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.store import RocketMQStore
 from tests.golden.rocketmq_stores import physical_offset, put
 

@@ -9,7 +9,7 @@ import pytest
 
 from logserver.errors import ConsumerExists
 from logserver.groups.coordinator import Coordinator, Member, Subscription
-from logserver.groups.pattern import TopicPattern
+from logserver.groups.topic_pattern import TopicPattern
 from storage import TopicInfo, TopicPartition
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logserver.groups.pattern import TopicPattern
+from logserver.groups.topic_pattern import TopicPattern
 from storage.errors import InvalidArgument
 
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\.", "1"])

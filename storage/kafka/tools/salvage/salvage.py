@@ -20,7 +20,7 @@ from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
 from storage.kafka.log.log_file import MISPLACED, OLD_FORMAT, SEGMENT_OFFSETS, StoredBatch
-from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.log.partition_plan import PartitionPlan
 from storage.kafka.recovery.evidence import (
     MissingPartition,
     emptied_segments,

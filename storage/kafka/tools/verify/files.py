@@ -13,7 +13,7 @@ from storage.errors import DataError
 from storage.findings import finding
 from storage.kafka.format import checkpoints, names, producer_snapshot
 from storage.kafka.format.names import parse_segment_name, segment_name
-from storage.kafka.log.plan import PartitionPlan
+from storage.kafka.log.partition_plan import PartitionPlan
 from storage.kafka.recovery.evidence import INDEX_SUFFIXES
 from storage.kafka.state.root import bad_partition_metadata
 from storage.kafka.tools.rows import PARTITION_FILES

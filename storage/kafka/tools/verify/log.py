@@ -29,7 +29,7 @@ from storage.kafka.format.sparse_index import offset_index, time_index
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.index.indexes import RebuiltIndexes, rebuild_indexes
 from storage.kafka.log.log_file import Gap, StoredBatch
-from storage.kafka.log.overflow import first_overflow, overflow_finding
+from storage.kafka.log.offset_overflow import first_overflow, overflow_finding
 from storage.kafka.state.producers import ProducerStates
 from storage.kafka.tools.logs import LogReader, SegmentOutcome, SegmentTask, epoch_at, hole
 from storage.model import Finding

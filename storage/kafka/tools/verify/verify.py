@@ -18,7 +18,7 @@ from storage.errors import IoFailure
 from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
-from storage.kafka.log.plan import PartitionPlan, SegmentPlan
+from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.losses import segments_without_log
 from storage.kafka.state.file_listing import unread_findings
 from storage.kafka.tools.logs import Log, hole

@@ -21,7 +21,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import FIRST_ENTRY, IndexHeader
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.consume_queue import ConsumeQueue
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.key_index import TAIL_BYTES
 from storage.rocketmq.index.key_index_file import KeyIndexFile

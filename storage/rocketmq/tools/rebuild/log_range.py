@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, cast
 from storage.files import FileSystem
 from storage.model import Finding
 from storage.rocketmq.format.message import takes_queue_offset
-from storage.rocketmq.index.dispatch import Dispatch, by_queue, dispatches_of
+from storage.rocketmq.index.dispatch_request import Dispatch, by_queue, dispatches_of
 from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.log.filler_records import is_blank
 from storage.rocketmq.log.scan import LogRange

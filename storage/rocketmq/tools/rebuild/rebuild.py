@@ -32,9 +32,9 @@ from storage.rocketmq.recovery.losses import moved_record, refused_record
 from storage.rocketmq.state import live_data
 from storage.rocketmq.state.root import StoreDirectory, take_lock
 from storage.rocketmq.tools.rebuild.files import BuiltFiles, Site, compare_queue
-from storage.rocketmq.tools.rebuild.here import build_here
-from storage.rocketmq.tools.rebuild.parts import build_in_parts
 from storage.rocketmq.tools.rebuild.recount import Built, count_entries, count_index, count_queues
+from storage.rocketmq.tools.rebuild.single_walk import build_here
+from storage.rocketmq.tools.rebuild.staged import build_in_parts
 from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.rocketmq.tools.verify.queues import QueueContext, damaged_in, wrong_units
 from storage.rocketmq.tools.view import View

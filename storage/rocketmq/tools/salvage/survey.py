@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, IoFailure, Truncated
 from storage.model import Finding, Loss
 from storage.rocketmq.format.message import PADDING_SIZE, takes_queue_offset
-from storage.rocketmq.format.suspect import is_folder_name
-from storage.rocketmq.index.dispatch import Head, heads_of
+from storage.rocketmq.format.suspect_fields import is_folder_name
+from storage.rocketmq.index.dispatch_request import Head, heads_of
 from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import record_at

@@ -14,7 +14,7 @@ from storage.errors import Corrupt
 from storage.findings import finding
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.queue_entry import QueueEntry
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.queues import QueueTable
 from storage.shared.diagnostics import Notes
 

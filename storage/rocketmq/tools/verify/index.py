@@ -23,7 +23,7 @@ from storage.rocketmq.format.index_file import (
     key_hash,
     time_diff_s,
 )
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.key_index_file import KeyIndexFile, wrong_header
 from storage.rocketmq.tools.verify.index_file import entry_finding
 from storage.rocketmq.tools.verify.queues import QueueContext

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.model import Finding
-from storage.rocketmq.index.dispatch import Dispatch, dispatch_of
+from storage.rocketmq.index.dispatch_request import Dispatch, dispatch_of
 from storage.rocketmq.index.light_queues import of_message
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.filler_records import is_blank

@@ -18,7 +18,7 @@ from storage.findings import Comparison, finding
 from storage.model import TopicPartition
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.queue import UNITS_AT_ONCE
 from storage.rocketmq.tools.log_walk import overlap

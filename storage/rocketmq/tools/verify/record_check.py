@@ -13,7 +13,7 @@ from storage.model import Finding
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.properties import check_crc_property, has_crc_property
-from storage.rocketmq.format.suspect import (
+from storage.rocketmq.format.suspect_fields import (
     END_OF_TIME_MS,
     is_folder_name,
     is_known_compression,

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from storage.files import FileSystem, HandleCache, OverlayFileSystem
-from storage.rocketmq.index.dispatch import Dispatch, dispatch_of
+from storage.rocketmq.index.dispatch_request import Dispatch, dispatch_of
 from storage.rocketmq.index.key_index import KeyIndex
 from tests.golden.rocketmq_stores import GoldenStore
 

@@ -10,7 +10,7 @@ import pytest
 from storage.errors import DiskFull
 from storage.model import TopicPartition
 from storage.rocketmq.format.queue_entry import UNIT
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.store import RocketMQStore
 from tests.robustness.crash.faulty import SYNCS, FaultyFileSystem, fails

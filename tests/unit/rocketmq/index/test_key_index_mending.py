@@ -15,7 +15,7 @@ from storage.rocketmq.format.index_file import (
     decode_header,
     entry_position,
 )
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import ALWAYS
 from storage.rocketmq.index.key_index_mending import mend

@@ -12,7 +12,7 @@ from typing import Final
 
 from storage.contract import Clock, TaskRunner
 from storage.rocketmq.format import names
-from storage.rocketmq.index.dispatch import Dispatch
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.tools.log_tasks import Reached, in_order
 from storage.rocketmq.tools.rebuild.files import (
     BuiltFiles,

@@ -16,7 +16,7 @@ from storage.findings import PartitionFacts, finding
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.index.indexes import RebuiltIndexes
 from storage.kafka.log.log_file import Gap, StoredBatch, good_batches, walk
-from storage.kafka.log.overflow import SegmentSplit
+from storage.kafka.log.offset_overflow import SegmentSplit
 from storage.kafka.state.epochs import LeaderEpochs
 from storage.kafka.state.producers import ProducerStates
 from storage.kafka.state.settings import TopicSettings

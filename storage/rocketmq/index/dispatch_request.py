@@ -37,7 +37,7 @@ from storage.rocketmq.format.message import (
 from storage.rocketmq.format.message_encoding import Placement
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.queue_entry import FILLER, UNIT, code_of
-from storage.rocketmq.format.suspect import is_folder_name
+from storage.rocketmq.format.suspect_fields import is_folder_name
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
