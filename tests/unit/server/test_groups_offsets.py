@@ -15,10 +15,10 @@ from logserver.config import Settings
 from logserver.groups.offsets import Offsets
 from logserver.service.access import StoreAccess
 from logserver.service.topics import TopicCatalog
-from storage import CommittedOffset, LogStore, Record, TopicPartition
+from storage import CommittedOffset, LogStore, Record, StoreOptions, TopicPartition
 from storage.errors import UnknownTopic
 from tests.robustness.crash.power import Power
-from tests.unit.rocketmq.workshop import by_hand
+from tests.unit.rocketmq.workshop import SMALL, by_hand
 
 T0 = TopicPartition("t", 0)
 
@@ -78,13 +78,14 @@ async def test_what_a_commit_means_after_a_power_loss(
     """In mode async records may be lost, but a commit is on disk: no upkeep syncs it later."""
     power, path, run = Power(), Path("/store"), Slow()
     run.gate.set()
+    options = StoreOptions(settings=SMALL if backend == "rocketmq" else {})  # all is in memory
     with by_hand():
-        store = storage.open_store(backend, path, fs=power)
+        store = storage.open_store(backend, path, options, fs=power)
         store.create_topic("t", 1)
         store.append(T0, [Record(None, b"v")] * 2)
         await offsets_of(store, run).commit("g", {T0: CommittedOffset(1)})
         await offsets_of(store, run, flush).commit("g", {T0: CommittedOffset(2)})
-        found = storage.open_store(backend, path, fs=power.cut())
+        found = storage.open_store(backend, path, options, fs=power.cut())
         assert isinstance(found, storage.SupportsGroupOffsets)
         assert found.committed("g")[T0].offset == (2 if survives else 1)
 
