@@ -26,6 +26,7 @@ from scripts.bench.http_work import (
 )
 
 WARM_UP_S: Final = 0.2
+LEAST_RATE: Final = 1.0  # requests/s, also if a stalled machine answered none in half of the turns
 MOST_BYTES: Final = 512 << 20  # of request bodies in a turn: limits the size of a topic
 
 
@@ -87,7 +88,8 @@ class Run:
             self._report.rows.append(closed)
         if OPEN in loops:
             if closed is not None and rate is None:
-                rate = min(figures.requests_per_s.median for figures in closed.figures.values()) / 2
+                medians = [figures.requests_per_s.median for figures in closed.figures.values()]
+                rate = max(LEAST_RATE, min(medians) / 2)
             assert rate is not None
             yield f"{case.name} {OPEN}"
             self._report.rows.append(Row.of(case, rate, self._turns(case, names, rate)))

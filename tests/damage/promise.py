@@ -150,7 +150,7 @@ def unknown_partitions(case: Case, absent: Set[TopicPartition]) -> Set[TopicPart
     - a configuration of the topic, if the topic is absent as a whole.
     """
     files = case.damage.disk.files()
-    text = b"\n".join(data for path, data in files if Path(path).parent == ROOT)
+    text = _text_of_root({Path(path): data for path, data in files})
     there = {address for address, _ in case.truth.dumped} - absent
 
     def is_known(one: TopicPartition) -> bool:
@@ -165,6 +165,15 @@ def unknown_partitions(case: Case, absent: Set[TopicPartition]) -> Set[TopicPart
     return {one for one in absent if not is_known(one)}
 
 
+def _text_of_root(files: Mapping[Path, bytes]) -> bytes:
+    """Return the text of the checkpoints and configurations. No server reads a file with another name."""
+    return b"\n".join(
+        data
+        for path, data in files.items()
+        if path.parent == ROOT and not path.name.startswith("old-")
+    )
+
+
 def emptied_tails(case: Case) -> Mapping[TopicPartition, int]:
     """Return where partitions of a killed store of Kafka's format end if their last segment is empty and nothing names
     its records: its indexes hold zeros, and no checkpoint a higher offset. A segment that was just begun looks so too.
@@ -173,7 +182,7 @@ def emptied_tails(case: Case) -> Mapping[TopicPartition, int]:
     if case.source.backend != "kafka" or disk.exists(ROOT / ".kafka_cleanshutdown"):
         return {}
     files = {Path(path): data for path, data in disk.files()}
-    text = b"\n".join(data for path, data in files.items() if path.parent == ROOT)
+    text = _text_of_root(files)
     found = {}
     for one in {address for address, _ in case.truth.dumped}:
         folder = ROOT / f"{one.topic}-{one.partition}"
