@@ -145,14 +145,13 @@ class View:
             if isinstance(item, Padding):
                 continue
             heads = heads_of(item.data, item.records, item.start)
-            bad = {topic for topic in {head[0] for head in heads} if not is_folder_name(topic)}
-            if bad:
-                places = [
-                    place for place, head in zip(item.records, heads, strict=True) if head[0] in bad
-                ]
-                for dispatch in dispatches_of(item.data, places, item.start, with_tags=False):
-                    if takes_queue_offset(dispatch.sys_flag):
-                        self.notes.add(refused_record(log.run, dispatch))
+            places = [
+                place
+                for place, (topic, _, _, sys_flag, _, _) in zip(item.records, heads, strict=True)
+                if takes_queue_offset(sys_flag) and not is_folder_name(topic)
+            ]
+            for dispatch in dispatches_of(item.data, places, item.start, with_tags=False):
+                self.notes.add(refused_record(log.run, dispatch))
 
     @cached_property
     def known_losses(self) -> Mapping[TopicPartition, Sequence[Loss]]:
