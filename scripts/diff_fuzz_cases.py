@@ -380,10 +380,10 @@ def dispatch_call(rng: random.Random) -> Call:
     start = rng.randrange(1 << 40)
     records, _, _ = scan.walk(data, 0, len(data), start)
     if rng.random() < 0.3:
-        told = {"DELAY": rng.choice(("", "0", "18", "19", "-3", "x", "9" * 12)), "TAGS": "a"}
+        properties = {"DELAY": rng.choice(("", "0", "18", "19", "-3", "x", "9" * 12)), "TAGS": "a"}
         delays = rng.choice((None, (7000,), (7000, 1 << 40, 0)))
         topic = rng.choice(("t", names.SCHEDULE_TOPIC))
-        return queue_entry.code_of, (topic, told, in_range(rng, 42), delays), {}
+        return queue_entry.code_of, (topic, properties, in_range(rng, 42), delays), {}
     if rng.random() < 0.3:
         one = message.decode_message(data)
         return dispatch_request.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}

@@ -73,7 +73,7 @@ async def no_store(stop: asyncio.Event) -> None:
     await server.listen()
     await service.start()
     try:
-        await _told(server.url, stop)
+        await _announce(server.url, stop)
     finally:
         await server.stop()
 
@@ -86,7 +86,7 @@ async def bare(stop: asyncio.Event) -> None:
     site = web.TCPSite(runner, *LISTEN, backlog=BACKLOG)
     await site.start()
     try:
-        await _told(f"http://{Address(LISTEN.host, site.port)}", stop)
+        await _announce(f"http://{Address(LISTEN.host, site.port)}", stop)
     finally:
         await runner.cleanup()
 
@@ -129,7 +129,7 @@ async def wire(stop: asyncio.Event) -> None:
 KINDS: Final[dict[str, Serving]] = {"no-store": no_store, "bare": bare, "wire": wire}
 
 
-async def _told(url: str, stop: asyncio.Event) -> None:
+async def _announce(url: str, stop: asyncio.Event) -> None:
     """Print the address as a line of JSON, as `logserver serve` does, then wait for `stop`."""
     _say(url)
     await stop.wait()

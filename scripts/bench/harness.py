@@ -244,11 +244,11 @@ def report_markdown(results: Sequence[Result]) -> str:
 
 def _cells(result: Result, ours: Spread) -> tuple[str, str, str, str, str]:
     """Format our rates, the peer's rate, the ratio, floor and goal."""
-    spread = [_told(result, rate) for rate in (ours.minimum, ours.median, ours.maximum)]
+    spread = [_rate_text(result, rate) for rate in (ours.minimum, ours.median, ours.maximum)]
     if result.latency:
         spread.reverse()  # the highest rate is the shortest time
     rates = " / ".join(spread) + ("" if result.latency else f" {result.unit}/s")
-    peer = _told(result, result.peer.median) if result.peer else "-"
+    peer = _rate_text(result, result.peer.median) if result.peer else "-"
     ratio = result.ratio
     ratios = f"{ratio.median:.2f} ({ratio.minimum:.2f}-{ratio.maximum:.2f})" if ratio else "-"
     floor, goal = (
@@ -265,7 +265,7 @@ def _verdict(result: Result) -> str:
     return "reached" if result.reached else "NOT reached"
 
 
-def _told(result: Result, rate: float) -> str:
+def _rate_text(result: Result, rate: float) -> str:
     """Format a rate, or the time of a unit."""
     return f"{1e6 / rate:.1f} us" if result.latency else short(rate)
 

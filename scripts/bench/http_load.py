@@ -125,7 +125,7 @@ def main(given: argparse.Namespace) -> int:
     """Run the load test and report. Returns 0; 1 for a wrong count or a failed server; 130 after an interrupt."""
     amounts = _amounts(given)
     cores = Cores() if given.no_pin else Cores.apart()
-    told = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False)
     report = Report(_about(cores), _settings(given, amounts))
     status = 0
     try:
@@ -133,9 +133,9 @@ def main(given: argparse.Namespace) -> int:
             generator = measure(runner, cores, seconds=amounts.seconds, repeats=amounts.rounds)
             report.generator_requests_per_s = generator.ceiling_requests_per_s
             run = Run(servers, amounts, runner, report)
-            _take_all(run, given, amounts, told)
+            _take_all(run, given, amounts, console)
     except FAILURES as error:
-        told.print(f"load_test: {type(error).__name__}: {error}", markup=False)
+        console.print(f"load_test: {type(error).__name__}: {error}", markup=False)
         status = 1
     except KeyboardInterrupt:
         status = 130
@@ -143,14 +143,14 @@ def main(given: argparse.Namespace) -> int:
     return status or (0 if report.ok else 1)
 
 
-def _take_all(run: Run, given: argparse.Namespace, amounts: Amounts, told: Console) -> None:
+def _take_all(run: Run, given: argparse.Namespace, amounts: Amounts, console: Console) -> None:
     loops = (CLOSED, OPEN) if given.loop == "both" else (given.loop,)
     wanted = cases(amounts, given.operations, given.only)
-    with told.status("") as status:
+    with console.status("") as status:
         for number, case in enumerate(wanted, 1):
             for name in run.take(case, loops, given.rate):
                 status.update(f"{number} of {len(wanted)}: {name}")
-            told.print(f"  {number} of {len(wanted)}: {case.name}: done")
+            console.print(f"  {number} of {len(wanted)}: {case.name}: done")
 
 
 @contextmanager

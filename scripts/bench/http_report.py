@@ -153,10 +153,15 @@ class Row:
 
 def percentiles_us(*values_ns: Sequence[int]) -> dict[str, float]:
     """Return p50, p99, p99.9 and max in microseconds; empty without values."""
-    told = latency_of(*values_ns)
-    if told is None:
+    latency = latency_of(*values_ns)
+    if latency is None:
         return {}
-    found = {"p50": told.p50_us, "p99": told.p99_us, "p99.9": told.p99_9_us, "max": told.max_us}
+    found = {
+        "p50": latency.p50_us,
+        "p99": latency.p99_us,
+        "p99.9": latency.p99_9_us,
+        "max": latency.max_us,
+    }
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -213,8 +218,8 @@ class Report:
         """Format the table as Markdown."""
         lines = [f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|"]
         for cells in self._cells():
-            told = (f" {cell} " if cell else " " for cell in cells)
-            lines += [f"|{'|'.join(told)}|"]
+            padded = (f" {cell} " if cell else " " for cell in cells)
+            lines += [f"|{'|'.join(padded)}|"]
         return "\n".join([self._facts(), "", *lines])
 
     def _facts(self) -> str:
@@ -248,7 +253,7 @@ def _figure_cells(figures: Figures) -> tuple[str, ...]:
 def _ratio_cells(row: Row, server: str) -> tuple[str, ...]:
     share = row.cpu_share(server, NO_STORE) if server not in CEILINGS else None
     ratios = row.ratios.get(server, {})
-    told = [
+    texts = [
         f"{ratio.median:.2f} ({ratio.minimum:.2f}-{ratio.maximum:.2f})"
         if (ratio := ratios.get(yardstick)) is not None
         else ""
@@ -262,7 +267,7 @@ def _ratio_cells(row: Row, server: str) -> tuple[str, ...]:
         verdict = f"WRONG COUNT: {figures.records:,} acknowledged, {figures.stored} stored, {figures.refused} refused"
     elif figures.unsent:
         verdict = f"too slow: {figures.unsent:,} not sent"
-    return "" if share is None else f"{share:.2f}", *told, verdict
+    return "" if share is None else f"{share:.2f}", *texts, verdict
 
 
 def _row_json(row: Row) -> dict[str, Any]:

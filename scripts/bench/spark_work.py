@@ -160,10 +160,10 @@ def export(side: Side, data: Data, out: Path) -> Job:
     def job(spark: SparkSession) -> int:
         from logserver.pipeline.jobs import export
 
-        told = export.run(
+        exported = export.run(
             spark, Path(side.where["path"]), out, export.ExportOptions(topics=data.topic)
         )
-        return sum(int(row["rows"]) for row in told.collect())
+        return sum(int(row["rows"]) for row in exported.collect())
 
     return job
 

@@ -152,8 +152,8 @@ class _Drawing:
         rows: list[tuple[float, Mark, Sequence[Mark]]] = []
         top = 0.0
         for label, marks in self._plot.groups.items():
-            place = {"transform": self._figure.transFigure, "fontsize": 13}
-            axes.text(0, 1 - (top + LABEL - 5) / self._height, label, **place)  # type: ignore[arg-type]
+            y = 1 - (top + LABEL - 5) / self._height
+            axes.text(0, y, label, transform=self._figure.transFigure, fontsize=13)
             rows += [(top + LABEL + ROW * (n + 0.5), mark, marks) for n, mark in enumerate(marks)]
             top += LABEL + ROW * len(marks) + GAP
         axes.set_ylim(top, 0)
@@ -172,8 +172,7 @@ class _Drawing:
             (bar,) = axes.barh(y, max(middle, 0.002), 10, color=colour, alpha=0.55, clip_on=False)
             if mark.alone:
                 bar.set(facecolor="none", edgecolor=colour, linestyle="--", alpha=1, gid="alone")
-            whisker = {"color": TEXT, "marker": "|", "linewidth": 1, "clip_on": False}
-            axes.plot([least, largest], [y, y], **whisker)  # type: ignore[arg-type]
+            axes.plot([least, largest], [y, y], color=TEXT, marker="|", linewidth=1, clip_on=False)
             value = bare_text(mark.values[1], self._plot.unit)
             axes.text(1 + 8 / (right - left), y, value, color=SOFT, va="center_baseline")
 
@@ -192,8 +191,10 @@ class _Drawing:
         for y, mark, _ in rows:
             colour = COLOURS[self._number(mark)]
             at = [max(value, low) for value in mark.values]
-            line = {"color": colour, "linewidth": 1.8, "markersize": 12, "clip_on": False}
-            axes.plot(at, [y] * len(at), marker="|", markevery=slice(1, None), **line)  # type: ignore[arg-type]
+            axes.plot(
+                at, [y] * len(at), color=colour, linewidth=1.8, clip_on=False,
+                marker="|", markersize=12, markevery=slice(1, None),
+            )  # fmt: skip
             self._shape(axes, mark, at[0], y)
 
     def _lines(self) -> None:

@@ -53,12 +53,12 @@ def test_a_store_is_exported_as_it_is(
     for isolation in Isolation:
         out = tmp_path / isolation.value
         wanted = export.ExportOptions(isolation=isolation)
-        told = export.run(spark, store, out, wanted)
+        report = export.run(spark, store, out, wanted)
         options = {"includeHeaders": "true", "isolationLevel": isolation.value}
         there = spark.read.format("logserver").options(**options).load(str(store))
         expected = as_text(there)
         assert as_text(exported(spark, out).select(*there.columns)) == expected != []
-        assert sum(row["rows"] for row in told.collect()) == len(expected)
+        assert sum(row["rows"] for row in report.collect()) == len(expected)
         again = export.run(spark, store, out, wanted).collect()
         assert {row["rows"] for row in again} == {0}
         assert as_text(exported(spark, out).select(*there.columns)) == expected
@@ -87,13 +87,13 @@ def test_runs_append_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
     from logserver.pipeline.jobs import export
 
     store, out = tmp_path / "store", tmp_path / "out"
-    told = []
+    report = []
     days: list[list[bytes | None]] = [[b"0", b"1"], [], [b"2", None, b"4"]]
     for day, values in enumerate(days):
         if values:
             append(store, values, day)
-        told += export.run(spark, store, out).collect()
-    assert [(row["from_offset"], row["to_offset"], row["rows"]) for row in told] == [
+        report += export.run(spark, store, out).collect()
+    assert [(row["from_offset"], row["to_offset"], row["rows"]) for row in report] == [
         (0, 2, 2),
         (2, 2, 0),
         (2, 5, 3),
