@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, ParamSpec, TypeAlias, TypeVar
+from typing import ClassVar, Final, ParamSpec, TypeAlias, TypeVar
 
 from logserver.config import Settings
 from logserver.groups.overview import Groups
@@ -85,6 +85,8 @@ class Health:
 class LogService:
     """The service of one store. `opener` opens the store; it blocks, and `start` calls it in a thread."""
 
+    producer_type: ClassVar[type[Producer]] = Producer
+
     def __init__(self, settings: Settings, opener: Opener, *, clock: Clock = wall_clock_ms) -> None:
         self.settings = settings
         self.metrics = Metrics()
@@ -145,7 +147,7 @@ class LogService:
         else:
             keyed_writer = self._keyed_writer = await open_keyed_writer(access, writer.submit)
             self._topics = TopicCatalog(access, topics, keyed_writer)
-            self._producer = Producer(self._topics, writer, keyed_writer, self.metrics)
+            self._producer = self.producer_type(self._topics, writer, keyed_writer, self.metrics)
             self._upkeep = Upkeep(access, writer, keyed_writer.keys.journal)
         self._upkeep.start()
         self._groups = Groups(self._topics)

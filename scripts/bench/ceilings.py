@@ -22,6 +22,7 @@ from api.records.encode import OffsetRow, ProduceAnswer, RecordRow
 from api.server import BACKLOG, READ_BUFFER_BYTES, Server
 from logserver.bench.ceiling import serve as serve_blindly
 from logserver.config import Address, Settings
+from logserver.service.produce import Producer
 from logserver.service.requests import AppendOutcome, Fetch, Produce, ProduceBatches
 from logserver.service.service import LogService
 from scripts.bench.http_work import VALUE_BYTES, raw_batch
@@ -37,8 +38,22 @@ _DECODE: Final = msgspec.json.Decoder(Body[PlainRecord]).decode
 Serving: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
 
 
+class NoStoreProducer(Producer):
+    """A producer that acknowledges records and drops them."""
+
+    async def produce(self, request: Produce) -> list[AppendOutcome]:
+        """Accept records; store nothing."""
+        return [AppendOutcome(0, range(len(request.records)), 0)]
+
+    async def produce_batches(self, request: ProduceBatches) -> list[AppendOutcome]:
+        """Accept batches; neither decode nor store them."""
+        return [AppendOutcome(0, range(1), 0)]
+
+
 class NoStore(LogService):
     """A service that drops records and returns records from memory. Topics are kept, also in memory."""
+
+    producer_type = NoStoreProducer
 
     def __init__(self, settings: Settings) -> None:
         options = StoreOptions()
@@ -48,14 +63,6 @@ class NoStore(LogService):
         records = [StoredRecord(offset, NOW_MS, None, VALUE) for offset in range(MOST_ROWS)]
         self._records = records
         self._batches = BatchPage(raw_batch(), MOST_ROWS, BOUNDS)
-
-    async def produce(self, request: Produce) -> list[AppendOutcome]:
-        """Accept records; store nothing."""
-        return [AppendOutcome(0, range(len(request.records)), 0)]
-
-    async def produce_batches(self, request: ProduceBatches) -> list[AppendOutcome]:
-        """Accept batches; neither decode nor store them."""
-        return [AppendOutcome(0, range(1), 0)]
 
     async def fetch(self, request: Fetch) -> Page:
         """Return the same records each time, up to `max_records`."""

@@ -26,7 +26,6 @@ from scripts.bench.http_work import (
 )
 
 WARM_UP_S: Final = 0.2
-LEAST_RATE: Final = 1.0  # requests/s, also if a stalled machine answered none in half of the turns
 MOST_BYTES: Final = 512 << 20  # of request bodies in a turn: limits the size of a topic
 
 
@@ -71,7 +70,7 @@ class Run:
 
     def take(self, case: Case, loops: Sequence[str], rate: float | None) -> Iterator[str]:
         """Measure one case under each loop; yield the name of each row before it is measured. Without a `rate` the open
-        loop runs at half the rate of the slowest server in the closed loop.
+        loop runs at half the rate of the slowest server in the closed loop that does not refuse everything.
         """
         names = [
             name
@@ -88,8 +87,10 @@ class Run:
             self._report.rows.append(closed)
         if OPEN in loops:
             if closed is not None and rate is None:
-                medians = [figures.requests_per_s.median for figures in closed.figures.values()]
-                rate = max(LEAST_RATE, min(medians) / 2)
+                rates = [figures.requests_per_s.median for figures in closed.figures.values()]
+                if not any(rates):
+                    return
+                rate = min(rate for rate in rates if rate) / 2
             assert rate is not None
             yield f"{case.name} {OPEN}"
             self._report.rows.append(Row.of(case, rate, self._turns(case, names, rate)))

@@ -44,7 +44,7 @@ def test_every_row_of_a_quick_run_is_sane(repo_root: Path, tmp_path: Path) -> No
     told, picture = tmp_path / "report.json", tmp_path / "picture.svg"
     options = ("http", "--quick", "--json", str(told), "--plot", str(picture))
     done = load_test(repo_root, *options, python=("-c", PATIENT))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + done.stdout
     assert "produce 100 acks=all c=4" in done.stdout
     assert "9 of 9" in done.stderr
     assert picture.read_text().lstrip().startswith("<?xml")
