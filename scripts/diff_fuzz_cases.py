@@ -340,8 +340,8 @@ def suspects(data: bytes, position: int, physical_offset: int) -> object:
 def header_facts(data: bytes, position: int) -> object:
     """Return a batch's header with its properties, and whether its CRC is right."""
     header = batch.decode_header(data, position)
-    told = [getattr(header, name) for name in HEADER_FACTS]
-    return header, told, batch.check_crc(data, position, header)
+    facts = [getattr(header, name) for name in HEADER_FACTS]
+    return header, facts, batch.check_crc(data, position, header)
 
 
 def parts_call(rng: random.Random) -> Call:

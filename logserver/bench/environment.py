@@ -61,13 +61,13 @@ def environment(cores: Cores, folder: Path) -> Environment:
     """Return the environment block of a result, before the versions of real servers are known. `folder`: parent folder
     of the stores.
     """
-    told = machine()
+    facts = machine()
     return Environment(
-        cpu=told["cpu"],
+        cpu=facts["cpu"],
         cores=os.cpu_count() or 1,
         memory_bytes=_memory_bytes(),
-        system=told["system"],
-        python=told["python"],
+        system=facts["system"],
+        python=facts["python"],
         compiled=is_compiled(),
         packages={"logserver": logserver.__version__, **versions(*PACKAGES)},
         server_cores=_listed(cores.servers),
@@ -114,8 +114,8 @@ def _java() -> str | None:
     """Return the version from the first line of `java -version`; None if there is no Java."""
     if shutil.which("java") is None:
         return None
-    told = subprocess.run(
+    done = subprocess.run(
         ["java", "-version"], capture_output=True, text=True, check=False, timeout=JAVA_TIMEOUT_S
     )
-    line, _, _ = told.stderr.partition("\n")
+    line, _, _ = done.stderr.partition("\n")
     return line.replace('"', "").removeprefix("openjdk version ").removeprefix("java version ")

@@ -157,8 +157,8 @@ def parse_shape(data: bytes, source: str) -> Shape:
 def _check(field: str, template: str, known: frozenset[str]) -> None:
     for name in PLACEHOLDER.findall(template):
         if name not in known:
-            told = ", ".join(f"{{{one}}}" for one in sorted(known))
-            raise InvalidArgument(f"{field}: {{{name}}} is none of {told}", field=field)
+            names = ", ".join(f"{{{one}}}" for one in sorted(known))
+            raise InvalidArgument(f"{field}: {{{name}}} is none of {names}", field=field)
 
 
 def _check_line(field: str, call: RequestTemplate) -> None:

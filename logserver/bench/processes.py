@@ -135,27 +135,27 @@ def store_server(backend: str, data: Path, flush: str) -> Sequence[str]:
 @contextmanager
 def running(command: Sequence[str], cores: frozenset[int] | None) -> Iterator[Server]:
     """Start a server as a child process; it is stopped when the block ends. Raises ServerFailed."""
-    with tempfile.TemporaryFile() as told, _child(command, told) as process:
+    with tempfile.TemporaryFile() as errors, _child(command, errors) as process:
         if cores is not None:
             os.sched_setaffinity(process.pid, cores)  # before it starts threads: they inherit it
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
             process.wait(STOP_S)
-            told.seek(0)
-            problem = told.read().decode(errors="replace")[-2000:]
+            errors.seek(0)
+            problem = errors.read().decode(errors="replace")[-2000:]
             raise ServerFailed(f"{' '.join(command)}: {problem}")
         yield Server(json.loads(line)["url"], process.pid)
 
 
 @contextmanager
-def _child(command: Sequence[str], told: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a Python child process, with standard error to `told`; it is stopped when the block ends."""
+def _child(command: Sequence[str], errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a Python child process, with standard error to `errors`; it is stopped when the block ends."""
     process = subprocess.Popen(
         [sys.executable, "-P", *command],
         stdin=subprocess.PIPE,  # a store's server ends when this pipe closes, so none is left over
         stdout=subprocess.PIPE,
-        stderr=told,
+        stderr=errors,
         env=_environment(),
         process_group=0,  # Ctrl-C must reach only this process, which then stops its children
     )

@@ -246,7 +246,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "recovery_s": Metric("s", "lower", "start after kill -9"),
     "generator_busy_share": Metric("of a core", "neither", "generator busy"),
     **{
-        f"{name}.{at}_us": Metric("us", "lower", f"{about}, {told}")
+        f"{name}.{at}_us": Metric("us", "lower", f"{about}, {what}")
         for name, about in {
             "publish_latency": "publish latency from when it was due",
             "publish_service": "publish latency from when it was sent",
@@ -256,7 +256,7 @@ METRICS: Final[Mapping[str, Metric]] = {
             "append_latency": "append, one request at a time",
             "fetch_latency": "fetch, one request at a time",
         }.items()
-        for at, told in {
+        for at, what in {
             "p50": "p50",
             "p90": "p90",
             "p99": "p99",
@@ -309,8 +309,8 @@ def errors_of(run: Run) -> list[str]:
 
 def held(run: Run) -> bool | None:
     """Return whether every repeat held the offered rate; None if no rate was offered."""
-    told = [repeat.rate_held for repeat in run.repeats if repeat.rate_held is not None]
-    return all(told) if told else None
+    held = [repeat.rate_held for repeat in run.repeats if repeat.rate_held is not None]
+    return all(held) if held else None
 
 
 def to_json(result: Result) -> bytes:

@@ -174,8 +174,8 @@ def audit(side: Side, data: Data) -> Job:
     def job(spark: SparkSession) -> int:
         from logserver.pipeline.jobs import audit
 
-        told = audit.run(spark, Path(side.where["path"])).where("code IS NULL")
-        rows = told.where(told["topic"] == data.topic).collect()
+        findings = audit.run(spark, Path(side.where["path"])).where("code IS NULL")
+        rows = findings.where(findings["topic"] == data.topic).collect()
         return sum(int(row["records"]) for row in rows)
 
     return job
@@ -189,8 +189,8 @@ def rebuild(side: Side, data: Data) -> Job:
     def job(spark: SparkSession) -> int:
         from logserver.pipeline.jobs import rebuild
 
-        told = rebuild.run(spark, Path(side.where["path"]), "indexes").count()
-        return 0 if told else data.count
+        changes = rebuild.run(spark, Path(side.where["path"]), "indexes").count()
+        return 0 if changes else data.count
 
     return job
 

@@ -37,7 +37,7 @@ from storage.kafka.log.reading import Limits
 from storage.kafka.lookup.find import find_by_id, find_records
 from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.opening import Opening, Recovered, own_epochs, recover_partitions
-from storage.kafka.state import blocked_files
+from storage.kafka.state import blocked_paths
 from storage.kafka.state.group_offsets import GroupOffsets
 from storage.kafka.state.log_dirs import log_directory, log_roots, refuse_several
 from storage.kafka.state.root import (
@@ -116,7 +116,7 @@ def open_kafka(
     roots = log_roots(fs, path, settings.log_dirs)
     if not read_only:
         refuse_several(roots)
-        blocked_files.refuse(log_directory(fs, roots))
+        blocked_paths.refuse(log_directory(fs, roots))
 
     def opened(view: FileSystem, lock: FileLock | None) -> KafkaStore:
         directory = log_directory(view, roots)
@@ -162,7 +162,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def _open(self, opening: Opening) -> None:
         directory = self._directory
-        directory.findings += blocked_files.take_out(directory) if self.read_only else ()
+        directory.findings += blocked_paths.take_out(directory) if self.read_only else ()
         self._configs = directory.topic_configs()
         self.cluster_id = directory.known_cluster_id() if self.read_only else directory.cluster_id()
         stored = directory.store_file()

@@ -57,7 +57,7 @@ from storage.rocketmq.queue import Appender, Limits, QueueReader, Stamp
 from storage.rocketmq.recovery.index_proof import proof_of
 from storage.rocketmq.recovery.opening import Opening, open_parts
 from storage.rocketmq.recovery.store_files import Checkpointer, OpenedStore
-from storage.rocketmq.state import blocked, live_data
+from storage.rocketmq.state import blocked_paths, live_data
 from storage.rocketmq.state.group_offsets import GroupOffsets
 from storage.rocketmq.state.root import (
     BACKEND,
@@ -107,7 +107,7 @@ def open_rocketmq(
     if not read_only:
         _refuse_several_folders(settings)
         live_data.refuse_database(StoreDirectory(fs, path))
-        blocked.refuse(StoreDirectory(fs, path))
+        blocked_paths.refuse(StoreDirectory(fs, path))
 
     def opened(view: FileSystem, lock: FileLock | None) -> RocketMQStore:
         return RocketMQStore(view, path, options, settings, clock=clock, lock=lock)
@@ -170,8 +170,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     def _open(self, options: StoreOptions) -> None:
         directory = self._directory
-        taken = blocked.take_out_folders(directory) if self.read_only else ()
-        directory.findings += blocked.take_out_files(directory) if self.read_only else ()
+        taken = blocked_paths.take_out_folders(directory) if self.read_only else ()
+        directory.findings += blocked_paths.take_out_files(directory) if self.read_only else ()
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
         facts.sizes = resolve_sizes(
@@ -201,7 +201,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             )
         )
         filled = [queue.units.directory for queue in parts.queues if not queue.units.is_empty]
-        directory.findings += blocked.folder_findings(directory, taken, filled)
+        directory.findings += blocked_paths.folder_findings(directory, taken, filled)
         found = [*directory.findings, *parts.report.findings]
         self.recovery = replace(parts.report, findings=found)
         self._topics = dict(self._topic_files.infos())

@@ -136,8 +136,8 @@ def _of_bench(found: _Measures) -> Iterator[Measured]:
             yield Measured(found.bench, row["name"], _spread(row["ratio"]), found.compiled)
 
 
-def _spread(told: object) -> Spread:
-    return msgspec.convert(told, Spread)
+def _spread(value: object) -> Spread:
+    return msgspec.convert(value, Spread)
 
 
 def _of_load_test(found: _Measures) -> Iterator[Measured]:

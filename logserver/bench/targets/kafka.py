@@ -138,9 +138,9 @@ class Kafka:
     def follow(self, topic: str, group: str, records: int) -> Tool:
         """Start a reader of the next `records` records: the offsets of its group are first set to the log end."""
         to_the_end = ("--reset-offsets", "--to-latest", "--execute")
-        told = self._run("groups", "--group", group, "--topic", topic, *to_the_end, *TIMEOUT)
-        if "NEW-OFFSET" not in told:  # the exit status is 0 even on failure
-            raise ServerFailed(f"kafka-consumer-groups: {told[-300:]!r}")
+        output = self._run("groups", "--group", group, "--topic", topic, *to_the_end, *TIMEOUT)
+        if "NEW-OFFSET" not in output:  # the exit status is 0 even on failure
+            raise ServerFailed(f"kafka-consumer-groups: {output[-300:]!r}")
         return self.catch_up(topic, group, records)
 
     def catch_up(self, topic: str, group: str, records: int) -> Tool:

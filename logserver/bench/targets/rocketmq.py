@@ -107,13 +107,13 @@ class RocketMQ:
         """
         queues = ("-r", partitions, "-w", partitions)
         broker = ("-b", f"127.0.0.1:{self._port + 10}")
-        told = ""
+        output = ""
         for _ in range(ADMIN_TRIES):
-            told = self._run("admin", "updateTopic", *broker, "-t", topic, *queues)
-            if "success" in told:
+            output = self._run("admin", "updateTopic", *broker, "-t", topic, *queues)
+            if "success" in output:
                 self.stored(topic)
                 return
-        raise ServerFailed(f"mqadmin updateTopic: {told[-300:]!r}")
+        raise ServerFailed(f"mqadmin updateTopic: {output[-300:]!r}")
 
     def produce(
         self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
@@ -143,13 +143,13 @@ class RocketMQ:
         """Return the number of records in a topic. After a start the name server may take a while to know the topic's
         broker.
         """
-        told = ""
+        output = ""
         for _ in range(ADMIN_TRIES):
-            told = self._run("admin", "topicStatus", "-t", topic)
-            queues = QUEUE.findall(told)
+            output = self._run("admin", "topicStatus", "-t", topic)
+            queues = QUEUE.findall(output)
             if queues:
                 return sum(int(end) - int(begin) for begin, end in queues)
-        raise ServerFailed(f"mqadmin topicStatus: {told[-300:]!r}")
+        raise ServerFailed(f"mqadmin topicStatus: {output[-300:]!r}")
 
     def load_s(self) -> float | None:
         """Return None: the broker's log has no such time."""

@@ -20,7 +20,7 @@ from storage.kafka.columns.tail import FollowedPartition, log_sizes
 from storage.kafka.format import names
 from storage.kafka.log.reading import AbortedRanges
 from storage.kafka.log.segment import Segment
-from storage.kafka.state import blocked_files
+from storage.kafka.state import blocked_paths
 from storage.kafka.state.log_dirs import log_directory, log_roots
 from storage.kafka.state.root import BACKEND
 from storage.kafka.state.settings import parse_store_settings
@@ -60,9 +60,9 @@ class KafkaSplitter:
         self._clock = clock
         settings = parse_store_settings(options.settings)
         roots = log_roots(fs, root, settings.log_dirs)
-        if blocked_files.findings(log_directory(fs, roots)):
+        if blocked_paths.findings(log_directory(fs, roots)):
             fs = OverlayFileSystem(fs, clock=clock)
-            blocked_files.take_out(log_directory(fs, roots))
+            blocked_paths.take_out(log_directory(fs, roots))
         self._fs = fs
         self._directory = log_directory(fs, roots)
         self._folders = self._found_folders()

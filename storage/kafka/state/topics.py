@@ -222,7 +222,7 @@ def _topic_id(fs: FileSystem, folder: Path) -> str | None:
     """Return the topic id in a folder's partition.metadata; None if no id can be read."""
     path = folder / names.PARTITION_METADATA
     with suppress(DataError, IoFailure):
-        if fs.is_dir(path):  # reported by blocked_files, which must still see it as a folder
+        if fs.is_dir(path):  # reported by blocked_paths, which must still see it as a folder
             return None
         data = fs.read_bytes(path)
         return checkpoints.decode_partition_metadata(data).topic_id

@@ -31,7 +31,7 @@ from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.index import indexes
 from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.evidence import end_by_index
-from storage.kafka.state import blocked_files
+from storage.kafka.state import blocked_paths
 from storage.kafka.state.log_dirs import log_directory, refuse_several
 from storage.kafka.state.producers import ProducerStates
 from storage.kafka.state.root import detect
@@ -64,7 +64,7 @@ def rebuild_indexes(
             f"{view.root} is no log directory: there is nothing to lock, so nothing is written",
             field="write",
         )
-    blocked_files.refuse(log_directory(view.base, view.directory.roots))
+    blocked_paths.refuse(log_directory(view.base, view.directory.roots))
     lock = view.base.lock(view.root / names.LOCK)
     try:
         view.close()

@@ -27,7 +27,7 @@ from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.partition import Partition
 from storage.kafka.recovery.evidence import CHECKPOINTS, INDEX_SUFFIXES
 from storage.kafka.recovery.opening import Examination, Opening
-from storage.kafka.state import blocked_files
+from storage.kafka.state import blocked_paths
 from storage.kafka.state.file_listing import unread_findings
 from storage.kafka.state.log_dirs import log_directory, log_roots
 from storage.kafka.state.settings import TopicSettings, parse_store_settings, topic_settings
@@ -68,7 +68,7 @@ class View:
         self.files = HandleCache(self.fs, options.open_files)
         self.directory = log_directory(self.fs, log_roots(fs, root, settings.log_dirs))
         self.notes = Notes()
-        self.notes.add(*blocked_files.take_out(self.directory, only))
+        self.notes.add(*blocked_paths.take_out(self.directory, only))
         self._interrupted: Mapping[TopicPartition, Path] = {}
         self.reader = LogReader(self.files, self.notes)
         self.clean = self.directory.is_clean()

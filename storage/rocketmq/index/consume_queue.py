@@ -29,7 +29,7 @@ from storage.rocketmq.format.queue_entry import (
     decode_units,
 )
 from storage.rocketmq.log.file_sequence import FileSequence
-from storage.rocketmq.state.blocked import IN_THE_WAY
+from storage.rocketmq.state.blocked_paths import IN_THE_WAY
 
 NOWHERE = -1
 UNITS_AT_ONCE = 50_000

@@ -90,7 +90,7 @@ class ConfigFile(Generic[_T]):
             return self._read_otherwise(main, backup or b"", error)
 
     def _bytes_of(self, path: Path) -> bytes | None:
-        """Return the content of a file, None without it. state.blocked reports a folder in place of the file."""
+        """Return the content of a file, None without it. state.blocked_paths reports a folder in place of the file."""
         fs = self._fs
         is_there = fs.is_dir(path.parent) and fs.exists(path) and not fs.is_dir(path)
         return fs.read_bytes(path) if is_there else None

@@ -232,7 +232,7 @@ class StoreDirectory(RootFiles[StoreFile]):
     # ---- reading: a file that cannot be decoded counts as missing and is reported ----
 
     def _read(self, name: str, decode: Callable[[bytes], _T]) -> _T | None:
-        """See RootFiles. A folder in place of the file counts as missing; state.blocked reports it."""
+        """See RootFiles. A folder in place of the file counts as missing; state.blocked_paths reports it."""
         return None if self.fs.is_dir(self.path / name) else super()._read(name, decode)
 
     def is_unclean(self) -> bool:

@@ -13,7 +13,7 @@ from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format import names
 from storage.rocketmq.index.light_queues import is_lmq
-from storage.rocketmq.state import blocked, live_data
+from storage.rocketmq.state import blocked_paths, live_data
 from storage.rocketmq.state.root import StoreDirectory
 
 Key = tuple[str, int]
@@ -25,9 +25,9 @@ def blocked_findings(
     """Yield the findings. `met`: the queues with records in the log. `head_deleted`: earlier log files were deleted, so
     a queue without records may have had records.
     """
-    yield from blocked.file_findings(source)
-    yield from map(blocked.folder_finding, blocked.lost_folders(source))
-    for path in blocked.derived_folders(source):
+    yield from blocked_paths.file_findings(source)
+    yield from map(blocked_paths.folder_finding, blocked_paths.lost_folders(source))
+    for path in blocked_paths.derived_folders(source):
         yield live_data.file_left_behind(source.fs, path)
         lost = _lost_queues(source, path, met) if head_deleted else ()
         for topic, queue_id in lost:

@@ -16,7 +16,7 @@ from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format import names
 from storage.rocketmq.log.file_sequence import FileSequence
-from storage.rocketmq.state import blocked
+from storage.rocketmq.state import blocked_paths
 from storage.rocketmq.state.config_file import EMPTY
 from storage.rocketmq.tools.dump import bad_small_file, small_files
 from storage.rocketmq.tools.rows import small_file_entry
@@ -45,8 +45,8 @@ def check_names(raw: UnrecoveredStore) -> Iterator[Finding]:
             )
     yield from _check_run(fs, raw.run)
     yield from _check_unread_log(raw)
-    yield from map(blocked.folder_finding, blocked.root_folders(raw.directory))
-    yield from blocked.file_findings(raw.directory)
+    yield from map(blocked_paths.folder_finding, blocked_paths.root_folders(raw.directory))
+    yield from blocked_paths.file_findings(raw.directory)
     folder = raw.directory.consume_queue
     is_looked_at = fs.is_dir(folder) and not raw.directory.queues_in_database()
     for topic in fs.list_dir(folder) if is_looked_at else ():
