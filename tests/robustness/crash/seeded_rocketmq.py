@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from storage.rocketmq import store
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.key_index import KeyIndex
-from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery import examine, opening, repair
 from storage.rocketmq.recovery.plan import StorePlan
-from storage.rocketmq.recovery.store_files import Checkpointer
+from storage.rocketmq.recovery.store_files import Checkpointer, OpenedStore
 from storage.rocketmq.state.config_file import ConfigFile
 from storage.rocketmq.state.group_offsets import GroupOffsets
 from storage.rocketmq.state.root import StoreDirectory
@@ -87,19 +85,17 @@ def walk_begins_where_the_queues_end(patch: pytest.MonkeyPatch) -> None:
 def head_is_deleted_from_its_end(patch: pytest.MonkeyPatch) -> None:
     """Delete the newest of the expired files first: a crash leaves a hole."""
 
-    def deleted(
-        original: Callable[..., None], log: CommitLog, doomed: Sequence[int], *rest: Any
-    ) -> None:
+    def deleted(original: Callable[..., None], store: OpenedStore, doomed: Sequence[int]) -> None:
         for base in reversed(doomed):
-            original(log, [base], *rest)
+            original(store, [base])
 
-    wrapped(patch, store, "delete_head", deleted)
+    wrapped(patch, OpenedStore, "delete_head", deleted)
 
 
 @fault("rocketmq")
 def head_is_deleted_without_syncs(patch: pytest.MonkeyPatch) -> None:
     """Skip the syncs of deletions: of two deleted files a crash may restore the older one alone."""
-    without(patch, store, "delete_head", "sync_dir", of="commitlog")
+    without(patch, OpenedStore, "delete_head", "sync_dir", of="commitlog")
 
 
 # ---- queues and index ----
