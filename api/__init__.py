@@ -2,3 +2,5 @@
 
 Owns the HTTP interface; must not contain any rule of the log itself.
 """
+
+__part_of__ = "duolog"

@@ -4,7 +4,7 @@ This module must import nothing: every offline command and each worker of a dist
 `LogClient`, the classes that programs use, are imported on first use.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["LogClient", "LogServer"]
 
 TYPE_CHECKING = False
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     """Import and return `LogServer` or `LogClient` when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from logserver.origins import misplaced_package
+
+    problem = misplaced_package(("storage",))
+    if problem is not None:
+        raise ImportError(problem, name="storage")
     if name == "LogServer":
         from logserver.embedding import LogServer
 
         return LogServer
-    if name == "LogClient":
-        from logserver.client import LogClient
+    from logserver.client import LogClient
 
-        return LogClient
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return LogClient

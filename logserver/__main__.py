@@ -5,16 +5,14 @@ Owns the start of the process; must not be imported by any module. Run as `logse
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 import logserver
 from logserver import process_signals
+from logserver.origins import misplaced_package
 
-PACKAGES: Final = ("storage", "api")
 FAILURE: Final = 3
 INTERRUPTED: Final = 130
 
@@ -46,21 +44,6 @@ def open_closed_streams() -> None:
                 os.dup2(nowhere, number)
                 os.close(nowhere)
             setattr(sys, name, os.fdopen(number, "w" if number else "r"))
-
-
-def misplaced_package() -> str | None:
-    """Return an error text if `storage` or `api`, which are common names, would be imported from another project."""
-    home = Path(logserver.__file__).resolve().parent.parent
-    for name in PACKAGES:
-        spec = importlib.util.find_spec(name)
-        origin = None if spec is None else spec.origin
-        if origin is None or Path(origin).resolve().parent.parent != home:
-            return (
-                f"the package {name!r} would be imported from {origin or 'nowhere'}, not from {home}: "
-                "another project has the same name. Install logserver in an environment of its own, "
-                "and start it as `logserver` or `python -P -m logserver`"
-            )
-    return None
 
 
 def group() -> Any:

@@ -2,6 +2,8 @@
 
     check_wheel.py WHEEL    run by the Python that the wheel is installed in, from anywhere
 
+A wheel for every platform (`…-py3-none-any.whl`) has no compiled modules, and must run without.
+
 Exit status 1 with a line for each fault. The expected files are the sources next to this script.
 """
 
@@ -16,6 +18,7 @@ from importlib.metadata import entry_points, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+DISTRIBUTION = "duolog"
 PACKAGES = ("logserver", "storage", "api")
 LIBRARY = "logserver__mypyc"
 
@@ -52,14 +55,23 @@ def contents_faults(wheel: Path) -> Iterator[str]:
         f"should not be in the wheel: {name}" for name in sorted(sources - expected_files())
     )
     stems = {name.partition(".")[0] for name in native}
-    wanted = {path.removesuffix(".py") for path in compiled_modules()} | {LIBRARY}
+    wanted = set()
+    if not is_pure(wheel):
+        wanted = {path.removesuffix(".py") for path in compiled_modules()} | {LIBRARY}
     yield from (f"not compiled in the wheel: {stem}" for stem in sorted(wanted - stems))
     yield from (f"compiled, but not listed in setup.py: {stem}" for stem in sorted(stems - wanted))
+    if not wheel.name.startswith(f"{DISTRIBUTION}-"):
+        yield f"{wheel.name} is not named {DISTRIBUTION}"
     if not any(name.endswith("/LICENSE") for name in info):
         yield "the licence is missing in the wheel"
 
 
-def installed_faults() -> Iterator[str]:
+def is_pure(wheel: Path) -> bool:
+    """Return whether the wheel is for every platform, not compiled."""
+    return wheel.name.endswith("-none-any.whl")
+
+
+def installed_faults(*, compiled: bool) -> Iterator[str]:
     """Yield the faults of the installed package: origin, compiled modules, version, entry points."""
     for package in PACKAGES:
         found = Path(str(importlib.import_module(package).__file__)).resolve()
@@ -68,10 +80,10 @@ def installed_faults() -> Iterator[str]:
     for path in compiled_modules():
         name = path.removesuffix(".py").replace("/", ".")
         origin = str(importlib.import_module(name).__file__)
-        if not origin.endswith((".so", ".pyd")):
-            yield f"{name} runs from {origin}, not compiled"
-    if version("logserver") != importlib.import_module("logserver").__version__:
-        yield f"the version of the installed package is {version('logserver')}"
+        if origin.endswith((".so", ".pyd")) != compiled:
+            yield f"{name} runs from {origin}, {'not ' if compiled else ''}compiled"
+    if version(DISTRIBUTION) != importlib.import_module("logserver").__version__:
+        yield f"the version of the installed package is {version(DISTRIBUTION)}"
     if not [entry for entry in entry_points(group="console_scripts") if entry.name == "logserver"]:
         yield "the console script logserver is missing"
     if not [entry for entry in entry_points(group="pytest11") if entry.name == "logserver"]:
@@ -84,16 +96,16 @@ def main() -> int:
         print("usage: check_wheel.py WHEEL", file=sys.stderr)
         return 2
     wheel = Path(sys.argv[1])
-    faults = [*contents_faults(wheel), *installed_faults()]
+    pure = is_pure(wheel)
+    faults = [*contents_faults(wheel), *installed_faults(compiled=not pure)]
     for fault in faults:
         print(fault, file=sys.stderr)
     if any("not compiled" in fault for fault in faults):
         print("compiling needs: apt-get install gcc libc6-dev python3-dev", file=sys.stderr)
     if faults:
         return 1
-    print(
-        f"{wheel.name}: {len(expected_files())} files, {len(compiled_modules())} modules compiled"
-    )
+    compiled = 0 if pure else len(compiled_modules())
+    print(f"{wheel.name}: {len(expected_files())} files, {compiled} modules compiled")
     return 0
 
 

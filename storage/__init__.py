@@ -92,6 +92,7 @@ from storage.shared.staged_append import (
 )
 from storage.shared.staged_files import Run, StagedFile, StagedWriter, staging_folder
 
+__part_of__ = "duolog"
 __all__ = [
     "AppendResult",
     "BatchPage",

@@ -45,7 +45,7 @@ def command(
     """Run WORKLOADs on one target after another and measure them.
 
     A WORKLOAD is a TOML file, or the name of a shipped workload: `all` runs all of them, an unknown name lists them.
-    Needs the extra `report` (pip install 'logserver[report]'). The exit code is 1 when counts do not agree.
+    Needs the extra `report` (pip install 'duolog[report]'). The exit code is 1 when counts do not agree.
     """
     if json_path not in {None, STANDARD_OUTPUT}:
         check_places(json=Path(str(json_path)))

@@ -169,7 +169,7 @@ def require(library: str, feature: str) -> None:
     try:
         importlib.import_module(library)
     except ImportError as error:
-        message = f"{feature} needs {error.name}: pip install 'logserver[report]'"
+        message = f"{feature} needs {error.name}: pip install 'duolog[report]'"
         raise NotOffered(message, feature=feature) from None
 
 

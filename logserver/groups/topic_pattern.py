@@ -2,18 +2,24 @@
 
 Owns the limits and RE2's options; must not know topics or clients. RE2 follows all reachable states at once, in time
 linear in the length of the name. It has no look-around and no back references. A pattern must match a name as a
-whole. Pure.
+whole. Where RE2 is missing (it has no wheels for musl), `plain_pattern` takes its place and accepts fewer patterns.
+Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Final
 
-import re2
-
+from logserver.groups.plain_pattern import PlainPatternError, compile_plain
 from storage.errors import InvalidArgument
+
+try:
+    re2: Any = import_module("re2")
+except ImportError:
+    re2 = None
 
 MAX_PATTERN_LENGTH: Final = 500
 MAX_PROGRAM_SIZE: Final = 5000
@@ -54,6 +60,15 @@ class TopicPattern:
 
 @lru_cache(maxsize=CACHED_PATTERNS)
 def _compiled(text: str) -> Any:
+    if re2 is not None:
+        return _with_re2(text)
+    try:
+        return compile_plain(text)
+    except PlainPatternError as error:
+        raise _invalid(f"is refused: {error}") from None
+
+
+def _with_re2(text: str) -> Any:
     options = re2.Options()
     options.log_errors = False  # else RE2 writes a client's text to standard error
     options.dot_nl = True

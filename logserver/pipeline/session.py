@@ -112,7 +112,7 @@ def _require() -> None:
     missing = [module for module in NEEDED if importlib.util.find_spec(module) is None]
     if missing:
         raise NotOffered(
-            f"the pipeline needs {', '.join(missing)}: install the extra, pip install 'logserver[spark]'",
+            f"the pipeline needs {', '.join(missing)}: install the extra, pip install 'duolog[spark]'",
             feature="pipeline",
         )
     if not has_java():

@@ -65,18 +65,6 @@ def test_as_a_process(command: str, tmp_path: Path) -> None:
     assert (ended.code, CHECKED.sub("", ended.err)) == (0, "")
 
 
-def test_another_projects_storage_is_refused(tmp_path: Path) -> None:
-    """Without -P the working folder comes first in the path; a plain error line then says how to start."""
-    (tmp_path / "storage.py").write_text("raise ImportError('not this one')\n")
-    command = [sys.executable, "-m", "logserver", "--version"]
-    done = subprocess.run(command, capture_output=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stdout) == (3, b"")
-    text = done.stderr.decode()
-    assert text.startswith("error: the package 'storage' would be imported from ")
-    assert str(tmp_path) in text
-    assert "Traceback" not in text
-
-
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_leaves_early_is_no_error(unbuffered: str) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}

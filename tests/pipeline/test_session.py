@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "NEEDED", ("json", "no_such_module"))
-    with pytest.raises(
-        NotOffered, match=r"needs no_such_module: .* pip install 'logserver\[spark\]'"
-    ):
+    with pytest.raises(NotOffered, match=r"needs no_such_module: .* pip install 'duolog\[spark\]'"):
         session.create_session("test")
 
 

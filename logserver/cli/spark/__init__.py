@@ -55,7 +55,7 @@ class Jobs(LazyGroup):
 def command(ctx: click.Context, *, master: str | None, settings: Mapping[str, str]) -> None:
     """Run a job on Apache Spark over whole stores, spread over cores or a cluster.
 
-    Needs the extra `spark` (pip install 'logserver[spark]') and Java 17.
+    Needs the extra `spark` (pip install 'duolog[spark]') and Java 17.
     """
     ctx.obj = {**(ctx.obj or {}), "master": master, "spark_settings": settings}
 

@@ -81,7 +81,7 @@ def _drawable(_ctx: click.Context, _parameter: click.Parameter, path: Path | Non
     if not path.parent.is_dir():
         raise click.BadParameter(f"{str(path.parent)!r} is not a directory")
     if importlib.util.find_spec("matplotlib") is None:
-        raise click.BadParameter("needs matplotlib: pip install matplotlib")
+        raise click.BadParameter("needs matplotlib: pip install 'duolog[report]'")
     return path
 
 

@@ -1,0 +1,153 @@
+"""The distribution: its name, what pyproject.toml says of it, and the bounds of what it depends on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from logserver.origins import DISTRIBUTION, MARK
+from tests.sources import PACKAGES, ROOT, pages, text_of
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+# Distributions whose private names are used, and the module that uses them: each has an upper bound.
+PRIVATE = {
+    "aiohttp": "api/connection/aiohttp_private.py",
+    "aiokafka": "scripts/bench/codecs.py",
+    "pyspark": "logserver/pipeline/session.py",
+}
+# Modules that read a private attribute of something that is not `self`, and of what.
+PRIVATE_READERS = {
+    "logserver/pipeline/session.py": "pyspark",
+    "storage/files/handles.py": "a class of the same module",
+}
+
+
+def project() -> dict[str, Any]:
+    """Return the table [project] of pyproject.toml."""
+    found: dict[str, Any] = tomllib.loads(text_of(Path("pyproject.toml")))["project"]
+    return found
+
+
+def requirements() -> dict[str, Requirement]:
+    """Return every requirement of the project and of its extras by name."""
+    extras = project()["optional-dependencies"].values()
+    lines = [*project()["dependencies"], *(line for extra in extras for line in extra)]
+    return {found.name: found for found in map(Requirement, lines)}
+
+
+def test_the_distribution_has_one_name() -> None:
+    assert project()["name"] == DISTRIBUTION
+    assert (f"DISTRIBUTION = {DISTRIBUTION!r}").replace("'", '"') in text_of(
+        Path("scripts/check_wheel.py")
+    )
+    for name in ("storage", "api"):
+        assert MARK in (ROOT / name / "__init__.py").read_bytes().splitlines()
+
+
+def test_no_page_and_no_message_installs_a_strangers_package() -> None:
+    """`logserver` is the name of another project's distribution."""
+    foreign = re.compile(
+        r"\b(?:pip|pipx|uv|uv tool) install[^\n`]*(?<![./\w-])logserver\b|logserver\[\w"
+    )
+    sources = [path.relative_to(ROOT) for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    scripts = [path.relative_to(ROOT) for path in (ROOT / "scripts").iterdir() if path.is_file()]
+    found = [
+        f"{path}: {match[0]}"
+        for path in [*pages(), *sources, *scripts]
+        for match in foreign.finditer(text_of(path))
+    ]
+    assert found == []
+
+
+def test_the_classifiers_name_the_pythons_that_are_supported() -> None:
+    prefix = "Programming Language :: Python :: 3."
+    named = [line for line in project()["classifiers"] if line.startswith(prefix)]
+    assert named == [f"Programming Language :: Python :: {version}" for version in PYTHONS]
+    supported = SpecifierSet(project()["requires-python"])
+    assert [version for version in ("3.10", *PYTHONS) if version in supported] == list(PYTHONS)
+    assert "Typing :: Typed" in project()["classifiers"]
+
+
+def test_every_package_ships_its_types() -> None:
+    data = tomllib.loads(text_of(Path("pyproject.toml")))["tool"]["setuptools"]["package-data"]
+    assert {name for name, files in data.items() if "py.typed" in files} == set(PACKAGES)
+    assert [name for name in PACKAGES if not (ROOT / name / "py.typed").is_file()] == []
+
+
+def test_a_library_whose_private_names_are_used_has_an_upper_bound() -> None:
+    for name, path in PRIVATE.items():
+        bounds = {bound.operator for bound in requirements()[name].specifier}
+        assert "<" in bounds, f"{path} uses private names of {name}"
+        assert name in text_of(Path(path))
+
+
+def test_private_names_are_used_in_known_places() -> None:
+    command = [sys.executable, "-P", "-m", "ruff", "check", "--isolated", "--select", "SLF001"]
+    options = ["--ignore-noqa", "--output-format", "json", "--exit-zero", *PACKAGES]
+    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, check=True)
+    readers = {
+        Path(row["filename"]).relative_to(ROOT).as_posix() for row in json.loads(done.stdout)
+    }
+    assert readers == PRIVATE_READERS.keys()
+    imported = re.compile(
+        r"^\s*(?:from|import) [\w.]*\b(\w+)\.[\w.]*\b_[a-z]|^\s*from [\w.]+ import _[a-z]", re.M
+    )
+    importing = {
+        str(path.relative_to(ROOT))
+        for folder in (*PACKAGES, "scripts")
+        for path in (ROOT / folder).rglob("*.py")
+        if imported.search(text_of(path.relative_to(ROOT)))
+    }
+    assert importing == {PRIVATE["aiokafka"]}
+
+
+def test_pyproject_follows_its_schemas() -> None:
+    """The parts for installers, for setuptools and for cibuildwheel (its own schema, kept in tests/schemas)."""
+    done = _validated(ROOT / "pyproject.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "where"),
+    [
+        ('build-frontend = "build"', 'build-frontend = "make"', "tool.cibuildwheel.build-frontend"),
+        ("build-verbosity = 1", 'build-verbose = "1"', "tool.cibuildwheel"),
+        ('requires-python = ">=3.11"', 'requires-python = "3.11 or so"', "project.requires-python"),
+    ],
+)
+def test_the_schemas_are_used(tmp_path: Path, right: str, wrong: str, where: str) -> None:
+    text = text_of(Path("pyproject.toml"))
+    assert right in text
+    broken = tmp_path / "pyproject.toml"
+    broken.write_text(text.replace(right, wrong))
+    done = _validated(broken)
+    assert done.returncode == 1
+    assert where in done.stdout + done.stderr
+
+
+def _validated(path: Path) -> subprocess.CompletedProcess[str]:
+    """Run validate-pyproject without the network: with the network it also fetches the list of classifiers."""
+    schema = f"cibuildwheel={ROOT}/tests/schemas/cibuildwheel.schema.json"
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "validate_pyproject", "--tool", schema, str(path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "VALIDATE_PYPROJECT_NO_NETWORK": "1"},
+        check=False,
+    )
+
+
+def test_a_wheel_is_built_for_each_python() -> None:
+    settings = tomllib.loads(text_of(Path("pyproject.toml")))["tool"]["cibuildwheel"]
+    assert settings["build"] == [f"cp{version.replace('.', '')}-*" for version in PYTHONS]
