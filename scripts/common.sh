@@ -88,6 +88,10 @@ need_package() {
   echo "building logserver, compiled where a C compiler is found" >&2
   copy=$(mktemp -d)
   copy_sources "$copy"
+  # Version 0.1.0 was named logserver: duolog has the same files, and the old entry points would stay.
+  if compgen -G "$venv/lib/python3*/site-packages/logserver-*.dist-info" > /dev/null; then
+    "$venv/bin/python" -m pip uninstall --quiet --yes logserver
+  fi
   if ! "$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation --force-reinstall "$copy"; then
     rm -rf "$copy"
     fail "the package could not be built"
