@@ -49,6 +49,14 @@ lock_venv() {
 }
 unlock_venv() { exec 9<&-; }
 
+# Whether .venv is on a system with musl, such as Alpine.
+on_musl() { "$venv/bin/python" -I -c 'import sys, sysconfig; sys.exit("musl" not in (sysconfig.get_config_var("HOST_GNU_TYPE") or ""))'; }
+
+# locked LOCKFILE: prints the lock file; on musl without RE2, which has no wheels for it (docs/installation.md).
+locked() {
+  if on_musl; then awk '/^[^ #]/ { skip = /^google-re2==/ } !skip' "$root/$1"; else cat "$root/$1"; fi
+}
+
 # need_venv LOCKFILE...: makes .venv work, with the packages of the lock files. A moved or copied .venv is recreated.
 need_venv() {
   local lock wanted python
@@ -63,7 +71,8 @@ need_venv() {
     wanted=$(digest "" <<< "$root/$lock")
     if stamped "$lock" "$wanted"; then continue; fi
     echo "installing what $lock names" >&2
-    "$venv/bin/python" -m pip install --quiet --timeout 60 --require-hashes -r "$root/$lock" ||
+    locked "$lock" > "$venv/$lock"
+    "$venv/bin/python" -m pip install --quiet --timeout 60 --require-hashes -r "$venv/$lock" ||
       fail "pip could not install what $lock names"
     stamp "$lock" "$wanted"
   done

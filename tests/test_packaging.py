@@ -151,3 +151,19 @@ def _validated(path: Path) -> subprocess.CompletedProcess[str]:
 def test_a_wheel_is_built_for_each_python() -> None:
     settings = tomllib.loads(text_of(Path("pyproject.toml")))["tool"]["cibuildwheel"]
     assert settings["build"] == [f"cp{version.replace('.', '')}-*" for version in PYTHONS]
+
+
+def test_the_scripts_leave_out_re2_on_musl() -> None:
+    lock = text_of(Path("requirements.lock"))
+    assert _locked("") == lock
+    without = _locked("on_musl() { return 0; };")
+    assert "google-re2" in lock
+    assert "google-re2" not in without
+    blocks = re.split(r"^(?=[\w.-]+==)", lock, flags=re.MULTILINE)
+    assert without == "".join(block for block in blocks if not block.startswith("google-re2=="))
+
+
+def _locked(change: str) -> str:
+    """Return what scripts/common.sh installs from requirements.lock."""
+    code = f'. "{ROOT}/scripts/common.sh"; venv={sys.prefix}; {change} locked requirements.lock'
+    return subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True).stdout
