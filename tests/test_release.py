@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 import logserver
 from logserver.origins import DISTRIBUTION
@@ -86,12 +88,15 @@ def test_the_files_of_a_release(released: Path) -> None:
 
 @pytest.mark.slow
 def test_the_components_are_those_that_are_installed(released: Path) -> None:
-    listed = json.loads((released / f"{STEM}.cdx.json").read_text())
-    assert listed["bomFormat"] == "CycloneDX"
-    assert listed["metadata"]["component"]["name"] == DISTRIBUTION
+    text = (released / f"{STEM}.cdx.json").read_text()
+    listed = json.loads(text)
+    schema = SchemaVersion.from_version(listed["specVersion"])
+    assert JsonStrictValidator(schema).validate_str(text) is None
+    component = listed["metadata"]["component"]
+    assert (component["name"], component["version"]) == (DISTRIBUTION, logserver.__version__)
     names = {row["name"].lower() for row in listed["components"]}
     assert {"aiohttp", "multidict", "zstandard"} <= names
-    assert names & {DISTRIBUTION, "pytest", "mypy", "setuptools", "pip"} == set()
+    assert names & {DISTRIBUTION, "coverage", "pytest", "mypy", "setuptools", "pip"} == set()
     assert [row["name"] for row in listed["components"] if not row.get("licenses")] == []
     refs = {row["ref"] for row in listed["dependencies"]}
     assert {ref for row in listed["dependencies"] for ref in row.get("dependsOn", ())} <= refs
@@ -164,27 +169,28 @@ def test_a_failed_release_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_tools_of_the_build_are_no_components() -> None:
+    names = ("Used", "dee_p", "pip")
     listed: dict[str, Any] = {
         "metadata": {"component": {"bom-ref": "root"}},
-        "components": [
-            {"bom-ref": f"{name}-ref", "name": name}
-            for name in (DISTRIBUTION, "used", "deep", "pip")
-        ],
-        "dependencies": [
-            {"ref": "root"},
-            {"ref": f"{DISTRIBUTION}-ref", "dependsOn": ["used-ref"]},
-            {"ref": "used-ref", "dependsOn": ["deep-ref"]},
-            {"ref": "deep-ref"},
-            {"ref": "pip-ref", "dependsOn": ["deep-ref"]},
-        ],
+        "components": [{"bom-ref": f"{name}-ref", "name": name} for name in names],
+        "dependencies": [{"ref": "root", "dependsOn": ["pip-ref"]}],
     }
-    script("release")["needed_only"](listed)
-    assert [row["name"] for row in listed["components"]] == ["used", "deep"]
+    edges = {DISTRIBUTION: {"used"}, "used": {"dee-p"}, "dee-p": set()}
+    script("release")["needed_only"](listed, edges)
+    assert [row["name"] for row in listed["components"]] == ["Used", "dee_p"]
     assert listed["dependencies"] == [
-        {"ref": "deep-ref"},
-        {"ref": "root", "dependsOn": ["used-ref"]},
-        {"ref": "used-ref", "dependsOn": ["deep-ref"]},
+        {"ref": "dee_p-ref", "dependsOn": []},
+        {"ref": "root", "dependsOn": ["Used-ref"]},
+        {"ref": "Used-ref", "dependsOn": ["dee_p-ref"]},
     ]
+
+
+def test_the_graph_has_what_the_wheel_needs_and_no_extras() -> None:
+    edges = script("release")["graph"]()
+    locked = re.findall(r"^([\w.-]+)==", text_of(Path("requirements.lock")), re.MULTILINE)
+    assert edges.keys() - {DISTRIBUTION} < set(locked)
+    assert {"multidict", "markupsafe"} < edges.keys()
+    assert edges.keys() & {"google-re2", "mypy", "pytest", "pyspark"} == set()
 
 
 def test_the_page_of_licences_is_current() -> None:
