@@ -6,24 +6,20 @@ Pictures are checked only for properties that hold on any machine: sizes, colour
 from __future__ import annotations
 
 import io
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page
 
 from logserver.bench.report import render
 from logserver.bench.report.contents import report
 from tests.bench import results
+from tests.browser import PATIENCE_MS, chromium
 
 pytestmark = pytest.mark.slow
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-OPTIONS = ("--no-sandbox", "--disable-dev-shm-usage")  # it runs as root, and in containers
-PATIENCE_MS = 300_000  # a busy machine may be slow
 PHONE, DESK = 360, 1280
 LEAST_LETTERS_PX = 9.0
 Open = Callable[..., Page]
@@ -31,19 +27,8 @@ Open = Callable[..., Page]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium. Without it the tests are skipped with a reason, but fail in CI."""
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        reason = "needs a Chromium (Debian: apt-get install chromium)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(
-            executable_path=path, args=OPTIONS, timeout=PATIENCE_MS
-        )
+    with chromium() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")
