@@ -84,6 +84,7 @@ def test_there_are_programs() -> None:
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / ".github").glob("*.md")),
 ]
 
 
