@@ -103,6 +103,14 @@ def test_the_components_are_those_that_are_installed(released: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_wheel_for_every_platform_is_reproducible(released: Path, tmp_path: Path) -> None:
+    release = script("release")["Release"](tmp_path, tmp_path / "out", {})
+    release.archive()
+    name = release.pure_wheel()
+    assert (release.files / name).read_bytes() == (released / name).read_bytes()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["-py3-none-any.whl", f"-cp3{sys.version_info.minor}-*.whl"])
 @pytest.mark.parametrize("extra", ["", "[spark]"])
 def test_a_wheel_installs_and_starts(released: Path, tmp_path: Path, kind: str, extra: str) -> None:
