@@ -13,6 +13,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +76,13 @@ def test_the_files_of_a_release(released: Path) -> None:
     with tarfile.open(released / source) as packed:
         assert f"{STEM}/setup.py" in packed.getnames()
     with zipfile.ZipFile(released / pure) as packed:
-        metadata = packed.read(f"{STEM}.dist-info/METADATA").decode()
-    assert f"Name: {DISTRIBUTION}\nVersion: {logserver.__version__}\n" in metadata
-    assert set(re.findall(r"^Provides-Extra: (.+)$", metadata, re.MULTILINE)) == EXTRAS
-    assert re.findall(r"^Requires-Dist: google-re2.*", metadata, re.MULTILINE) != []
+        fields = packed.read(f"{STEM}.dist-info/METADATA").decode()
+    assert f"Name: {DISTRIBUTION}\nVersion: {logserver.__version__}\n" in fields
+    assert set(re.findall(r"^Provides-Extra: (.+)$", fields, re.MULTILINE)) == EXTRAS
+    assert re.findall(r"^Requires-Dist: google-re2.*", fields, re.MULTILINE) != []
     assert "google-re2" not in {
         line.split(">")[0]
-        for line in re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)
+        for line in re.findall(r"^Requires-Dist: (.+)$", fields, re.MULTILINE)
         if "extra ==" not in line
     }
 
@@ -215,9 +216,16 @@ def test_what_users_install_has_a_free_licence() -> None:
 
 def test_an_unknown_licence_is_reported() -> None:
     names = script("licences_page")
-    assert names["licence"]("no-such-package", {"no-such-package": "MIT"}) == "MIT"
+    assert names["licence"]("no-such-package", "1.0", {"no-such-package": "MIT"}) == "MIT"
     with pytest.raises(names["Unknown"], match="no-such-package: neither"):
-        names["licence"]("no-such-package", {})
+        names["licence"]("no-such-package", "1.0", {})
+
+
+def test_the_licence_is_the_one_of_the_locked_version() -> None:
+    licence, here = script("licences_page")["licence"], metadata.version("pytest")
+    assert licence("pytest", here, {"pytest": "of the page"}) == "MIT"
+    assert licence("pytest", "0.1", {"pytest": "of the page"}) == "of the page"
+    assert licence("pytest", "0.1", {}) == "MIT"
 
 
 FAKE_UV = """#!/bin/sh
