@@ -130,14 +130,16 @@ def test_a_wheel_installs_and_starts(released: Path, tmp_path: Path, kind: str, 
     command.parent.mkdir()
     command.symlink_to(home / "bin" / "logserver")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    for arguments, expected in (
-        (["--version"], f"logserver, version {logserver.__version__}\n"),
-        (["explain", "torn-tail"], "torn-tail"),
-    ):
-        done = subprocess.run(
-            [command, *arguments], cwd=tmp_path, env=environment, capture_output=True, check=True
-        )
-        assert done.stdout.decode().startswith(expected)
+
+    def output(*arguments: str) -> str:
+        line = [str(command), *arguments]
+        return subprocess.run(
+            line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert output("--version") == f"logserver, version {logserver.__version__}\n"
+    assert json.loads(output("explain", "torn-tail"))["code"] == "torn-tail"
+    assert json.loads(output("config", "show"))["compiled"] is ("-none-any" not in kind)
 
 
 def test_the_page_names_the_wheel_and_its_extras() -> None:
