@@ -11,13 +11,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from time import perf_counter
-from typing import Final
+from typing import Final, cast
 from urllib.parse import unquote
 
 from aiohttp import web
 
+from api.connection.protocol import ApiProtocol
 from api.connection.response_headers import REQUEST_ID, sign
 from api.http.auth import Guard
+from api.http.cors import Cors
 from api.http.errors import ApiError, as_api_error, error_response
 from api.http.negotiation import media_type, negotiate
 from api.http.parameters import Params, parse_query
@@ -32,6 +34,7 @@ from api.operations.messages import MESSAGES
 from api.operations.produce import PRODUCE
 from api.operations.store import STORE
 from api.operations.topics import TOPICS
+from api.operations.v3_groups import V3_GROUPS
 from api.operations.v3_produce import V3_PRODUCE
 from api.operations.v3_topics import V3_TOPICS
 from api.request_context import RequestContext
@@ -54,6 +57,7 @@ RESOURCES: Final[Sequence[Resource]] = (
     CONSUMERS,
     GROUPS,
     V3_TOPICS,
+    V3_GROUPS,
     V3_PRODUCE,
     HEALTH,
     STORE,
@@ -73,6 +77,7 @@ class App:
     def __init__(self, service: LogService) -> None:
         self.service = service
         self.guard = Guard(service.settings)
+        self._cors = Cors(service.settings)
         self._logs_access = service.settings.access_log
         self._router = Router(all_operations(service.settings))
 
@@ -80,13 +85,15 @@ class App:
         """Return the answer to one request. An exception that leaves this method is a bug (a 500 in the same shape)."""
         begun = perf_counter()
         operation: Operation | None = None
+        if self._cors.is_on:
+            cast("ApiProtocol", request.protocol).cross_origin = self._cors.headers(request)
         try:
-            operation, path = self._router.find(request.method, request.rel_url.raw_path)
-            call = self._checked(request, operation, path)
-            with call.reservation:
-                response = await operation.handler(call)
-                if not response.prepared and (response.content_length or 0) > SMALL_BYTES:
-                    await self._deliver(call, response)
+            if self._cors.is_preflight(request):
+                methods = self._router.methods(request.rel_url.raw_path)
+                response: web.StreamResponse = self._cors.preflight(request, methods)
+            else:
+                operation, path = self._router.find(request.method, request.rel_url.raw_path)
+                response = await self._answer(self._checked(request, operation, path), operation)
         except ApiError as error:
             response = _refusal(request, error)
         except StorageError as error:
@@ -101,6 +108,13 @@ class App:
         if self._logs_access:
             _log_access(request, response, _pattern(operation), elapsed_s)
         return response
+
+    async def _answer(self, call: RequestContext, operation: Operation) -> web.StreamResponse:
+        with call.reservation:
+            response = await operation.handler(call)
+            if not response.prepared and (response.content_length or 0) > SMALL_BYTES:
+                await self._deliver(call, response)
+            return response
 
     def _checked(
         self, request: web.BaseRequest, operation: Operation, path: Mapping[str, str]
@@ -156,9 +170,18 @@ class Router:
             pattern = operation.pattern[1:].split("/")
             self._by_length.setdefault(len(pattern), []).append((pattern, operation))
 
+    def methods(self, raw_path: str) -> Sequence[str]:
+        """Return the methods of a path. Raises 404."""
+        segments = _segments(raw_path)
+        patterns = self._by_length.get(len(segments), ())
+        found = [one.method for pattern, one in patterns if _matches(pattern, segments)]
+        if not found:
+            raise _nothing_at(raw_path)
+        return [*found, "HEAD"] if "GET" in found else found
+
     def _find(self, method: str, raw_path: str) -> tuple[Operation, Mapping[str, str]]:
         """Return the operation and its path parameters. Raises 404, or 405 with Allow. `find` caches the last paths."""
-        segments = raw_path[1:].removesuffix("/").split("/")
+        segments = _segments(raw_path)
         served_method = "GET" if method == "HEAD" else method
         allowed = []
         for pattern, operation in self._by_length.get(len(segments), ()):
@@ -167,12 +190,20 @@ class Router:
                     return operation, _parameters(pattern, segments)
                 allowed.append(operation.method)
         if not allowed:
-            raise ApiError(404, f"there is nothing at {raw_path[:200]!r}; see /docs")
+            raise _nothing_at(raw_path)
         raise ApiError(
             405,
             f"{method[:20]} is not possible here: use {', '.join(allowed)}",
             headers={"Allow": ", ".join(allowed)},
         )
+
+
+def _segments(raw_path: str) -> list[str]:
+    return raw_path[1:].removesuffix("/").split("/")
+
+
+def _nothing_at(raw_path: str) -> ApiError:
+    return ApiError(404, f"there is nothing at {raw_path[:200]!r}; see /docs")
 
 
 def _pattern(operation: Operation | None) -> str:

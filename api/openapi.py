@@ -29,7 +29,8 @@ _REF: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
     "Serves the records of a Kafka log directory or a RocketMQ store. Times are milliseconds since the epoch; whole "
     "numbers have 64 bits. Keys and values are bytes: base64 in JSON, or JSON itself, or text, as the media type or "
-    "the parameter `format` says."
+    "the parameter `format` says. Under `application/json` they are base64, and a produce request with any other value "
+    "is refused as a whole: send JSON as `application/vnd.kafka.json.v2+json`, text with `format=text`."
 )
 
 

@@ -27,6 +27,7 @@ from logserver.config import Address, Settings
 from logserver.groups.consumer import Consumer
 from logserver.service.memory_budget import Reservation
 from logserver.service.service import LogService
+from logserver.validation import in_words, wrong_value
 from storage import TopicPartition
 from storage.display import encode_json
 
@@ -204,9 +205,9 @@ def decode_json(body: bytes, kind: type[T], *, lax: bool = False) -> T:
     try:
         return msgspec.json.decode(body, type=kind, strict=not lax)
     except msgspec.ValidationError as error:
-        raise ApiError(PAYLOAD, str(error)) from None
+        raise ApiError(PAYLOAD, wrong_value(error, kind, body).text) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ApiError(MALFORMED, str(error)) from None
+        raise ApiError(MALFORMED, in_words(error, kind, body, whole="the body")) from None
     except RecursionError:
         raise ApiError(PAYLOAD, "the JSON body is nested too deeply") from None
 
@@ -216,7 +217,7 @@ def as_kind(members: Mapping[str, object], kind: type[T]) -> T:
     try:
         return msgspec.convert(members, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise ApiError(PAYLOAD, str(error)) from None
+        raise ApiError(PAYLOAD, wrong_value(error, kind, members).text) from None
 
 
 @lru_cache(maxsize=CACHED_HOSTS)

@@ -27,6 +27,8 @@ FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "file", "default"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _MAX_INT: Final = (1 << 63) - 1
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/,;?#@]+")
+_DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -128,6 +130,25 @@ def _store_options(value: object) -> dict[str, str]:
     return options
 
 
+def _origins(value: object) -> tuple[str, ...]:
+    """Parse origins: a list, or one text separated by commas. A default port is left out, as browsers do."""
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise _Refused("must be origins, separated by commas, or *")
+    origins = [text.strip().lower() for text in texts if text.strip()]
+    if "*" in origins and len(origins) > 1:
+        raise _Refused("must be origins, or * alone")
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise _Refused("must be SCHEME://HOST or SCHEME://HOST:PORT, without a path", origin)
+    return tuple(dict.fromkeys(_without_default_port(origin) for origin in origins))
+
+
+def _without_default_port(origin: str) -> str:
+    port = _DEFAULT_PORTS.get(origin.partition(":")[0])
+    return origin if port is None else origin.removesuffix(port)
+
+
 def _option_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -154,6 +175,8 @@ class Settings:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
+    cors_origins: tuple[str, ...] = ()
+    cors_credentials: bool = False
     flush: str = "sync"
     flush_interval_ms: int = 500
     set: Mapping[str, str] = field(default_factory=dict)
@@ -207,6 +230,14 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "tls_cert": (_path, "Certificate chain in PEM; then the server speaks HTTPS only."),
     "tls_key": (_path, "Private key of tls_cert in PEM, if it is not in the same file."),
     "tls_client_ca": (_path, "CA certificates in PEM; then clients need a certificate too."),
+    "cors_origins": (
+        _origins,
+        "Origins whose pages may read answers, separated by commas; * is every origin.",
+    ),
+    "cors_credentials": (
+        _boolean,
+        "Pages of cors_origins may use client certificates that the browser holds.",
+    ),
     "flush": (
         _choice("sync", "async", "os"),
         "When acknowledged records are put on disk: sync, async or os.",
@@ -372,6 +403,11 @@ def _check_together(settings: Settings) -> None:
         ),
         (settings.tls_key and not settings.tls_cert, "tls_key", "needs tls_cert"),
         (settings.tls_client_ca and not settings.tls_cert, "tls_client_ca", "needs tls_cert"),
+        (
+            settings.cors_credentials and not set(settings.cors_origins) - {"*"},
+            "cors_credentials",
+            "needs cors_origins with origins by name, not *",
+        ),
         (
             settings.max_in_flight_bytes < settings.max_body_bytes,
             "max_in_flight_bytes",

@@ -99,7 +99,6 @@ REPEATED = {
 SMALL_MODULES = {
     "api/operations/documentation.py": "a module per resource",
     "api/operations/parameters.py": "operations share it",
-    "api/connection/response_headers.py": "used by handlers and by the connection",
     "api/http/caching.py": "pages and documents share it",
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",
     "logserver/logs.py": "a duty of the process",

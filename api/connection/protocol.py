@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, cast
 
@@ -94,7 +94,7 @@ class ApiServer(web.Server):
 class ApiProtocol(OpenHandler):
     """One connection."""
 
-    __slots__ = ("_abandonable", "_api_server", "body", "drained", "half_closed")
+    __slots__ = ("_abandonable", "_api_server", "body", "cross_origin", "drained", "half_closed")
 
     def __init__(self, server: ApiServer, **options: Any) -> None:
         super().__init__(server, **options)
@@ -104,6 +104,8 @@ class ApiProtocol(OpenHandler):
         """Number of times that writing was paused and then resumed."""
         self.body: StreamReader = EMPTY_PAYLOAD
         """The body of the latest request: bytes that the client sends after an early answer are read too."""
+        self.cross_origin: Mapping[str, str] = {}
+        """The CORS headers of the answer to the current request."""
         self.half_closed = asyncio.get_running_loop().create_future()
         """Done once the client sends no more. It may still read, but it must not wait for new data."""
 
@@ -134,6 +136,7 @@ class ApiProtocol(OpenHandler):
         connection: a half-close would look like one without a request.
         """
         self.body = request.content
+        self.cross_origin = {}
         self.set_current(request)
 
     def data_received(self, data: bytes) -> None:

@@ -85,7 +85,7 @@ CODES: Final[Mapping[type[StorageError], int]] = {
 MEANINGS: Final[Mapping[int, str]] = {
     400: "malformed HTTP, or a body that is broken",
     401: "a token is missing or unknown",
-    403: "the token does not allow this",
+    403: "the token does not allow this, or a preflight is of an origin that `cors_origins` does not name",
     404: "there is nothing at this path",
     405: "the method is not possible here; `Allow` lists the possible methods",
     406: "`Accept` names no media type that this call has",

@@ -211,7 +211,7 @@ def _start(to: str | ResetTo) -> Start:
     if isinstance(to, str):
         return Start(StartAt(to))
     if (to.timestamp is None) == (to.offset is None):
-        raise ApiError(PAYLOAD, "to must have either timestamp or offset - at `$.to`")
+        raise ApiError(PAYLOAD, "to must have either timestamp or offset: give one of them")
     if to.timestamp is not None:
         return Start(StartAt.TIME, to.timestamp)
     return Start(StartAt.OFFSET, to.offset or 0)

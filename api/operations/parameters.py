@@ -29,6 +29,10 @@ _PATH_PARAMETERS: Final[Mapping[Parameter[Any], str]] = {
         Text(1),
         "The cluster: `cluster.id` of a Kafka store's `meta.properties`, else `logserver`.",
     ): "MkU3OEVBNTcwNTJENDM2Qg",
+    Parameter("broker_id", Text(1), "The broker: always 1."): "1",
+    Parameter(
+        "consumer_id", Text(1), "Name of the consumer instance, percent-encoded."
+    ): "worker-1",
     Parameter("name", Text(1), "Name of a config."): "retention.ms",
 }
 PATH: Final[Mapping[str, Parameter[Any]]] = {one.name: one for one in _PATH_PARAMETERS}

@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
+from api.connection.response_headers import WARNINGS
 from api.http.errors import JSON, MALFORMED, PAYLOAD, ApiError, as_api_error
 from api.http.negotiation import (
     BINARY_V2_JSON,
@@ -35,6 +36,7 @@ from api.records.decode import (
     Body,
     JsonRecord,
     Limits,
+    NotBase64,
     Produced,
     TextRecord,
     decode_produce,
@@ -43,14 +45,17 @@ from api.records.decode import (
 from api.records.encode import BatchOffsetRow, OffsetRow, ProduceAnswer, RecordNames, offset_rows
 from api.records.produce_options import (
     ACKS,
+    ASYNC,
     COMPRESSION,
     IDEMPOTENCY_KEY,
     SEQUENCED,
     TIMEOUT,
+    read_acks,
     read_options,
     record_ids,
     refuse_key,
     request_of,
+    warn_of_times,
     with_key,
 )
 from api.records.raw_record import RECORD_HEADERS, record_of
@@ -92,21 +97,25 @@ _ANSWERS: Final = (
             **plain(OneOf((ProduceAnswer[OffsetRow], ProduceAnswer[BatchOffsetRow]))),
             NDJSON: Lines(OffsetRow),
         },
+        {WARNINGS: "The records whose time is far ahead of the server's clock."},
     ),
     Answer(
         202,
         "With `acks=0`: checked, not yet stored.",
         {**plain(ProduceAnswer[OffsetRow]), NDJSON: Lines(OffsetRow)},
     ),
+    Answer(204, "With `async=true`: checked, not yet stored."),
 )
 _DETAILS: Final[Details] = {
-    "about": "One row per record comes back, in order. A record that fails alone has its error in its row, and the "
-    "others are stored; if none is stored, the first error is the answer, with all rows in `offsets`. A record without "
+    "about": "Under `application/json` keys and values are base64, as in the Kafka REST Proxy; any other value refuses "
+    "the whole request. Send `application/vnd.kafka.json.v2+json` for JSON, or `format=text` for text. One row per "
+    "record comes back, in order. A record that fails alone has its error in its row, and the others are stored; if "
+    "none is stored, the first error is the answer, with all rows in `offsets`. A record without "
     "`partition` goes by the hash of its key. Producing to an unknown topic creates it (setting `auto_create_topics`). "
     "NDJSON is a record per line, read and answered as it arrives: send and read at the same time; a line that fails "
     "has its error in its line of the answer. A plain body is one record, unchanged.",
     "scope": Scope.PRODUCE,
-    "query": (ACKS, TIMEOUT, COMPRESSION, FORMAT, *SEQUENCED),
+    "query": (ACKS, ASYNC, TIMEOUT, COMPRESSION, FORMAT, *SEQUENCED),
     "headers": (IDEMPOTENCY_KEY, *RECORD_HEADERS),
     "errors": (
         40401, 40402, 40904, 40905, 41302, 42201, 42202, 42203, 42206, 42207, 42208, 42209, 50302, 50401, 50701,
@@ -170,6 +179,13 @@ _EXAMPLES: Final = (
         body={"records": [{"value": "aGVsbG8="}]},
         status=202,
         answer={"offsets": None, "key_schema_id": None, "value_schema_id": None},
+    ),
+    Example(
+        "without an answer's body",
+        query={"async": "true"},
+        media_type=JSON_V2_JSON,
+        body={"records": [{"value": {"total": 12}}]},
+        status=204,
     ),
     Example(
         "a stream of lines",
@@ -241,9 +257,24 @@ async def _produce_records(
     settings = call.settings
     limits = Limits(settings.max_records_per_request, settings.max_json_depth)
     decoded = decode_produce(body, body_format, limits)
+    if call.body_type == JSON and FORMAT.name not in call.params.query:
+        _refuse_other_than_base64(decoded)
     decoded = decoded.for_partition(call.partition_number, PLACE)
     options = with_key(options, call, body, body_format.value)
     return await _store(call, decoded, options, reservation=reservation, size_bytes=len(body))
+
+
+def _refuse_other_than_base64(decoded: Produced) -> None:
+    """Refuse a request as a whole if one of its keys or values is not base64.
+
+    `application/json` names no format. A client that sends one text or object most likely sends no base64 at all, and
+    a text such as `test` would be stored as other bytes, because it is base64 by chance.
+    """
+    for _, error in decoded.failed:
+        if isinstance(error, NotBase64):
+            rows = offset_rows(decoded.count, [], decoded.positions, decoded.failed)
+            message = f"{error.message}; nothing of the request is stored"
+            raise ApiError(error.error_code, message, facts={"offsets": rows})
 
 
 async def _produce_octets(call: RequestContext, reservation: Reservation) -> web.Response:
@@ -273,18 +304,31 @@ async def _store(
         return _answer(call, decoded, [])
     request = request_of(call, decoded, options, reservation=reservation, size_bytes=size_bytes)
     record_names = record_ids(call.service.store, call.topic)
-    runs = await call.service.producer.produce(request)
+    producer = call.service.producer
+    runs = await producer.produce(request)
     if options.acks is Acks.NONE and not runs:
-        return call.json(ProduceAnswer[OffsetRow](None), status=202)
-    return _answer(call, decoded, runs, record_names)
+        response = _unawaited(call)
+    else:
+        response = _answer(call, decoded, runs, record_names)
+    if decoded.may_have_times:
+        ahead = producer.far_ahead(call.topic, decoded.records, runs)
+        warn_of_times(response, [PLACE.format(decoded.positions[index]) for index in ahead])
+    return response
+
+
+def _unawaited(call: RequestContext) -> web.Response:
+    """Return the answer to a request that does not wait for its records to be stored."""
+    if call.params.get(ASYNC):
+        return web.Response(status=204)
+    return call.json(ProduceAnswer[OffsetRow](None), status=202)
 
 
 async def _produce_batches(call: RequestContext, reservation: Reservation) -> web.Response:
     params = call.params
     refuse_key(call, "record batches tell their own sequence")
-    for name in params.query.keys() - {ACKS.name, TIMEOUT.name}:
+    for name in params.query.keys() - {ACKS.name, ASYNC.name, TIMEOUT.name}:
         raise ApiError(MALFORMED, f"query parameter {name} does not go with record batches")
-    acks, timeout_ms = params[ACKS], params.get(TIMEOUT)
+    acks, timeout_ms = read_acks(params), params.get(TIMEOUT)
     body = await call.body(reservation)
     if not body:
         raise ApiError(PAYLOAD, "the body is empty: send one or more record batches")
@@ -299,7 +343,7 @@ async def _produce_batches(call: RequestContext, reservation: Reservation) -> we
         )
     )
     if acks is Acks.NONE:
-        return call.json(ProduceAnswer[OffsetRow](None), status=202)
+        return _unawaited(call)
     rows = [
         BatchOffsetRow(run.partition, run.base_offset, run.base_offset + len(run.positions) - 1)
         for run in runs
@@ -333,6 +377,7 @@ def _answer(
 async def _produce_lines(call: RequestContext) -> web.StreamResponse:
     call.answer_type = negotiate(call.request.headers.get("Accept"), (NDJSON,))
     call.params.refuse(SEQUENCED, _BY_ITSELF)
+    call.params.refuse((ASYNC,), "a stream is answered while it is sent")
     refuse_key(call, _BY_ITSELF)
     options = read_options(call)
     settings = call.settings

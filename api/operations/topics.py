@@ -68,6 +68,12 @@ class Topic(Struct):
     partitions: Sequence[Partition]
 
 
+class Brokers(Struct):
+    """The ids of the brokers."""
+
+    brokers: Sequence[int]
+
+
 class BoundsAnswer(Struct):
     """The offsets of a partition; the end is the offset of the next record to be stored."""
 
@@ -88,7 +94,21 @@ _PARTITION: Final = {
     "replicas": [{"broker": 1, "leader": True, "in_sync": True}],
 }
 _TOPIC: Final = {"name": "orders", "configs": {}, "partitions": [_PARTITION]}
-_WARNINGS: Final = {WARNINGS: "The configs that are stored and have no effect here."}
+CONFIG_WARNINGS: Final = {WARNINGS: "The configs that are stored and have no effect here."}
+
+
+@TOPICS.get(
+    "/brokers",
+    Answer(200, "The id of the one broker: this server.", Brokers),
+    examples=(Example(answer={"brokers": [1]}),),
+)
+async def list_brokers(call: RequestContext) -> web.Response:
+    """The brokers.
+
+    Each partition has this broker as its leader and its only replica.
+    """
+    call.service.topics.access.state.check_ready()
+    return call.json(Brokers([BROKER_ID]))
 
 
 @TOPICS.get(
@@ -114,8 +134,8 @@ async def get_topic(call: RequestContext) -> web.Response:
 
 @TOPICS.put(
     "/topics/{topic}",
-    Answer(201, "Created.", Topic, _WARNINGS),
-    Answer(200, "The topic exists already, in this shape.", Topic, _WARNINGS),
+    Answer(201, "Created.", Topic, CONFIG_WARNINGS),
+    Answer(200, "The topic exists already, in this shape.", Topic, CONFIG_WARNINGS),
     body=optional(NewTopic),
     scope=Scope.ADMIN,
     errors=(40901, 42203, 42205, 50302, 50701),
@@ -157,7 +177,7 @@ async def create_topic(call: RequestContext, body: NewTopic | None) -> web.Respo
 
 @TOPICS.patch(
     "/topics/{topic}",
-    Answer(200, "The topic after the change.", Topic, _WARNINGS),
+    Answer(200, "The topic after the change.", Topic, CONFIG_WARNINGS),
     body=required(ChangedTopic, '{"configs": {...}}'),
     scope=Scope.ADMIN,
     errors=(40401, 42205, 50701),

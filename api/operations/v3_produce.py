@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from api.connection.response_headers import WARNINGS
 from api.http.errors import JSON, ApiError
 from api.operation import Answer, Example, Lines, OneOf, Resource
 from api.operations.v3_topics import TOPIC, V3_TOPICS
-from api.records.produce_options import born_host, refuse_key, request_of
+from api.records.produce_options import born_host, refuse_key, request_of, warn_of_times
 from api.records.splitter import Bounds, Item, ObjectSplitter
 from api.records.stream import ProduceStream
 from api.records.v3 import (
@@ -74,7 +75,12 @@ async def v3_produce_records(call: RequestContext) -> web.StreamResponse:
 
 @V3_PRODUCE.post(
     f"{TOPIC}/records:batch",
-    Answer(207, "The result of each entry.", {JSON: ProduceBatchResponse}),
+    Answer(
+        207,
+        "The result of each entry.",
+        {JSON: ProduceBatchResponse},
+        {WARNINGS: "The ids of entries whose time is far ahead of the server's clock."},
+    ),
     bodies={JSON: ProduceBatchRequest},
     scope=Scope.PRODUCE,
     errors=_ERRORS,
@@ -108,12 +114,15 @@ async def v3_produce_batch(call: RequestContext) -> web.Response:
             kind=ProduceBatchEntry,
         )
         runs: Sequence[AppendOutcome] = ()
+        ahead: Sequence[int] = ()
         if decoded.records:
             options = ProduceOptions(born_host=born_host(call))
             request = request_of(
                 call, decoded, options, reservation=reservation, size_bytes=len(body)
             )
-            runs = await call.service.producer.produce(request)
+            producer = call.service.producer
+            runs = await producer.produce(request)
+            ahead = producer.far_ahead(call.topic, decoded.records, runs)
 
     def success(position: int, fields: Mapping[str, Any]) -> BatchSuccess:
         return BatchSuccess(
@@ -127,7 +136,9 @@ async def v3_produce_batch(call: RequestContext) -> web.Response:
             failures.append(BatchFailure(entry_id, report.error_code, report.message))
         else:
             successes.append(report)
-    return call.json(ProduceBatchResponse(successes, failures), status=207)
+    response = call.json(ProduceBatchResponse(successes, failures), status=207)
+    warn_of_times(response, [ids[decoded.positions[index]] for index in ahead])
+    return response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

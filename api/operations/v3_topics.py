@@ -1,4 +1,4 @@
-"""Clusters and topics of the Kafka REST v3 API, as far as this server has them.
+"""Clusters, brokers and topics of the Kafka REST v3 API, as far as this server has them.
 
 Owns these operations and their shapes: each resource has its kind, its own URL and the URLs of its parts. There is one
 cluster, and one replica of each partition. URLs begin with the URL by which the client reached the server.
@@ -6,16 +6,16 @@ cluster, and one replica of each partition. URLs begin with the URL by which the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Generic, TypeVar
-from urllib.parse import quote
+from collections.abc import Mapping, Sequence
+from typing import Final, Generic, Literal, TypeVar
+from urllib.parse import quote, urlsplit
 
 from aiohttp import web
 from msgspec import Struct, field
 
-from api.http.errors import JSON, NOT_OFFERED, ApiError
+from api.http.errors import JSON, NOT_OFFERED, PAYLOAD, ApiError
 from api.operation import Answer, Example, Resource, required
-from api.operations.topics import BROKER_ID, warn_of_configs
+from api.operations.topics import BROKER_ID, CONFIG_WARNINGS, warn_of_configs
 from api.request_context import RequestContext
 from logserver.tokens import Scope
 from storage import TopicInfo
@@ -25,6 +25,8 @@ V3_TOPICS: Final = Resource("Kafka REST v3")
 
 CLUSTER: Final = "/v3/clusters/{cluster_id}"
 TOPIC: Final = f"{CLUSTER}/topics/{{topic}}"
+
+_PORTS: Final = {"http": 80, "https": 443}
 
 T = TypeVar("T")
 
@@ -70,6 +72,20 @@ class ClusterData(Struct):
     consumer_groups: Related
     topics: Related
     partition_reassignments: Related
+
+
+class BrokerData(Struct):
+    """The broker: this server, at the address by which the client reached it."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    broker_id: int
+    host: str | None
+    port: int | None
+    rack: str | None
+    configs: Related
+    partition_replicas: Related
 
 
 class TopicData(Struct):
@@ -142,13 +158,34 @@ class CreateTopicRequest(Struct):
     validate_only: bool = False
 
 
+class AlteredConfig(Struct):
+    """One change of a config: SET (also if `operation` is missing) or DELETE, which resets it."""
+
+    name: str
+    value: str | None = None
+    operation: Literal["SET", "DELETE"] | None = None
+
+
+class AlterConfigsRequest(Struct):
+    """Changes of configs, made all together or not at all."""
+
+    data: list[AlteredConfig]
+    validate_only: bool = False
+
+
+class UpdateConfigRequest(Struct):
+    """The new value of a config; null resets it."""
+
+    value: str | None = None
+
+
 class Resources:
     """Creates the resources of one cluster, with URLs that begin with `base_url`."""
 
     def __init__(self, base_url: str, cluster_id: str) -> None:
         self._clusters_url = f"{base_url}/v3/clusters"
-        self._url = f"{self._clusters_url}/{quote(cluster_id, safe='')}"
-        self._cluster_id = cluster_id
+        self.url = f"{self._clusters_url}/{quote(cluster_id, safe='')}"
+        self.cluster_id = cluster_id
 
     def clusters(self) -> Listed[ClusterData]:
         """Return the list of the one cluster."""
@@ -158,29 +195,49 @@ class Resources:
         """Return the cluster."""
         return ClusterData(
             "KafkaCluster",
-            Metadata(self._url, self._named()),
-            self._cluster_id,
-            controller=Related(f"{self._url}/brokers/{BROKER_ID}"),
-            acls=Related(f"{self._url}/acls"),
-            brokers=Related(f"{self._url}/brokers"),
-            broker_configs=Related(f"{self._url}/broker-configs"),
-            consumer_groups=Related(f"{self._url}/consumer-groups"),
-            topics=Related(f"{self._url}/topics"),
-            partition_reassignments=Related(f"{self._url}/topics/-/partitions/-/reassignment"),
+            Metadata(self.url, self.resource_name()),
+            self.cluster_id,
+            controller=Related(f"{self.url}/brokers/{BROKER_ID}"),
+            acls=Related(f"{self.url}/acls"),
+            brokers=Related(f"{self.url}/brokers"),
+            broker_configs=Related(f"{self.url}/broker-configs"),
+            consumer_groups=Related(f"{self.url}/consumer-groups"),
+            topics=Related(f"{self.url}/topics"),
+            partition_reassignments=Related(f"{self.url}/topics/-/partitions/-/reassignment"),
+        )
+
+    def brokers(self) -> Listed[BrokerData]:
+        """Return the list of the one broker."""
+        return Listed("KafkaBrokerList", ListMetadata(f"{self.url}/brokers"), [self.broker()])
+
+    def broker(self) -> BrokerData:
+        """Return the broker."""
+        url = f"{self.url}/brokers/{BROKER_ID}"
+        address = urlsplit(self._clusters_url)
+        return BrokerData(
+            "KafkaBroker",
+            Metadata(url, self.resource_name(f"/broker={BROKER_ID}")),
+            self.cluster_id,
+            BROKER_ID,
+            host=address.hostname,
+            port=address.port or _PORTS[address.scheme],
+            rack=None,
+            configs=Related(f"{url}/configs"),
+            partition_replicas=Related(f"{url}/partition-replicas"),
         )
 
     def topics(self, infos: Sequence[TopicInfo]) -> Listed[TopicData]:
         """Return the list of these topics."""
-        metadata = ListMetadata(f"{self._url}/topics")
+        metadata = ListMetadata(f"{self.url}/topics")
         return Listed("KafkaTopicList", metadata, [self.topic(info) for info in infos])
 
     def topic(self, info: TopicInfo) -> TopicData:
         """Return one topic."""
-        url = self._topic_url(info.name)
+        url = self.topic_url(info.name)
         return TopicData(
             "KafkaTopic",
-            Metadata(url, self._named(f"/topic={info.name}")),
-            self._cluster_id,
+            Metadata(url, self.resource_name(f"/topic={info.name}")),
+            self.cluster_id,
             info.name,
             is_internal=info.internal,
             replication_factor=1,
@@ -192,17 +249,17 @@ class Resources:
 
     def partitions(self, info: TopicInfo) -> Listed[PartitionData]:
         """Return the list of a topic's partitions."""
-        metadata = ListMetadata(f"{self._topic_url(info.name)}/partitions")
+        metadata = ListMetadata(f"{self.topic_url(info.name)}/partitions")
         data = [self.partition(info.name, number) for number in info.partitions]
         return Listed("KafkaPartitionList", metadata, data)
 
     def partition(self, topic: str, number: int) -> PartitionData:
         """Return one partition."""
-        url = f"{self._topic_url(topic)}/partitions/{number}"
+        url = f"{self.topic_url(topic)}/partitions/{number}"
         return PartitionData(
             "KafkaPartition",
-            Metadata(url, self._named(f"/topic={topic}/partition={number}")),
-            self._cluster_id,
+            Metadata(url, self.resource_name(f"/topic={topic}/partition={number}")),
+            self.cluster_id,
             topic,
             number,
             leader=Related(f"{url}/replicas/{BROKER_ID}"),
@@ -212,7 +269,7 @@ class Resources:
 
     def configs(self, info: TopicInfo) -> Listed[TopicConfigData]:
         """Return the list of the configs that were set for a topic."""
-        metadata = ListMetadata(f"{self._topic_url(info.name)}/configs")
+        metadata = ListMetadata(f"{self.topic_url(info.name)}/configs")
         data = [self.config(info.name, *config) for config in sorted(info.configs.items())]
         return Listed("KafkaTopicConfigList", metadata, data)
 
@@ -222,10 +279,10 @@ class Resources:
         return TopicConfigData(
             "KafkaTopicConfig",
             Metadata(
-                f"{self._topic_url(topic)}/configs/{quote(name, safe='')}",
-                self._named(f"/topic={topic}/config={name}"),
+                f"{self.topic_url(topic)}/configs/{quote(name, safe='')}",
+                self.resource_name(f"/topic={topic}/config={name}"),
             ),
-            self._cluster_id,
+            self.cluster_id,
             topic,
             name,
             value,
@@ -236,12 +293,13 @@ class Resources:
             synonyms=[ConfigSynonym(name, value, source)],
         )
 
-    def _topic_url(self, topic: str) -> str:
-        return f"{self._url}/topics/{quote(topic, safe='')}"
+    def topic_url(self, topic: str) -> str:
+        """Return the URL of a topic."""
+        return f"{self.url}/topics/{quote(topic, safe='')}"
 
-    def _named(self, rest: str = "") -> str:
+    def resource_name(self, rest: str = "") -> str:
         """Return Confluent's name of a resource: crn://authority/kafka=cluster..., here without an authority."""
-        return f"crn:///kafka={self._cluster_id}{rest}"
+        return f"crn:///kafka={self.cluster_id}{rest}"
 
 
 _TOPIC: Final = {"kind": "KafkaTopic", "topic_name": "orders", "partitions_count": 1}
@@ -266,9 +324,42 @@ async def v3_list_clusters(call: RequestContext) -> web.Response:
 async def v3_get_cluster(call: RequestContext) -> web.Response:
     """The cluster.
 
-    Of the related resources only `topics` is offered.
+    Of the related resources `brokers`, `consumer_groups` and `topics` are offered.
     """
-    return call.json(_resources(call).cluster())
+    return call.json(resources_of(call).cluster())
+
+
+_BROKER: Final = {"kind": "KafkaBroker", "broker_id": 1}
+
+
+@V3_TOPICS.get(
+    f"{CLUSTER}/brokers",
+    Answer(200, "The one broker: this server.", {JSON: Listed[BrokerData]}),
+    errors=(404,),
+    examples=(Example(answer={"kind": "KafkaBrokerList", "data": [_BROKER]}),),
+)
+async def v3_list_brokers(call: RequestContext) -> web.Response:
+    """The broker, as a list."""
+    return call.json(resources_of(call).brokers())
+
+
+@V3_TOPICS.get(
+    f"{CLUSTER}/brokers/{{broker_id}}",
+    Answer(200, "The broker.", {JSON: BrokerData}),
+    errors=(404,),
+    examples=(Example(answer=_BROKER),),
+)
+async def v3_get_broker(call: RequestContext) -> web.Response:
+    """The broker.
+
+    Host and port are the ones in the request's URL. None of the related resources is offered.
+    """
+    resources, broker_id = resources_of(call), call.path["broker_id"]
+    if broker_id != str(BROKER_ID):
+        raise ApiError(
+            404, f"broker {broker_id[:80]!r} does not exist: the only one is {BROKER_ID}"
+        )
+    return call.json(resources.broker())
 
 
 @V3_TOPICS.get(
@@ -279,7 +370,7 @@ async def v3_get_cluster(call: RequestContext) -> web.Response:
 )
 async def v3_list_topics(call: RequestContext) -> web.Response:
     """All topics."""
-    resources = _resources(call)
+    resources = resources_of(call)
     infos = [call.service.topics.info(name) for name in sorted(call.service.topics)]
     return call.json(resources.topics(infos))
 
@@ -304,7 +395,7 @@ async def v3_create_topic(call: RequestContext, body: CreateTopicRequest) -> web
 
     Partitions have one replica. `replicas_assignments` and `validate_only` are not offered.
     """
-    resources = _resources(call)
+    resources = resources_of(call)
     _check(body)
     configs = {entry.name: entry.value for entry in body.configs if entry.value is not None}
     info, created = await call.service.topics.create(
@@ -325,7 +416,7 @@ async def v3_create_topic(call: RequestContext, body: CreateTopicRequest) -> web
 )
 async def v3_get_topic(call: RequestContext) -> web.Response:
     """One topic."""
-    return call.json(_resources(call).topic(call.service.topics.info(call.topic)))
+    return call.json(resources_of(call).topic(call.service.topics.info(call.topic)))
 
 
 @V3_TOPICS.delete(
@@ -337,7 +428,7 @@ async def v3_get_topic(call: RequestContext) -> web.Response:
 )
 async def v3_delete_topic(call: RequestContext) -> web.Response:
     """Delete a topic with its records."""
-    _resources(call)
+    resources_of(call)
     await call.service.topics.delete(call.topic)
     return web.Response(status=204)
 
@@ -350,7 +441,7 @@ async def v3_delete_topic(call: RequestContext) -> web.Response:
 )
 async def v3_list_partitions(call: RequestContext) -> web.Response:
     """A topic's partitions."""
-    return call.json(_resources(call).partitions(call.service.topics.info(call.topic)))
+    return call.json(resources_of(call).partitions(call.service.topics.info(call.topic)))
 
 
 @V3_TOPICS.get(
@@ -361,7 +452,7 @@ async def v3_list_partitions(call: RequestContext) -> web.Response:
 )
 async def v3_get_partition(call: RequestContext) -> web.Response:
     """One partition."""
-    return call.json(_resources(call).partition(*call.partition))
+    return call.json(resources_of(call).partition(*call.partition))
 
 
 @V3_TOPICS.get(
@@ -375,7 +466,7 @@ async def v3_list_topic_configs(call: RequestContext) -> web.Response:
 
     The configs that were set; the store's defaults are not listed.
     """
-    return call.json(_resources(call).configs(call.service.topics.info(call.topic)))
+    return call.json(resources_of(call).configs(call.service.topics.info(call.topic)))
 
 
 @V3_TOPICS.get(
@@ -391,14 +482,91 @@ async def v3_list_topic_configs(call: RequestContext) -> web.Response:
 )
 async def v3_get_topic_config(call: RequestContext) -> web.Response:
     """One config of a topic."""
-    resources = _resources(call)
+    resources = resources_of(call)
     info, name = call.service.topics.info(call.topic), call.path["name"]
     if name not in info.configs:
         raise ApiError(404, f"config {name[:80]!r} is not set for topic {info.name!r}")
     return call.json(resources.config(info.name, name, info.configs[name]))
 
 
-def _resources(call: RequestContext) -> Resources:
+@V3_TOPICS.put(
+    f"{TOPIC}/configs/{{name}}",
+    Answer(204, "The config is changed.", headers=CONFIG_WARNINGS),
+    body=required(UpdateConfigRequest, '{"value": ...}', media_types=(JSON,)),
+    scope=Scope.ADMIN,
+    errors=(404, 40401, 42205, 42207, 50701),
+    examples=(Example(media_type=JSON, body={"value": "60000"}, status=204, backends=("kafka",)),),
+)
+async def v3_update_topic_config(call: RequestContext, body: UpdateConfigRequest) -> web.Response:
+    """Change one config of a topic."""
+    return await _altered(call, {call.path["name"]: body.value})
+
+
+@V3_TOPICS.delete(
+    f"{TOPIC}/configs/{{name}}",
+    Answer(204, "The config has the store's default."),
+    scope=Scope.ADMIN,
+    errors=(404, 40401, 42205, 50701),
+    examples=(Example(status=204, backends=("kafka",)),),
+)
+async def v3_reset_topic_config(call: RequestContext) -> web.Response:
+    """Reset one config of a topic."""
+    return await _altered(call, {call.path["name"]: None})
+
+
+@V3_TOPICS.post(
+    f"{TOPIC}/configs:alter",
+    Answer(204, "The configs are changed.", headers=CONFIG_WARNINGS),
+    body=required(AlterConfigsRequest, '{"data": [...]}', media_types=(JSON,)),
+    scope=Scope.ADMIN,
+    errors=(404, 40401, 42205, 42207, 50701),
+    examples=(
+        Example(
+            media_type=JSON,
+            body={
+                "data": [
+                    {"name": "retention.ms", "value": "60000"},
+                    {"name": "segment.bytes", "operation": "DELETE"},
+                ]
+            },
+            status=204,
+            backends=("kafka",),
+        ),
+        Example(
+            "of RocketMQ",
+            media_type=JSON,
+            body={"data": [{"name": "order", "value": "true"}]},
+            status=204,
+            backends=("rocketmq",),
+        ),
+    ),
+)
+async def v3_alter_topic_configs(call: RequestContext, body: AlterConfigsRequest) -> web.Response:
+    """Change several configs of a topic.
+
+    All of them are changed, or none. `validate_only` is not offered.
+    """
+    if body.validate_only:
+        raise ApiError(NOT_OFFERED, "validate_only is true, and it is not offered: leave it out")
+    configs: dict[str, str | None] = {}
+    for number, entry in enumerate(body.data):
+        if entry.name in configs:
+            raise ApiError(
+                PAYLOAD, f"data[{number}].name is {entry.name[:80]!r} again: give it once"
+            )
+        configs[entry.name] = None if entry.operation == "DELETE" else entry.value
+    return await _altered(call, configs)
+
+
+async def _altered(call: RequestContext, configs: Mapping[str, str | None]) -> web.Response:
+    resources_of(call)
+    await call.service.topics.alter(call.topic, configs)
+    response = web.Response(status=204)
+    warn_of_configs(call, response, configs)
+    return response
+
+
+def resources_of(call: RequestContext) -> Resources:
     """Return the resources of the cluster in the path, which must be the served cluster. Raises 404."""
     return Resources(cluster_id=call.cluster_id, base_url=call.base_url)
 

@@ -22,6 +22,7 @@ from msgspec import Meta, Raw, Struct, field
 
 from api.http.errors import BASE64, BODY_TOO_LARGE, MALFORMED, NOT_OFFERED, PAYLOAD, ApiError
 from api.http.negotiation import Format
+from logserver.validation import wrong_json, wrong_value
 from storage import Record
 
 T = TypeVar("T")
@@ -40,8 +41,6 @@ PLACE: Final = "records[{}]"
 """The name of a record in a body, by its position."""
 _NULL: Final = Raw(b"null")
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
-_HALF_PAIR: Final = re.compile(rb"(\\u[dD][89abAB][0-9a-fA-F]{2})[^\\].{0,4}\Z", re.DOTALL)
-_AT: Final = re.compile(r" - at `\$(.*)`$")
 _BASE64_HINT: Final = (
     "application/json means base64: send Content-Type application/vnd.kafka.json.v2+json for JSON "
     "values, or format=text for text"
@@ -124,13 +123,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produced:
-    """A decoded body: the valid records with their positions in it, and the records that failed alone."""
+    """A decoded body: the valid records with their positions in it, and the records that failed alone.
+
+    `may_have_times` False: no record has a timestamp of the client.
+    """
 
     count: int
     records: Sequence[Record]
     positions: Sequence[int]
     partitions: Sequence[int | None] | None
     failed: Sequence[tuple[int, ApiError]] = ()
+    may_have_times: bool = True
 
     def for_partition(self, partition: int | None, place: str = "") -> Self:
         """Return the same for a request to this partition: a record that names another partition fails alone.
@@ -164,6 +167,7 @@ class Produced:
 class _Kind:
     """One embedded format: its decoders and its conversion of a decoded record."""
 
+    record: type[_Common]
     decode_body: Callable[[bytes], Body[Any]]
     decode_record: Callable[[bytes | Raw], Any]
     convert: Callable[[Any, int], Record]
@@ -178,7 +182,7 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
     try:
         return _decode_typed(body, kind, limits) or _decode_one_by_one(body, _KINDS[kind], limits)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _decoding_error(error, "the body", body, limits) from None
+        raise _decoding_error(error, Body[Raw], body, limits) from None
 
 
 def decode_records(records: Sequence[bytes | ApiError], kind: Format, limits: Limits) -> Produced:
@@ -233,7 +237,7 @@ def _decode_plain(body: bytes, limits: Limits) -> Produced | None:
         return None
     _check_count(len(decoded), limits)
     records = [_new(Record, (one.key, one.value, (), None, None, (), None)) for one in decoded]
-    return _all_valid(records, None)
+    return replace(_all_valid(records, None), may_have_times=False)
 
 
 def _decode_one_by_one(body: bytes, how: _Kind, limits: Limits) -> Produced:
@@ -296,7 +300,7 @@ def _decode_one(
         decoded = how.decode_record(raw)
         return how.convert(decoded, limits.max_depth), decoded.partition
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _decoding_error(error, "the record", raw, limits, where) from None
+        raise _decoding_error(error, how.record, raw, limits, where) from None
     except _RecordRefused as error:
         raise ApiError(error.error_code, (where + error.problem).lstrip(".")) from None
 
@@ -312,6 +316,10 @@ def _all_valid(records: Sequence[Record], partitions: Sequence[int | None] | Non
 
 def _if_any(partitions: Sequence[int | None]) -> Sequence[int | None] | None:
     return partitions if any(number is not None for number in partitions) else None
+
+
+class NotBase64(ApiError):
+    """A key or a value of a record, or of its header, is not the base64 text that its format requires."""
 
 
 class _RecordRefused(Exception):
@@ -420,45 +428,47 @@ def _check_count(count: int, limits: Limits) -> None:
 
 def _decoding_error(
     error: msgspec.DecodeError | RecursionError,
-    thing: str,
+    kind: Any,
     text: bytes | Raw,
     limits: Limits,
     where: str = "",
 ) -> ApiError:
-    """Convert an error of the decoder. `thing` is what was decoded; `where` names a record in front of the place."""
+    """Convert an error of the decoder. `kind` is the type that was decoded; `where` is the place of a record in its
+    body.
+    """
+    thing = "the body" if kind is Body[Raw] else "the record"
     if isinstance(error, RecursionError):
         return ApiError(PAYLOAD, f"{thing} is nested deeper than {limits.max_depth} levels")
-    message = str(error)
     if not isinstance(error, msgspec.ValidationError):
-        # The decoder reports half of a surrogate pair near the end as truncated text.
-        half = _HALF_PAIR.search(bytes(text)) if "truncated" in message else None
-        if half is not None:
-            message = f"{half[1].decode()} is half of a surrogate pair"
-        return ApiError(MALFORMED, f"{thing} is no JSON: {message}")
-    path = _AT.search(message)
-    place = where + (path[1] if path is not None else "")
-    problem = message[: path.start()] if path is not None else message
-    message = f"{place.lstrip('.') or 'the body'}: {problem}"
-    if "Invalid base64" in message:
-        return ApiError(BASE64, f"{message} ({_BASE64_HINT})")
-    if "`bytes" in message:
-        message = f"{message.replace('`bytes', '`base64')} ({_BASE64_HINT})"
-    return ApiError(PAYLOAD, message)
+        return ApiError(MALFORMED, f"{thing} is no JSON: {wrong_json(error, bytes(text))}")
+    wrong = wrong_value(error, kind, text, whole=where or thing, within=where)
+    if not wrong.needs_base64:
+        return ApiError(PAYLOAD, wrong.text)
+    code = BASE64 if is_bad_base64(error) else PAYLOAD
+    return NotBase64(code, f"{wrong.text} ({_BASE64_HINT})")
+
+
+def is_bad_base64(error: msgspec.ValidationError) -> bool:
+    """Return whether the value is text that is not base64, and not a value of another type."""
+    return "Invalid base64" in str(error)
 
 
 _new = tuple.__new__  # the same as Record(...), without a Python call
 _KINDS: Final = {
     Format.BINARY: _Kind(
+        BinaryRecord,
         msgspec.json.Decoder(Body[BinaryRecord]).decode,
         msgspec.json.Decoder(BinaryRecord).decode,
         _from_binary,
     ),
     Format.JSON: _Kind(
+        JsonRecord,
         msgspec.json.Decoder(Body[JsonRecord]).decode,
         msgspec.json.Decoder(JsonRecord).decode,
         _from_json,
     ),
     Format.TEXT: _Kind(
+        TextRecord,
         msgspec.json.Decoder(Body[TextRecord]).decode,
         msgspec.json.Decoder(TextRecord).decode,
         _from_text,

@@ -6,12 +6,15 @@ Owns these parameters and how they are read; must not know how records are sent.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Final
 
+from aiohttp import web
 from msgspec import structs
 
+from api.connection.response_headers import note
 from api.http.errors import MALFORMED, NOT_OFFERED, ApiError
 from api.http.parameters import MAX_INT16, MAX_INT32, Choice, Integer, Parameter, Params, Text
 from api.records.decode import Produced
@@ -32,6 +35,12 @@ ACKS: Final = Parameter(
     "When the request is answered: when the store's flush mode is met (`all`), when the records are with the "
     "operating system (`1`), or when the body has been checked (`0`).",
     default="all",
+)
+ASYNC: Final = Parameter(
+    "async",
+    Choice({"true": True, "false": False}),
+    "With `true` the answer is 204 without a body, as soon as the body has been checked: `acks=0` under the name of "
+    "Strimzi's bridge. Not together with another `acks`, nor for a stream.",
 )
 TIMEOUT: Final = Parameter(
     "timeout",
@@ -68,12 +77,25 @@ def read_options(call: RequestContext) -> ProduceOptions:
     """Return the options in the query. Raises 40000, and 42207 for a codec of the other backend."""
     params, store = call.params, call.service.store
     return ProduceOptions(
-        acks=params[ACKS],
+        acks=read_acks(params),
         timeout_ms=params.get(TIMEOUT),
         compression=_compression(params, store),
         producer=_sequence(params),
         born_host=born_host(call),
     )
+
+
+def read_acks(params: Params) -> Acks:
+    """Return the time of the answer. Raises 40000 for `async=true` together with another `acks`."""
+    acks = params[ACKS]
+    if not params.get(ASYNC):
+        return acks
+    if ACKS.name in params.query and acks is not Acks.NONE:
+        raise ApiError(
+            MALFORMED,
+            f"{ACKS.name}={params.query[ACKS.name]} and {ASYNC.name}=true exclude each other: give one",
+        )
+    return Acks.NONE
 
 
 def with_key(
@@ -136,6 +158,11 @@ def record_ids(store: LogStore, topic: str) -> RecordNames | None:
     if not store.capabilities.messages:
         return None
     return lambda number: partial(store.record_id, TopicPartition(topic, number))
+
+
+def warn_of_times(response: web.Response, names: Sequence[str]) -> None:
+    """Name in a header the records whose time is far ahead of the server's clock; the service logs them."""
+    note(response, "timestamps are more than 1 hour ahead of the server's clock", names)
 
 
 def _sequence(params: Params) -> ProducerSequence | None:

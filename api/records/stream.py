@@ -153,7 +153,10 @@ class ProduceStream(Generic[D]):
             request = request_of(
                 call, decoded, self._options, reservation=reservation, size_bytes=size_bytes
             )
-            return await call.service.producer.produce(request)
+            producer = call.service.producer
+            runs = await producer.produce(request)
+            producer.far_ahead(call.topic, decoded.records, runs)
+            return runs
 
     async def _reserve(self, size_bytes: int) -> Reservation:
         """Wait for room among the bytes in flight; meanwhile nothing is read from the client."""

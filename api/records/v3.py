@@ -32,9 +32,16 @@ from api.http.errors import (
     ApiError,
     as_api_error,
 )
-from api.records.decode import PartitionNumber, Produced, decode_each, is_nested_deeper
+from api.records.decode import (
+    PartitionNumber,
+    Produced,
+    decode_each,
+    is_bad_base64,
+    is_nested_deeper,
+)
 from api.records.splitter import Item
 from logserver.service.requests import AppendOutcome
+from logserver.validation import wrong_json, wrong_value
 from storage import Record
 
 T = TypeVar("T")
@@ -238,7 +245,7 @@ def decode_batch(body: bytes, *, max_records: int) -> tuple[Sequence[str], Seque
         ids = [entry.id for entry in _IDS_DECODER.decode(body).entries]
         entries = [bytes(entry) for entry in _ENTRIES_DECODER.decode(body).entries]
     except _UNDECODABLE as error:
-        raise _decoding_error(error, "the body") from None
+        raise _decoding_error(error, "the body", _Entries[_Id], body) from None
     if not ids:
         raise ApiError(PAYLOAD, "entries is empty: send at least one entry")
     if len(ids) > max_records:
@@ -258,15 +265,16 @@ def _decoded(item: bytes, kind: type[ProduceRequest]) -> ProduceRequest:
             item.decode()
         return _DECODERS[kind](item)
     except _UNDECODABLE as error:
-        raise _decoding_error(error, "the record") from None
+        raise _decoding_error(error, "the record", kind, item) from None
 
 
-def _decoding_error(error: Exception, thing: str) -> ApiError:
+def _decoding_error(error: Exception, thing: str, kind: Any, text: bytes) -> ApiError:
     if isinstance(error, RecursionError):
         return ApiError(PAYLOAD, f"{thing} is nested too deeply")
     if not isinstance(error, msgspec.ValidationError):
-        return ApiError(MALFORMED, f"{thing} is no JSON: {error}")
-    return ApiError(BASE64 if "Invalid base64" in str(error) else PAYLOAD, str(error))
+        return ApiError(MALFORMED, f"{thing} is no JSON: {wrong_json(error, text)}")
+    code = BASE64 if is_bad_base64(error) else PAYLOAD
+    return ApiError(code, wrong_value(error, kind, text, whole=thing).text)
 
 
 def _converted(request: ProduceRequest, max_depth: int, now_ms: int) -> tuple[Record, Kinds]:
@@ -297,9 +305,10 @@ def _data(part: ProduceData | None, name: str, max_depth: int) -> tuple[bytes | 
     try:
         return convert(data), kind or "JSON"
     except msgspec.ValidationError as error:
-        if "base64" in str(error):
-            raise ApiError(BASE64, f"{name}.data is not base64, as type BINARY means") from None
-        raise ApiError(PAYLOAD, f"{name}.data: {error}, as type {kind} means") from None
+        decoded = str if kind == "STRING" else bytes
+        wrong = wrong_value(error, decoded, data, within=f"{name}.data").text
+        code = BASE64 if is_bad_base64(error) else PAYLOAD
+        raise ApiError(code, f"{wrong}, as type {kind} means") from None
 
 
 def _refuse_schema(part: ProduceData, name: str) -> None:

@@ -13,10 +13,14 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+from logserver.validation import in_words
+
+T = TypeVar("T")
 
 FORMAT_VERSION: Final = 1
 
@@ -319,13 +323,18 @@ def to_json(result: Result) -> bytes:
 
 
 def from_json(data: bytes) -> Result:
-    """Decode a result document. Raises msgspec.ValidationError, msgspec.DecodeError if it is not JSON, and ValueError
-    for another format version.
-    """
-    version = msgspec.json.decode(data, type=_Versioned).format_version
+    """Decode a result document. Raises ValueError, which names the field, its value and its limits."""
+    version = _decoded(data, _Versioned).format_version
     if version != FORMAT_VERSION:
         raise ValueError(f"format_version: {version}, this reads {FORMAT_VERSION}")
-    return msgspec.json.decode(data, type=Result)
+    return _decoded(data, Result)
+
+
+def _decoded(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(in_words(error, kind, data, whole="the file")) from None
 
 
 class _Versioned(msgspec.Struct):
@@ -333,5 +342,5 @@ class _Versioned(msgspec.Struct):
 
 
 def load(path: Path) -> Result:
-    """Read a result document from a file. Raises OSError, and the errors of `from_json`."""
+    """Read a result document from a file. Raises OSError and ValueError."""
     return from_json(path.read_bytes())

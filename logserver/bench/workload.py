@@ -6,16 +6,16 @@ know a target: each target reports the fields it does not support.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from logserver.bench.result import Scale, WorkloadFacts
+from logserver.validation import wrong_value
 from storage.errors import InvalidArgument
 
 MOST_PARTITIONS: Final = 10_000  # over all topics
@@ -221,46 +221,5 @@ def _converted(given: dict[str, Any], source: str, kind: type[T]) -> T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at ")
-        path = place.strip("`").removeprefix("$").removeprefix(".")
-        unknown = re.search(r"unknown field `(.*)`", problem)
-        if unknown is not None:
-            field = ".".join(filter(None, (path, unknown[1])))
-            known = ", ".join(_fields(kind, path))
-            message = f"{source}: {field}: there is no such field; there are {known}"
-        elif not place:
-            field, message = "", f"{source}: {problem}"
-        else:
-            field = path
-            message = f"{source}: {field}: {_value(given, path)!r}: {problem}"
-            if problem.startswith("Invalid enum value"):
-                message += f"; there are {', '.join(map(repr, _choices(kind, path)))}"
-        raise InvalidArgument(message, field=field) from None
-
-
-def _fields(kind: Any, path: str) -> tuple[str, ...]:
-    """Return the TOML names of the fields of a struct, or of the struct at `path` inside it."""
-    for name in filter(None, path.split(".")):
-        inner = msgspec.inspect.type_info(_field(kind, name).type)
-        options = inner.types if isinstance(inner, msgspec.inspect.UnionType) else (inner,)
-        kind = next(o.cls for o in options if isinstance(o, msgspec.inspect.StructType))
-    return tuple(field.encode_name for field in msgspec.structs.fields(kind))
-
-
-def _choices(kind: Any, path: str) -> tuple[Any, ...]:
-    """Return the allowed values of an enumerated field."""
-    *parts, last = path.split(".")
-    for name in parts:
-        kind = _field(kind, name).type
-    return get_args(_field(kind, last).type)
-
-
-def _field(kind: Any, name: str) -> Any:
-    (found,) = (field for field in msgspec.structs.fields(kind) if field.encode_name == name)
-    return found
-
-
-def _value(given: Any, path: str) -> Any:
-    for name in filter(None, path.split(".")):
-        given = given.get(name) if isinstance(given, dict) else None
-    return given
+        wrong = wrong_value(error, kind, given, whole="the table")
+        raise InvalidArgument(f"{source}: {wrong.text}", field=wrong.field) from None

@@ -46,6 +46,8 @@ def _rows(settings: Settings) -> Iterator[Row]:
 
 
 def _plain(value: object) -> object:
+    if type(value) is tuple:  # a list of names; an address prints itself
+        return ",".join(value)
     return value if isinstance(value, dict) else str(value)
 
 

@@ -62,7 +62,7 @@ def _options() -> list[click.Parameter]:
     for name, (_, text) in SETTINGS.items():
         flag = "--" + name.replace("_", "-")
         default = getattr(defaults, name)
-        about = text if default in (None, False, {}) else f"{text} [default: {default}]"
+        about = text if default in (None, False, {}, ()) else f"{text} [default: {default}]"
         if isinstance(default, bool):
             names = [f"{flag}/--no-{name.replace('_', '-')}"]
             options.append(click.Option(names, default=None, help=about))

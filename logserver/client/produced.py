@@ -15,6 +15,7 @@ from logserver.client.outgoing import produce_lines
 from logserver.client.transport import NDJSON, Query, Response, Transport, lines_of
 from logserver.client.values import Placed, ProducedRow
 from logserver.errors import PartlyStored, ServerRefused, StrangeAnswer
+from logserver.validation import in_words
 from storage import Record
 
 _UNKNOWN: Final = 50000
@@ -70,7 +71,8 @@ def _row(line: bytes) -> ProducedRow:
     try:
         return msgspec.json.decode(line, type=ProducedRow)
     except msgspec.DecodeError as error:
-        raise StrangeAnswer(f"{line[:80]!r} is no row: {error}", status=200) from None
+        problem = in_words(error, ProducedRow, line, whole="the line")
+        raise StrangeAnswer(f"{line[:80]!r} is no row: {problem}", status=200) from None
 
 
 def _ended_early(last: ProducedRow | None) -> ServerRefused:

@@ -24,6 +24,7 @@ from yarl import URL
 
 from logserver.client.values import ErrorBody
 from logserver.errors import ServerRefused, ServerUnreachable, StrangeAnswer
+from logserver.validation import in_words
 from storage.errors import InvalidArgument
 
 T = TypeVar("T")
@@ -71,8 +72,9 @@ class Response(NamedTuple):
         try:
             return msgspec.json.decode(self.body, type=kind)
         except msgspec.DecodeError as error:
+            problem = in_words(error, kind, self.body, whole="the body")
             raise StrangeAnswer(
-                f"the answer is not what a log server gives: {error}", status=self.status
+                f"the answer is not what a log server gives: {problem}", status=self.status
             ) from None
 
 

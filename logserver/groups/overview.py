@@ -80,10 +80,14 @@ class Groups:
         """Return all groups that have members or committed offsets, in order."""
         return sorted({*await self._offsets.groups(), *self._coordinator.groups})
 
+    def members(self, group: str) -> Sequence[Member]:
+        """Return the members of a group by name; none of a group without members."""
+        return list(self._coordinator.members(group))
+
     async def overview(self, group: str) -> GroupOverview:
         """Return one group. Raises UnknownGroup."""
         committed = await self._known(group)
-        members = list(self._coordinator.members(group))
+        members = self.members(group)
         readers = {at: member.name for member in members for at in member.partitions}
         partitions = sorted({*committed, *readers})
         bounds = await self._access.run(_bounds, self._access.store, partitions)

@@ -7,6 +7,7 @@ decides how requests share appends. All methods are called on one event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Final
 
 from msgspec import structs
 
+from logserver.config import HOUR_MS
 from logserver.errors import Busy, TimedOut
 from logserver.idempotency.keys import KeyedWriter
 from logserver.metrics import Metrics
@@ -27,9 +29,21 @@ from logserver.service.requests import (
     ProduceBatches,
 )
 from logserver.service.topics import TopicCatalog, check_new_name, check_open
-from storage import LogStore, ProducerSequence, SupportsBatchBytes, TopicInfo, TopicPartition
+from storage import (
+    LogStore,
+    ProducerSequence,
+    Record,
+    SupportsBatchBytes,
+    TopicInfo,
+    TopicPartition,
+)
 from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
 
+log = logging.getLogger(__name__)
+
+MAX_AHEAD_MS: Final = HOUR_MS  # a broker's default of message.timestamp.after.max.ms
+WARN_AGAIN_MS: Final = 60_000
+MAX_WARNED_TOPICS: Final = 1000
 # Stands for the marks that the parts of a request with a key get when they are appended.
 _ANY_MARK: Final = ProducerSequence(0, 0, 0)
 
@@ -51,6 +65,7 @@ class Producer:
         self._keyed_writer = keyed_writer
         self._metrics = metrics
         self._partitioner = Partitioner()
+        self._warned_ms: dict[str, int] = {}  # by topic, the time of the last warning
         self._created: set[str] = set()  # topics that requests have created
         # Only one request at a time may unpack compressed batches.
         self._unpacking = asyncio.Lock()
@@ -89,6 +104,39 @@ class Producer:
             stored = sum(len(outcome.positions) for outcome in outcomes if outcome.error is None)
             self._metrics.produced(records=stored, size_bytes=request.size_bytes)
         return failed + outcomes
+
+    def far_ahead(
+        self, topic: str, records: Sequence[Record], outcomes: Sequence[AppendOutcome]
+    ) -> Sequence[int]:
+        """Return the positions of records whose time is far ahead of the server's clock, and log the largest time.
+
+        Such a time is most likely in another unit than milliseconds, and retention by time keeps the record until then.
+        A record that was rejected, or that has the time of its append, is not reported. A topic is logged at most once
+        a minute.
+        """
+        now_ms = self._access.clock()
+        latest_ms = now_ms + MAX_AHEAD_MS
+        ahead = [at for at, record in enumerate(records) if (record.timestamp_ms or 0) > latest_ms]
+        if not ahead:
+            return ()
+        unaffected = {
+            position
+            for outcome in outcomes
+            if outcome.error is not None or outcome.timestamp_ms >= 0
+            for position in outcome.positions
+        }
+        ahead = [position for position in ahead if position not in unaffected]
+        if ahead and now_ms - self._warned_ms.get(topic, -WARN_AGAIN_MS) >= WARN_AGAIN_MS:
+            if len(self._warned_ms) >= MAX_WARNED_TOPICS:
+                self._warned_ms.clear()
+            self._warned_ms[topic] = now_ms
+            log.warning(
+                "topic %s: the timestamp %d is more than 1 hour ahead of the server's clock: send milliseconds since "
+                "the epoch; retention by time keeps the record until then",
+                topic,
+                max(records[position].timestamp_ms or 0 for position in ahead),
+            )
+        return ahead
 
     async def new_id(self) -> int:
         """Return a producer id above every id that was seen or allocated."""

@@ -79,7 +79,12 @@ class Health:
     @property
     def ready(self) -> bool:
         """True if clients should send requests to this server."""
-        return self.state == "ready" and self.fenced is None and not self.disk_full
+        return self.state == "ready" and not self.needs_help
+
+    @property
+    def needs_help(self) -> bool:
+        """True if the server does not get ready by itself."""
+        return self.state == "failed" or self.fenced is not None or self.disk_full
 
 
 class LogService:

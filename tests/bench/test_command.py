@@ -74,11 +74,15 @@ def test_what_is_no_result(tmp_path: Path, data: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("messageSize", "100", "messageSize: '100': Expected `int`"),
-        ("testDurationMinutes", -1, "testDurationMinutes: -1: Expected `float` >= 0.0"),
-        ("logserver", None, "logserver: None: Expected `object`"),
-        ("logserver", {"flush": "now"}, "there are 'sync', 'async', 'os'"),
-        ("size", 1, "size: there is no such field; there are name, topics,"),
+        ("messageSize", "100", 'messageSize is "100": it must be a whole number'),
+        (
+            "testDurationMinutes",
+            -1,
+            "testDurationMinutes is -1: it must be a number from 0 to 1440",
+        ),
+        ("logserver", None, "logserver is null: it must be an object"),
+        ("logserver", {"flush": "now"}, 'it must be "async", "os" or "sync"'),
+        ("size", 1, "size is unknown: the possible names are name, topics,"),
     ],
 )
 def test_a_workload_that_cannot_have_been(
@@ -95,16 +99,15 @@ def test_a_workload_that_cannot_have_been(
     assert said in ended.err
 
 
-@pytest.mark.parametrize(
-    ("value", "said"), [(1e308, "<= 1000000000000000.0"), (-1, ">= 0.0"), ("1", "got `str`")]
-)
+@pytest.mark.parametrize(("value", "said"), [(1e308, "1e308"), (-1, "-1"), ("1", '"1"')])
 def test_a_figure_that_cannot_have_been(result: Path, value: object, said: str) -> None:
     made = json.loads(result.read_bytes())
     made["runs"][0]["repeats"][0]["published_records_per_s"] = value
     result.write_text(json.dumps(made))
     ended = run("compare", "--from", result)
     assert (ended.code, ended.out) == (2, b"")
-    assert f"{said} - at `$.runs[0].repeats[0].published_records_per_s`" in ended.err
+    field = "runs[0].repeats[0].published_records_per_s"
+    assert f"{field} is {said}: it must be a number from 0 to 1000000000000000 or null" in ended.err
 
 
 NO_NUMBERS = b'{"minimum": "1", "median": null, "maximum": 2}'

@@ -346,6 +346,31 @@ async def test_livez_readyz_and_store(api: Api) -> None:
     assert told["stats"]["topics"] == 0
 
 
+async def test_health_by_its_usual_names(api: Api) -> None:
+    ready = (await api.get("/readyz")).json
+    for path in ("/ready", "/health", "/healthz", "/health/"):
+        answer = await api.get(path)
+        assert (answer.status, answer.json) == (200, ready)
+
+
+async def test_health_is_bad_only_when_waiting_does_not_help(tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "store")
+
+    def fails(progress: storage.Progress) -> LogStore:
+        raise StorageError("no such store")
+
+    async with serving(chosen, fails, wait=False) as api:
+        for path, status in (("/ready", 503), ("/health", 200), ("/healthz", 200)):
+            answer = await api.get(path)
+            assert (answer.status, answer.json["state"]) == (status, "starting")
+        with pytest.raises(StorageError):
+            await api.service.start()
+        for path in ("/ready", "/health", "/healthz"):
+            answer = await api.get(path)
+            assert (answer.code, answer.json["state"]) == (50301, "failed")
+        assert (await api.get("/livez")).status == 200
+
+
 async def test_metrics_count_what_was_done(api: Api) -> None:
     await api.post("/topics/t", records(1, 2))
     await api.get("/topics/t/partitions/0/records")
@@ -396,6 +421,7 @@ async def test_the_server_answers_while_it_recovers(tmp_path: Path) -> None:
             await api.post("/topics/t", records(1)),
             await api.get("/topics/t/partitions/0/records"),
             await api.get("/store"),
+            await api.get("/brokers"),
         ):
             assert answer.code == 50301
             assert answer.json["progress"]["done"] == 3

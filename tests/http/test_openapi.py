@@ -50,7 +50,7 @@ async def prepared(api: Api, pattern: str) -> str:
     answer = await api.post("/topics/orders", {"records": rows}, content_type=JSON)
     message_id: str = answer.json["offsets"][0].get("message_id", SAMPLES["message_id"])
     reset = {"topic": "orders", "to": {"offset": 1}}
-    if "/groups" in pattern:
+    if "groups" in pattern:
         await api.call("PUT", "/groups/accounting/offsets", json=reset)
     for name in ("worker-0", "worker-1"):
         await api.post("/consumers/billing", {"name": name, "auto.offset.reset": "earliest"})
@@ -124,7 +124,7 @@ def test_what_changes_something_asks_for_more_than_reading() -> None:
     }
     assert None not in reading
     opened = {operation.pattern for operation in OPERATIONS if operation.scope is None}
-    assert opened == {"/livez", "/readyz"}
+    assert opened == {"/livez", "/readyz", "/ready", "/health", "/healthz"}
 
 
 def test_every_code_has_a_meaning_and_stands_in_the_docs(repo_root: Path) -> None:

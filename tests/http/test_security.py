@@ -108,7 +108,7 @@ async def test_too_little_is_403_and_names_the_scope(guarded: Api) -> None:
 
 
 async def test_what_needs_no_token_takes_a_wrong_one(guarded: Api) -> None:
-    for path in ("/livez", "/readyz"):
+    for path in ("/livez", "/readyz", "/ready", "/health", "/healthz"):
         assert (await guarded.call("GET", path, headers=bearer("wrong"))).status == 200
 
 

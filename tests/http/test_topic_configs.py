@@ -164,6 +164,64 @@ async def test_configs_without_effect_are_named(api: Api) -> None:
     assert next(iter(named)) in told
 
 
+V3_CHANGES = {
+    "kafka": ("retention.ms", "60000", "segment.bytes", "1048576"),
+    "memory": ("retention.ms", "60000", "segment.bytes", "1048576"),
+    "rocketmq": ("order", "true", "perm", "4"),
+}
+
+
+async def test_configs_are_altered_by_v3(api: Api) -> None:
+    name, value, other, other_value = V3_CHANGES[api.backend]
+    await api.create("t")
+    path = f"/v3/clusters/{api.cluster_id}/topics/t/configs"
+
+    async def changed(body: object) -> int:
+        answer = await api.post(f"{path}:alter", body, content_type="application/json")
+        return 204 if answer.status == 204 else answer.code
+
+    async def configs() -> dict[str, str]:
+        return {one["name"]: one["value"] for one in (await api.get(path)).json["data"]}
+
+    before = await configs()
+    both = [
+        {"name": name, "value": value},
+        {"name": other, "value": other_value, "operation": "SET"},
+    ]
+    assert await changed({"data": both}) == 204
+    assert await configs() == before | {name: value, other: other_value}
+    assert await changed({"data": [{"name": name, "operation": "DELETE"}]}) == 204
+    assert name not in (await configs()).keys() - before.keys()
+    one = await api.call("PUT", f"{path}/{name}", json={"value": value})
+    assert (one.status, one.body) == (204, b"")
+    assert (await configs())[name] == value
+    assert (await api.call("DELETE", f"{path}/{name}")).status == 204
+    assert (await configs()).get(name) == before.get(name)
+    now = await configs()
+    wrong = {"name": "no.such.config", "value": "1"}
+    assert await changed({"data": [{"name": name, "value": value}, wrong]}) == 42205
+    assert await changed({"data": both + both}) == 42201
+    assert await changed({"data": both, "validate_only": True}) == 42207
+    assert await changed({"data": [{"name": name, "operation": "APPEND"}]}) == 42201
+    assert await configs() == now
+
+
+async def test_the_one_broker(api: Api) -> None:
+    assert (await api.get("/brokers")).json == {"brokers": [1]}
+    path = f"/v3/clusters/{api.cluster_id}/brokers"
+    listed = (await api.get(path)).json
+    assert listed["kind"] == "KafkaBrokerList"
+    assert listed["data"] == [(await api.get(f"{path}/1")).json]
+    host, port = api.url.removeprefix("http://").split(":")
+    broker = listed["data"][0]
+    assert (broker["broker_id"], broker["host"], broker["port"]) == (1, host, int(port))
+    assert (broker["kind"], broker["rack"]) == ("KafkaBroker", None)
+    plain = await api.call("GET", path, headers={"Host": "log.example"})
+    assert (plain.json["data"][0]["host"], plain.json["data"][0]["port"]) == ("log.example", 80)
+    for other in ("2", "x", "01"):
+        assert (await api.get(f"{path}/{other}")).code == 404
+
+
 @pytest.mark.parametrize("config", [{"no.such.config": "1"}, {"minInsyncReplicas": "2"}])
 async def test_unknown_configs_are_refused(api: Api, config: dict[str, str]) -> None:
     assert (await api.call("PUT", "/topics/t", json={"configs": config})).code == 42205

@@ -14,6 +14,7 @@ import msgspec
 
 from logserver.bench.goals import COMMANDS, COMPARE, GOALS, HTTP, Goal
 from logserver.bench.result import Repeat, Result, Run, Spread, errors_of, spreads
+from logserver.validation import in_words
 from storage.errors import InvalidArgument
 
 NO_STORE: Final = "no-store"
@@ -124,9 +125,10 @@ def read_measured(path: Path) -> list[Measured]:
         found = msgspec.json.decode(data, type=_Measures)
         return list(_of_load_test(found) if found.bench == HTTP else _of_bench(found))
     except (msgspec.MsgspecError, ArithmeticError, KeyError, TypeError, AttributeError) as error:
-        message = (
-            f"{path}: is not the JSON of a benchmark in scripts/: {type(error).__name__} {error}"
-        )
+        problem = f"{type(error).__name__} {error}"
+        if isinstance(error, msgspec.DecodeError):
+            problem = in_words(error, _Measures, data, whole="the file")
+        message = f"{path}: is not the JSON of a benchmark in scripts/: {problem}"
         raise InvalidArgument(message, field="measured") from None
 
 

@@ -27,6 +27,7 @@ from logserver.cli.online.options import (
     topic_option,
 )
 from logserver.client import LogClient, Record, as_bytes
+from logserver.validation import in_words
 from storage.errors import InvalidArgument
 
 READ_BYTES: Final = 256 << 10
@@ -218,7 +219,10 @@ def _from_line(
 
 def _from_json(line: bytes) -> Record:
     """Parse a record from a line of JSON. Raises ValueError."""
-    given = msgspec.json.decode(line, type=_JsonRecord)
+    try:
+        given = msgspec.json.decode(line, type=_JsonRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(in_words(error, _JsonRecord, line, whole="it")) from None
     if given.value is msgspec.UNSET and given.value_b64 is None:
         raise ValueError("it has no value")
     # Kafka's stores keep tag and lookup keys in these headers; `consume` prints both forms.

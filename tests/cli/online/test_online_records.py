@@ -92,7 +92,8 @@ def test_records_as_json(server: LogServer, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "what"), [(b"nonsense", "malformed"), (b"[]", "object"), (b"{}", "it has no value")]
+    ("line", "what"),
+    [(b"nonsense", "it is no JSON"), (b"[]", "it must be an object"), (b"{}", "it has no value")],
 )
 def test_a_line_that_is_no_record_is_named(
     server: LogServer, topic: str, line: bytes, what: str, tmp_path: Path
