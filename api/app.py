@@ -7,6 +7,7 @@ and a small request costs a quarter less.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -21,7 +22,7 @@ from api.connection.response_headers import REQUEST_ID, sign
 from api.http.auth import Guard
 from api.http.cors import Cors
 from api.http.errors import ApiError, as_api_error, error_response
-from api.http.negotiation import media_type, negotiate
+from api.http.negotiation import HTML, media_type, negotiate, wants_page
 from api.http.parameters import Params, parse_query
 from api.openapi import ApiDocs
 from api.operation import Operation, Resource
@@ -31,6 +32,7 @@ from api.operations.fetch import FETCH
 from api.operations.groups import GROUPS
 from api.operations.health import HEALTH
 from api.operations.messages import MESSAGES
+from api.operations.overview import OVERVIEW
 from api.operations.produce import PRODUCE
 from api.operations.store import STORE
 from api.operations.topics import TOPICS
@@ -59,6 +61,7 @@ RESOURCES: Final[Sequence[Resource]] = (
     V3_TOPICS,
     V3_GROUPS,
     V3_PRODUCE,
+    OVERVIEW,
     HEALTH,
     STORE,
 )
@@ -95,9 +98,9 @@ class App:
                 operation, path = self._router.find(request.method, request.rel_url.raw_path)
                 response = await self._answer(self._checked(request, operation, path), operation)
         except ApiError as error:
-            response = _refusal(request, error)
+            response = await _refusal(request, operation, error)
         except StorageError as error:
-            response = _refusal(request, as_api_error(error))
+            response = await _refusal(request, operation, as_api_error(error))
         except Exception:  # a bug: counted here, then answered and logged by the connection
             self._count(request, operation, 500, perf_counter() - begun)
             raise
@@ -121,8 +124,9 @@ class App:
     ) -> RequestContext:
         """Return the context of a request whose token, media types and parameters are allowed."""
         headers, settings = request.headers, self.service.settings
-        self.guard.check(request, operation.scope)
         offers = operation.offers
+        is_page = wants_page(headers.get("Accept"), offers)
+        self.guard.check(request, operation.scope, is_page=is_page)
         answer_type = negotiate(headers.get("Accept"), offers) if offers else ""
         body_type = ""
         if operation.has_raw_body:
@@ -167,7 +171,7 @@ class Router:
         self.find = lru_cache(maxsize=CACHED_PATHS)(self._find)
         self._by_length: dict[int, list[tuple[Sequence[str], Operation]]] = {}
         for operation in operations:
-            pattern = operation.pattern[1:].split("/")
+            pattern = _segments(operation.pattern)
             self._by_length.setdefault(len(pattern), []).append((pattern, operation))
 
     def methods(self, raw_path: str) -> Sequence[str]:
@@ -198,10 +202,6 @@ class Router:
         )
 
 
-def _segments(raw_path: str) -> list[str]:
-    return raw_path[1:].removesuffix("/").split("/")
-
-
 def _nothing_at(raw_path: str) -> ApiError:
     return ApiError(404, f"there is nothing at {raw_path[:200]!r}; see /docs")
 
@@ -210,8 +210,26 @@ def _pattern(operation: Operation | None) -> str:
     return operation.pattern if operation is not None else "none"
 
 
-def _refusal(request: web.BaseRequest, error: ApiError) -> web.Response:
-    return error_response(error, accept=request.headers.get("Accept"))
+def _segments(path: str) -> Sequence[str]:
+    """Return the segments of a path; none for "/"."""
+    return path.removesuffix("/").split("/")[1:]
+
+
+async def _refusal(
+    request: web.BaseRequest, operation: Operation | None, error: ApiError
+) -> web.Response:
+    """Return the answer for an error: a page for a browser that asked for a page, else JSON."""
+    accept = request.headers.get("Accept")
+    offers = () if operation is None else operation.offers
+    if wants_page(accept, offers):
+        from api.html import error_page  # now, so that a start does not wait for Jinja2
+
+        response = await asyncio.to_thread(error_page, error)
+    else:
+        response = error_response(error, accept=accept)
+    if HTML in offers:
+        response.headers["Vary"] = "Accept"
+    return response
 
 
 def _log_access(

@@ -6,37 +6,23 @@ from the same declarations. This module loads Jinja2, so it is imported when the
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader
-from markupsafe import Markup, escape
 
+from api.html import render
 from api.http.errors import MEANINGS
 from api.openapi import ApiDocs, Json, path_parameters
 from api.operation import Example, Octets, Operation, Shapes
 from api.operations.parameters import SAMPLES
-from logserver import __version__
 
-_TEMPLATES: Final = Path(__file__).parent / "templates"
-_STYLE: Final = (_TEMPLATES / "docs.css").read_text(encoding="utf-8")
-_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; frame-ancestors 'none'"
-)
-_CODE: Final = re.compile(r"`([^`]+)`")
+STYLE: Final = "docs.css"
 
 
-def page_of(docs: ApiDocs) -> str:
+def page_of(docs: ApiDocs) -> bytes:
     """Return the whole page."""
-    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True)
-    environment.filters["marked"] = _marked
     tags = dict.fromkeys(operation.tag for operation in docs.operations)
 
     def schemas_of(shapes: Shapes) -> Sequence[tuple[Json | None, Sequence[str]]]:
@@ -47,9 +33,9 @@ def page_of(docs: ApiDocs) -> str:
             by_schema.setdefault(_json(schema), (schema, []))[1].append(kind)
         return list(by_schema.values())
 
-    return environment.get_template("docs.html.j2").render(
-        version=__version__,
-        style=Markup(_STYLE),
+    return render(
+        "docs.html.j2",
+        STYLE,
         url=f"{'http' if docs.settings.tls_cert is None else 'https'}://{docs.settings.listen}",
         parts=[(tag, [one for one in docs.operations if one.tag == tag]) for tag in tags],
         settings=docs.settings,
@@ -87,11 +73,6 @@ def target(pattern: str, example: Example) -> str:
         for part in pattern.split("/")
     )
     return f"{path}?{urlencode(example.query, quote_via=quote)}" if example.query else path
-
-
-def _marked(text: str) -> Markup:
-    """Convert text with `code` in it to HTML."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def _json(value: Any) -> str:

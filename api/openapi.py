@@ -15,8 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from api.http.errors import JSON, MEANINGS, PROBLEM_JSON, status_of
+from api.http.negotiation import HTML
 from api.http.parameters import Parameter
-from api.operation import Answer, Lines, Octets, OneOf, Operation, Shape
+from api.operation import TEXT, Answer, Lines, Octets, OneOf, Operation, Shape
 from api.operations.parameters import PATH, SAMPLES
 from logserver import __version__
 from logserver.config import Settings
@@ -183,12 +184,15 @@ class ApiDocs:
         for code in self.codes_of(operation):
             by_status.setdefault(status_of(code), []).append(code)
         for status, codes in by_status.items():
+            content = {
+                JSON: {"schema": self.schemas.of(Error)},
+                PROBLEM_JSON: {"schema": self.schemas.of(Problem)},
+            }
+            if HTML in operation.offers:
+                content[HTML] = {"schema": self.schemas.of(TEXT)}
             responses[str(status)] = {
                 "description": "; ".join(f"{code}: {MEANINGS[code]}" for code in codes) + ".",
-                "content": {
-                    JSON: {"schema": self.schemas.of(Error)},
-                    PROBLEM_JSON: {"schema": self.schemas.of(Problem)},
-                },
+                "content": content,
             }
         return dict(sorted(responses.items()))
 

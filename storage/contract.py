@@ -190,6 +190,12 @@ class LogStore(ABC):
         """Return the first, stable and next offset as readers see them now. Raises UnknownTopic, UnknownPartition."""
 
     @abstractmethod
+    def log_bytes(self, partition: TopicPartition) -> int | None:
+        """Return the size of a partition's own log; None if the partitions share one log. Raises UnknownTopic,
+        UnknownPartition.
+        """
+
+    @abstractmethod
     def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:

@@ -1,4 +1,4 @@
-"""Text and JSON for people and programs, with names that may be any bytes.
+"""Text and JSON for people and programs, with names that may be any bytes, and readable sizes.
 
 Python stores a byte of a file name that is not UTF-8 as a lone surrogate, which neither UTF-8 nor JSON can contain.
 Owns the form in which a name is shown: `\\xe9` for such a byte, `\\ud800` for half of a surrogate pair, and in a line
@@ -14,6 +14,8 @@ from typing import Any, Final
 import msgspec
 
 _LONE: Final = re.compile("[\ud800-\udfff]")
+# Work with a name that ends so is counted; all other work is measured in bytes (`contract.Progress`).
+_COUNTED: Final = "partitions"
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -30,6 +32,24 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in readable(text))
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a readable size: 12345678 is "11.8 MiB"."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def progress_text(what: str, done: int, total: int) -> str:
+    """Return the line of a `Progress` report: "examining partitions: 12 of 40 (30 %)"."""
+    share = f" ({done * 100 // total} %)" if total > 0 else ""
+    if what.endswith(_COUNTED):
+        return f"{what}: {done} of {total}{share}"
+    return f"{what}: {size_text(done)} of {size_text(total)}{share}"
 
 
 def encode_text(text: str) -> bytes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import ssl
 import stat
+from base64 import b64decode
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _SCHEME: Final = "bearer"
 _REALM: Final = 'Bearer realm="logserver"'
+_BASIC_SCHEME: Final = "basic"
+_BASIC_REALM: Final = 'Basic realm="logserver", charset="UTF-8"'
 
 
 class Guard:
@@ -39,21 +43,33 @@ class Guard:
         if self._path is not None:
             self._tokens = load_tokens(self._path)
 
-    def check(self, request: web.BaseRequest, scope: Scope | None) -> None:
+    def check(
+        self, request: web.BaseRequest, scope: Scope | None, *, is_page: bool = False
+    ) -> None:
         """Raise 401 for a missing or unknown token, 403 for a token that does not allow `scope`. None: every client
         may call.
+
+        `is_page`: a browser asks for a page. Over TLS or a loopback address it may send the token as a password, with
+        Basic, and 401 makes it ask its user for one.
         """
         if self._tokens is None or scope is None:
             return
+        takes_basic = is_page and _is_private(request)
+        realm = _BASIC_REALM if takes_basic else _REALM
         header = request.headers.get("Authorization")
         if header is None:
-            raise _unauthorized(_REALM, "this call needs a token: send Authorization: Bearer TOKEN")
-        scheme, _, token = header.partition(" ")
-        invalid = f'{_REALM}, error="invalid_token"'
-        if scheme.lower() != _SCHEME:
-            raise _unauthorized(_REALM, "the only Authorization that is taken is Bearer")
-        scopes = self._tokens.scopes_of(token.strip().encode(errors="surrogateescape"))
+            raise _unauthorized(realm, _needed(is_page=is_page, takes_basic=takes_basic))
+        scheme, _, credentials = header.partition(" ")
+        token: bytes | None = None
+        if scheme.lower() == _SCHEME:
+            token = credentials.strip().encode(errors="surrogateescape")
+        elif takes_basic and scheme.lower() == _BASIC_SCHEME:
+            token = _password(credentials.strip())
+        else:
+            raise _unauthorized(realm, "the only Authorization that is taken is Bearer")
+        scopes = None if token is None else self._tokens.scopes_of(token)
         if scopes is None:
+            invalid = realm if takes_basic else f'{realm}, error="invalid_token"'
             raise _unauthorized(invalid, "the token is unknown")
         if not scopes & {scope, Scope.ADMIN}:
             challenge = f'{_REALM}, error="insufficient_scope", scope="{scope.value}"'
@@ -63,6 +79,42 @@ class Guard:
                 headers={"WWW-Authenticate": challenge},
                 facts={"scope": scope.value},
             )
+
+
+def _is_private(request: web.BaseRequest) -> bool:
+    """Return whether no other machine can read what the client sends: it uses TLS, or is on this machine."""
+    if request.secure:
+        return True
+    transport = request.transport
+    address = None if transport is None else transport.get_extra_info("peername")
+    if address is None:
+        return False
+    peer = ip_address(address[0].partition("%")[0])
+    return (getattr(peer, "ipv4_mapped", None) or peer).is_loopback
+
+
+def _needed(*, is_page: bool, takes_basic: bool) -> str:
+    """Return the message for a request without a token."""
+    if takes_basic:
+        return (
+            "this page needs a token: give a token as the password (the user name is ignored), or send "
+            "Authorization: Bearer TOKEN"
+        )
+    if is_page:
+        return (
+            "this page needs a token: send Authorization: Bearer TOKEN; a password is taken only over TLS, and from "
+            "the server's own machine"
+        )
+    return "this call needs a token: send Authorization: Bearer TOKEN"
+
+
+def _password(credentials: str) -> bytes | None:
+    """Return the password of Basic credentials; None if they are malformed."""
+    try:
+        _, colon, password = b64decode(credentials, validate=True).partition(b":")
+    except ValueError:  # binascii.Error too, and text that is not ASCII
+        return None
+    return password if colon else None
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:

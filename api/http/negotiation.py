@@ -29,6 +29,7 @@ RECORD_BATCH: Final = "application/vnd.kafka.recordbatch.v2"
 NDJSON: Final = "application/x-ndjson"
 EVENT_STREAM: Final = "text/event-stream"
 OCTET_STREAM: Final = "application/octet-stream"
+HTML: Final = "text/html"
 
 FORMATS: Final[Mapping[str, Format]] = {kind.value: kind for kind in Format}
 
@@ -79,6 +80,18 @@ def negotiate(accept: str | None, offers: Sequence[str]) -> str:
     if not best:
         raise ApiError(406, f"Accept {accept[:200]!r} names none of {', '.join(offers)}")
     return best
+
+
+def wants_page(accept: str | None, offers: Sequence[str]) -> bool:
+    """Return whether the client is a browser that asks for a page: `text/html` is offered, named in Accept, and the
+    best of the offers.
+    """
+    if HTML not in offers or accept is None or HTML not in accept.lower():
+        return False
+    try:
+        return negotiate(accept, offers) == HTML
+    except ApiError:  # its quality is 0, and nothing else is offered
+        return False
 
 
 def _entry(entry: str) -> tuple[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from api.http.errors import JSON
+from api.http.negotiation import HTML
 from api.openapi import ApiDocs
 from api.operation import TEXT, Answer, Example, Operation, Resource
 from api.request_context import RequestContext
@@ -28,19 +29,15 @@ def documentation(api_docs: ApiDocs) -> Sequence[Operation]:
 
     @resource.get(
         "/docs",
-        Answer(200, "The page.", {"text/html": TEXT}),
+        Answer(200, "The page.", {HTML: TEXT}),
         examples=(Example(),),
         needs_store=False,
     )
     async def docs(call: RequestContext) -> web.Response:
         """This API as a page to read."""
-        from api.docs_page import POLICY, page_of  # now, so that a start does not wait for Jinja2
+        from api.docs_page import STYLE, page_of  # now, so that a start does not wait for Jinja2
+        from api.html import page_headers
 
-        headers = {
-            "Content-Type": "text/html; charset=utf-8",
-            "Content-Security-Policy": POLICY,
-            "X-Content-Type-Options": "nosniff",
-        }
-        return web.Response(body=page_of(api_docs), headers=headers)
+        return web.Response(body=page_of(api_docs), headers=page_headers(STYLE))
 
     return resource.operations

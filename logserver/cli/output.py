@@ -86,16 +86,6 @@ def write_file(path: Path, data: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def size_text(size_bytes: int) -> str:
-    """Return a readable size: 12345678 is "11.8 MiB"."""
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
 def _write(pieces: Iterable[bytes]) -> None:
     """Write all pieces. A stream without a buffer (`python -u`) may accept less than a whole piece."""
     stdout = sys.stdout.buffer

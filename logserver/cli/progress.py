@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from logserver.cli.output import size_text
+from storage.display import progress_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
 
 PATIENCE_S = 1.0
 LINE_EVERY_S = 5.0
-_COUNTED: Final = (
-    "partitions"  # names of work that end so are counted; all other work is measured in bytes
-)
 
 
 class LateProgress:
@@ -44,7 +41,7 @@ class LateProgress:
         waited_s = time.monotonic() - self._shown_s
         if not self._has_bar:
             if waited_s >= LINE_EVERY_S:
-                click.echo(f"progress: {_line(what, done, total)}", err=True)
+                click.echo(f"progress: {progress_text(what, done, total)}", err=True)
                 self._shown_s = time.monotonic()
             return
         if not self._display and waited_s < PATIENCE_S:
@@ -62,10 +59,3 @@ class LateProgress:
             self._display = Display(console=Console(stderr=True), transient=True)
             self._display.start()
         return self._display
-
-
-def _line(what: str, done: int, total: int) -> str:
-    share = f" ({done * 100 // total} %)" if total > 0 else ""
-    if what.endswith(_COUNTED):
-        return f"{what}: {done} of {total}{share}"
-    return f"{what}: {size_text(done)} of {size_text(total)}{share}"

@@ -17,9 +17,10 @@ from typing import Any, Final, Protocol
 import click
 
 from logserver import process_signals
-from logserver.cli.offline.findings import Inspected, finding_lines
+from logserver.cli.offline.findings import finding_lines
 from logserver.config import DEFAULT, SETTINGS, Settings, load_settings
 from logserver.logs import log_to_stderr
+from logserver.remedies import Inspected
 from storage import RecoveryReport
 from storage.display import encode_json, one_line
 

@@ -101,6 +101,7 @@ class LogService:
         self.waiters = Waiters(settings.max_waiting_fetches)
         self._opener = opener
         self._clock = clock
+        self.started_ms = clock()
         self._state = ServerState()
         self._threads = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="store")
         self._reading = asyncio.Semaphore(2 * READERS)
@@ -200,6 +201,11 @@ class LogService:
             fenced=stats.fenced,
             disk_full=no_space and _is_full(self.settings.data),
         )
+
+    @property
+    def uptime_ms(self) -> int:
+        """The time since this process began to serve, in milliseconds."""
+        return max(self._clock() - self.started_ms, 0)
 
     @property
     def queued(self) -> int:

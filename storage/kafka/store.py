@@ -489,6 +489,9 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
         return self.partition(partition).bounds()
 
+    def log_bytes(self, partition: TopicPartition) -> int | None:
+        return sum(segment.size_bytes for segment in self.partition(partition).segments())
+
     def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:

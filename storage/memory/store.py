@@ -232,6 +232,10 @@ class MemoryStore(LogStore):
         with self._opened():
             return self._log(partition).bounds
 
+    def log_bytes(self, partition: TopicPartition) -> int | None:
+        with self._opened():
+            return sum(map(record_bytes, self._log(partition).records))
+
     def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:

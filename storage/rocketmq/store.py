@@ -414,6 +414,10 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
         return self.queue(partition).bounds()
 
+    def log_bytes(self, partition: TopicPartition) -> int | None:
+        self.queue(partition)  # raises for a partition that does not exist
+        return None
+
     def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from logserver.cli.offline.findings import Inspected
+from logserver.remedies import Inspected
 from storage.display import encode_json, encode_json_lines, one_line, readable
 from tests.cli.runner import run, settings_options
 from tests.golden import rocketmq_stores, stores

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from logserver.cli import progress
-from logserver.cli.offline.findings import Inspected, finding_line, finding_lines, finding_row
+from logserver.cli.offline.findings import finding_line, finding_lines, finding_row
 from logserver.cli.offline.inspect import time_text
 from logserver.cli.options import parse_time
-from logserver.cli.output import JSON, NDJSON, TABLE, Row, size_text, write_rows
+from logserver.cli.output import JSON, NDJSON, TABLE, Row, write_rows
 from logserver.cli.progress import LateProgress
+from logserver.remedies import Inspected
 from storage import Finding
+from storage.display import size_text
 from storage.errors import IoFailure
 from storage.findings import finding
 

@@ -29,6 +29,7 @@ class Flavour:
     - `limit`: the setting for the size of the largest record, of a topic (`limit_is_topics`) or of the store.
     - `default_limit`: a value size that fits without the setting, and a size that does not.
     - `append_time`: the topic configs under which the append's time counts.
+    - `shares_log`: all partitions are stored in one log, so that none has a size of its own.
     - `keeps_commit_details`: a committed offset keeps also the leader epoch, the metadata and the time.
     """
 
@@ -53,6 +54,7 @@ class Flavour:
     default_limit: tuple[int, int]
     big_bytes: int = 100_000
     first_id: str = "events:0:0"
+    shares_log: bool = False
     keeps_commit_details: bool = True
 
     @property
@@ -143,6 +145,7 @@ ROCKETMQ = Flavour(
     limit="maxMessageSize",
     default_limit=(4 << 20, (4 << 20) + 1),
     first_id="7F00000100002A9F0000000000000000",
+    shares_log=True,
     keeps_commit_details=False,
 )
 

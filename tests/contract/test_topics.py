@@ -215,6 +215,22 @@ def test_delete_takes_all_of_it(store: LogStore, flavour: Flavour) -> None:
     assert len(store.find("a").records) == 1
 
 
+def test_sizes_of_partitions(store: LogStore, flavour: Flavour) -> None:
+    """The sizes of the partitions' logs add up to the store's; partitions that share a log have no size."""
+    store.create_topic("a", 2)
+    for number, count in ((0, 1), (1, 20)):
+        store.append(TopicPartition("a", number), texts(*["value"] * count))
+    sizes = [store.log_bytes(TopicPartition("a", number)) for number in (0, 1)]
+    if flavour.shares_log:
+        assert sizes == [None, None]
+        return
+    small, large = sizes
+    assert small is not None
+    assert large is not None
+    assert 0 < small < large
+    assert small + large == store.stats().size_bytes
+
+
 def test_unknown_topic(store: LogStore) -> None:
     """Every call for a topic that does not exist is UnknownTopic with the name."""
     partition = TopicPartition("none", 0)
@@ -224,6 +240,7 @@ def test_unknown_topic(store: LogStore) -> None:
         lambda: store.append(partition, texts("v")),
         lambda: store.read(partition, 0),
         lambda: store.bounds(partition),
+        lambda: store.log_bytes(partition),
         lambda: store.flush([partition]),
         lambda: store.offset_for_time(partition, 0),
         lambda: store.find("none", key="k"),
@@ -244,6 +261,7 @@ def test_unknown_partition(store: LogStore, number: int) -> None:
         lambda: store.append(partition, texts("v")),
         lambda: store.read(partition, 0),
         lambda: store.bounds(partition),
+        lambda: store.log_bytes(partition),
         lambda: store.flush([partition]),
         lambda: store.offset_for_time(partition, 0),
         lambda: list(store.scan(partition)),

@@ -52,7 +52,9 @@ def error_of(answer: bytes) -> tuple[int, int]:
     return int(head.split()[1]), decoded["error_code"]
 
 
-@pytest.mark.parametrize("path", ["/", "/nothing", "/topics/t/x", "/topics/t/partitions/0/x", "//"])
+@pytest.mark.parametrize(
+    "path", ["//", "/nothing", "/topics/t/x", "/topics/t/partitions/0/x", "/index.html"]
+)
 async def test_an_unknown_path_is_404(api: Api, path: str) -> None:
     assert (await api.get(path)).code == 404
 

@@ -15,10 +15,8 @@ import msgspec
 
 from logserver.cli.failures import FINDINGS
 from logserver.cli.offline.findings import (
-    Inspected,
     all_option,
     finding_lines,
-    is_wrong,
     with_help,
 )
 from logserver.cli.options import settings_option
@@ -30,6 +28,7 @@ from logserver.cli.output import (
     write_text,
 )
 from logserver.cli.progress import LateProgress
+from logserver.remedies import Inspected, is_wrong
 from storage import ConversionNote, ConversionReport, StoreOptions, convert_store
 from storage.display import encode_json, one_line
 

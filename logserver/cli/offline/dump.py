@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from logserver.cli.offline.findings import Inspected, all_option, end_with, incomplete_line
+from logserver.cli.offline.findings import all_option, end_with, incomplete_line
 from logserver.cli.options import (
     opened,
     partition_option,
@@ -29,6 +29,7 @@ from logserver.cli.output import (
     write_document,
     write_rows,
 )
+from logserver.remedies import Inspected
 from storage import Isolation
 from storage.display import one_line
 

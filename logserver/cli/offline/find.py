@@ -12,7 +12,7 @@ import click
 
 from logserver.cli.auth_options import Access, access_options
 from logserver.cli.offline.dump import short_messages
-from logserver.cli.offline.findings import Inspected, all_option, end_with
+from logserver.cli.offline.findings import all_option, end_with
 from logserver.cli.options import (
     opened,
     place_argument,
@@ -21,6 +21,7 @@ from logserver.cli.options import (
     topic_option,
 )
 from logserver.cli.output import TABLE, output_option, within_limit, write_rows
+from logserver.remedies import Inspected
 from storage import FindQuery
 
 

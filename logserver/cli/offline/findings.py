@@ -1,24 +1,22 @@
 """Findings as text and in JSON, and the exit code of a command that has findings.
 
-Owns the line of a finding (its meaning and the command that helps) and the grouping of repeats; must not define codes
-and their texts, which are in the catalogue (storage/findings.toml).
+Owns the line of a finding and the grouping of repeats; must not define codes and their texts, which are in the
+catalogue (storage/findings.toml), nor the command that helps (`logserver.remedies`).
 """
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import click
 import msgspec
 
 from logserver.cli.failures import FINDINGS
+from logserver.remedies import Inspected, help_command, is_wrong, place_of
 from storage import Finding
 from storage.display import one_line
-from storage.findings import catalogue
 
 _SINGLY: Final = 3  # up to this number, findings of a kind are shown one by one
 
@@ -27,51 +25,6 @@ _Kind: TypeAlias = tuple[str, str, str | None, int | None]
 all_option: Final = click.option(
     "--all", "shows_all", is_flag=True, help="Print each finding, also if many are similar."
 )
-
-
-class Inspected(NamedTuple):
-    """The PATH and the store options given to a command: the commands in its findings repeat them."""
-
-    path: Path
-    settings: Mapping[str, str]
-
-    def command(self, template: str, place: str = "") -> str:
-        """Return a command of the catalogue for this PATH. It names a folder, since rebuild and salvage need one.
-
-        `place` is the path of the finding; it replaces FOLDER in a command about that folder alone.
-        """
-        folder = str(self.path if self.path.is_dir() else self.path.parent)
-        options = [
-            word
-            for name, value in self.settings.items()
-            for word in ("--set", shlex.quote(f"{name}={value}"))
-        ]
-        names = {"PATH": folder, "FOLDER": place}
-        words = (_quoted(names[word]) if word in names else word for word in template.split())
-        return " ".join([*words, *options])
-
-
-def _quoted(name: str) -> str:
-    """Quote a name for a command line. A name that is not UTF-8 or cannot be printed is written in bash's notation with
-    escapes.
-    """
-    shown = one_line(name)
-    if shown == name:
-        return shlex.quote(name)
-    return "$'" + one_line(name.replace("\\", r"\\").replace("'", r"\'")) + "'"
-
-
-def is_wrong(finding: Finding) -> bool:
-    """Return whether a finding is a warning or an error."""
-    return finding.severity != "info"
-
-
-def help_command(finding: Finding, inspected: Inspected) -> str | None:
-    """Return the command that helps. None if nothing is wrong, or no command helps."""
-    kind = catalogue().get(finding.code)
-    if kind is None or not kind.command or not is_wrong(finding):
-        return None
-    return inspected.command(kind.command, finding.path)
 
 
 def finding_line(finding: Finding, inspected: Inspected, *, others: str = "") -> str:
@@ -83,22 +36,13 @@ def finding_line(finding: Finding, inspected: Inspected, *, others: str = "") ->
     ]
     command = help_command(finding, inspected)
     parts = (
-        f"{finding.severity}: {_place(finding)}: {finding.message}",
+        f"{finding.severity}: {place_of(finding)}: {finding.message}",
         f" ({', '.join(details)})" if details else "",
         f" [{finding.code}]",
         f" ({others})" if others else "",
         f"; see: logserver explain {finding.code}" if command is None else f"; run: {command}",
     )
     return "".join(parts)
-
-
-def _place(finding: Finding) -> str:
-    """Return file and position, then topic, partition and offset if they are known."""
-    place = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
-    if finding.topic is None:
-        return place
-    named = finding.topic if finding.partition is None else f"{finding.topic}-{finding.partition}"
-    return f"{place}: {named}" + ("" if finding.offset is None else f" offset {finding.offset}")
 
 
 def finding_row(finding: Finding, inspected: Inspected) -> dict[str, object]:

@@ -15,16 +15,15 @@ import click
 
 from logserver.cli.failures import FINDINGS
 from logserver.cli.offline.findings import (
-    Inspected,
     all_option,
     finding_lines,
     finding_row,
-    is_wrong,
 )
 from logserver.cli.options import opened, path_argument, set_option
-from logserver.cli.output import TABLE, output_option, size_text, write_document
+from logserver.cli.output import TABLE, output_option, write_document
+from logserver.remedies import Inspected, is_wrong
 from storage import Finding
-from storage.display import one_line, readable_values
+from storage.display import one_line, readable_values, size_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from logserver.cli.auth_options import Access, access_options
-from logserver.cli.offline.findings import Inspected, end_with
+from logserver.cli.offline.findings import end_with
 from logserver.cli.options import (
     opened,
     partition_option,
@@ -28,6 +28,7 @@ from logserver.cli.output import (
     write_document,
     write_rows,
 )
+from logserver.remedies import Inspected
 from storage import SupportsInspect, TopicPartition
 from storage.errors import UnknownPartition, UnknownTopic
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from logserver.cli.offline.findings import Inspected, all_option, end_with, with_help
+from logserver.cli.offline.findings import all_option, end_with, with_help
 from logserver.cli.options import (
     opened,
     path_argument,
@@ -24,6 +24,7 @@ from logserver.cli.output import (
     write_document,
     write_text,
 )
+from logserver.remedies import Inspected
 from storage import RebuildReport
 
 

@@ -13,10 +13,8 @@ import click
 
 from logserver.cli.failures import FINDINGS
 from logserver.cli.offline.findings import (
-    Inspected,
     all_option,
     finding_lines,
-    is_wrong,
     with_help,
 )
 from logserver.cli.options import opened, path_argument, set_option
@@ -27,6 +25,7 @@ from logserver.cli.output import (
     write_document,
     write_text,
 )
+from logserver.remedies import Inspected, is_wrong
 from storage import KeptRange, Loss, LossReport
 
 LEFT_BEHIND = "left-behind"

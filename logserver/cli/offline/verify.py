@@ -15,23 +15,22 @@ import msgspec
 
 from logserver.cli.failures import FINDINGS
 from logserver.cli.offline.findings import (
-    Inspected,
     all_option,
     finding_lines,
     finding_row,
-    is_wrong,
 )
 from logserver.cli.options import opened, path_argument, set_option
 from logserver.cli.output import (
     TABLE,
     Row,
     output_option,
-    size_text,
     write_file,
     write_rows,
     write_text,
 )
+from logserver.remedies import Inspected, is_wrong
 from storage import FileCount, Finding
+from storage.display import size_text
 
 
 class _Checked:
