@@ -29,12 +29,14 @@ from logserver.config import Address, Settings
 from logserver.errors import CannotListen, SettingsError
 from logserver.opening import StorePlan, fit_to_file_limit, plan_store, raise_file_limit
 from logserver.service.service import LogService, Opener
+from logserver.service_manager import ServiceManager
 from storage import RecoveryReport
 
 STDIN: Final = 0
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 512
+REPORT_EVERY_S = 1.0  # how often a service manager gets the progress of a recovery
 READ_BUFFER_BYTES: Final = 1 << 20  # per connection; with less, large bodies pause often
 COLLECTED_AFTER: Final = (20_000, 50, 100)
 """Thresholds of the garbage collector: number of objects, and of rounds, between two collections.
@@ -163,11 +165,13 @@ async def _serve_until(
     opener: Opener = plan.open
     service = LogService(settings, opener)
     server = Server(service)
-    if settings.token_file is not None:
+    manager = ServiceManager.from_environment(os.environ)
+    if settings.token_file is not None or manager.is_present:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, server)
     await server.listen()
     opening = asyncio.create_task(service.start())
     stopping = asyncio.create_task(stop.wait())
+    reporting = asyncio.create_task(_report_recovery(manager, service))
     try:
         await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
@@ -175,12 +179,25 @@ async def _serve_until(
             await asyncio.gather(opening, return_exceptions=True)
             return
         await opening  # raises the error that prevented the open
+        reporting.cancel()
         _calm_collector()
         started(Started(url=server.url, plan=plan, recovery=service.store.recovery))
+        manager.ready(f"serves the {plan.backend} store {plan.path} at {server.url}")
         await stopping
     finally:
+        reporting.cancel()
         stopping.cancel()
+        manager.stopping()
         await server.stop()
+
+
+async def _report_recovery(manager: ServiceManager, service: LogService) -> None:
+    """Report the progress of the recovery to the service manager, until cancelled."""
+    while manager.is_present:
+        progress = (await service.health()).progress
+        if progress is not None:
+            manager.recovering(progress)
+        await asyncio.sleep(REPORT_EVERY_S)
 
 
 def _calm_collector() -> None:
@@ -190,7 +207,13 @@ def _calm_collector() -> None:
 
 
 def _reload(server: Server) -> None:
-    """Reload the token file at SIGHUP: added tokens become valid, removed ones invalid. A bad file changes nothing."""
+    """Reload the token file at SIGHUP: added tokens become valid, removed ones invalid. A bad file changes nothing.
+
+    A service manager sends SIGHUP to any server that it reloads; without a token file there is nothing to do.
+    """
+    if server.service.settings.token_file is None:
+        log.info("SIGHUP: there is no token file to read")
+        return
     try:
         server.app.guard.reload()
     except SettingsError as error:

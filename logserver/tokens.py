@@ -70,7 +70,11 @@ def load_tokens(path: Path) -> Tokens:
     except OSError as error:
         raise _refused(path, error.strerror or "cannot be read") from None
     if mode & _OTHERS:
-        raise _refused(path, f"has mode {mode:04o}, so others can read or change it: chmod 600")
+        raise _refused(
+            path,
+            f"has mode {mode:04o}, so others can read or change it: chmod 600, "
+            "or for a secret in Kubernetes set fsGroup and defaultMode: 0440",
+        )
     if len(data) > MAX_FILE_BYTES:
         raise _refused(path, f"is larger than {MAX_FILE_BYTES} bytes")
     try:

@@ -241,4 +241,4 @@ def _texts() -> list[Path]:
 def _is_text(path: Path) -> bool:
     if path.name.startswith("."):
         return path.name in {".gitignore", ".gitattributes"}
-    return path.suffix in {".py", ".md", ".toml", ".lock", ".sh", ""}
+    return path.suffix in {".py", ".md", ".toml", ".lock", ".sh", ".yaml", ".yml", ".service", ""}

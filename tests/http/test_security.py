@@ -178,7 +178,7 @@ def test_a_token_file_that_others_can_read_is_refused(tmp_path: Path, mode: int)
         load_tokens(token_file(tmp_path, f"{READER} read", mode=mode))
 
 
-@pytest.mark.parametrize("mode", [0o400, 0o600, 0o640])
+@pytest.mark.parametrize("mode", [0o400, 0o440, 0o600, 0o640])
 def test_a_token_file_of_owner_and_group_is_taken(tmp_path: Path, mode: int) -> None:
     tokens = load_tokens(token_file(tmp_path, f"{READER} read,produce", mode=mode))
     assert tokens.scopes_of(READER.encode()) == frozenset({Scope.READ, Scope.PRODUCE})
