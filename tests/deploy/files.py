@@ -1,7 +1,7 @@
 """The files for containers and services as data, and the image of the Dockerfile run as processes of this machine.
 
-Owns the reading of these files and the exchange of an image's paths and addresses for those of a test. Must not know
-what the processes should do.
+Owns the reading of these files, and the test's own paths and addresses in place of an image's. Must not know what the
+processes should do.
 """
 
 from __future__ import annotations

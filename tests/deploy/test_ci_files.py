@@ -110,7 +110,7 @@ def gitlab(name: str) -> Any:
 
 
 def used_in_container_jobs() -> list[tuple[str, dict[str, str], list[str]]]:
-    """Return for each job with a container: the variables of the container, those of the job, and its commands."""
+    """Return the place of each job with a container, the variables of its container, and its commands."""
     (on_github,) = jobs()["with-a-container"]["services"].values()
     commands = [one["run"] for one in jobs()["with-a-container"]["steps"] if "run" in one]
     (on_gitlab,) = gitlab("test-with-a-container")["services"]

@@ -14,7 +14,8 @@ import pytest
 
 from logserver.config import PREFIX, SETTINGS
 from scripts.check_wheel import expected_files
-from tests.deploy.files import PORT, ROOT, VOLUME, Machine, image_config, instructions
+from tests.deploy.files import PORT, VOLUME, Machine, image_config, instructions
+from tests.sources import ROOT
 
 TOKEN = "0123456789abcdef"
 INSECURE = {"LOGSERVER_INSECURE": "true"}
@@ -110,7 +111,7 @@ def test_without_tokens_it_does_not_listen_to_the_network(machine: Machine) -> N
     variables = {**config.environment, "LOGSERVER_DATA": str(machine.volume / "data")}
     environment = machine.environment({**variables, "LOGSERVER_LISTEN": ""})
     environment["LOGSERVER_LISTEN"] = config.environment["LOGSERVER_LISTEN"]
-    command = [machine.programs / config.command[0], *config.command[1:]]
+    command = [str(machine.programs / config.command[0]), *config.command[1:]]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert "token_file" in ended.stderr

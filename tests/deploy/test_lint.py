@@ -16,11 +16,11 @@ from tests.deploy.files import (
     DEPLOY,
     GITLAB,
     KUBERNETES,
-    ROOT,
     UNIT,
     WORKFLOW,
     Machine,
 )
+from tests.sources import ROOT
 
 SCHEMAS = (
     ("vendor.compose-spec", COMPOSE),

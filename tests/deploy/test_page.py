@@ -16,12 +16,12 @@ from tests.deploy.files import (
     COMPOSE,
     KUBERNETES,
     PORT,
-    ROOT,
     UNIT,
     Machine,
     documents,
     image_config,
 )
+from tests.sources import ROOT
 
 PAGE = (ROOT / "docs" / "deploy.md").read_text()
 BLOCKS = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
