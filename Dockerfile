@@ -16,7 +16,8 @@ COPY logserver logserver
 COPY storage storage
 RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /dist . \
  && python -m venv --without-pip /opt/logserver \
- && pip --python /opt/logserver/bin/python install --quiet --no-index --find-links /locked /dist/*.whl
+ && pip --python /opt/logserver/bin/python install --quiet --no-index --find-links /locked \
+      "$(echo /dist/duolog-*.whl)[re2]"
 
 FROM python:${PYTHON}-slim-trixie
 LABEL org.opencontainers.image.title="logserver" \

@@ -8,8 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 
+import logserver
 from logserver.cli import COMMANDS
 from logserver.config import PREFIX, SETTINGS
 from tests.deploy.files import (
@@ -92,9 +94,22 @@ def test_every_block_is_known() -> None:
 def test_the_image_has_one_name() -> None:
     compose = {service["image"] for service in documents(COMPOSE)[0]["services"].values()}
     (image,) = compose
-    files = [*(ROOT / "docs" / "deploy").rglob("*.y*ml"), ROOT / "docs" / "deploy.md"]
-    names = {name for path in files for name in re.findall(r"duolog:[\w.]+", path.read_text())}
+    texts = [path.read_text() for path in (ROOT / "docs" / "deploy").rglob("*.y*ml")]
+    names = {name for text in (*texts, PAGE) for name in re.findall(r"duolog:[\w.]+", text)}
     assert names == {image}
+
+
+def test_image_and_package_have_name_and_version_of_the_distribution() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    files = [COMPOSE, ROOT / "Dockerfile", *(ROOT / "docs" / "deploy").rglob("*.y*ml")]
+    text = PAGE + "".join(path.read_text() for path in files)
+    pinned = set(re.findall(r"\b([a-z]+)(?:==|:)(\d+\.\d+\.\d+)", text))
+    assert pinned == {(project["name"], logserver.__version__)}
+    extras = set(re.findall(rf"{project['name']}\[(\w+)\]", text))
+    assert extras == {"re2"}
+    assert extras <= project["optional-dependencies"].keys()
+    installed = re.findall(r"pip install (?:--\w+ )*'?([a-z]+)", text)
+    assert set(installed) == {project["name"]}
 
 
 def test_runs_of_the_image_fit_it() -> None:
