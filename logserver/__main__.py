@@ -57,7 +57,7 @@ def group() -> Any:
         cls=LazyGroup,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    @click.version_option(logserver.__version__, prog_name="logserver")
+    @click.version_option(logserver.__version__, "-V", "--version", prog_name="logserver")
     @click.pass_context
     def cli(ctx: click.Context) -> None:
         """Serve, query, check and mend Kafka log directories and RocketMQ stores, without a JVM."""

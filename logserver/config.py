@@ -29,6 +29,7 @@ _FALSE = frozenset({"0", "false", "no", "off"})
 _MAX_INT: Final = (1 << 63) - 1
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/,;?#@]+")
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
+MAX_PORT: Final = 65535
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -109,8 +110,8 @@ def _choice(*names: str) -> Parser:
 def _address(value: object) -> Address:
     host, colon, port = _text(value).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535:
-        raise _Refused("must be HOST:PORT with a port from 0 to 65535")
+    if not colon or not host or not re.fullmatch(r"\d{1,5}", port) or int(port) > MAX_PORT:
+        raise _Refused(f"must be HOST:PORT with a port from 0 to {MAX_PORT}")
     return Address(host, int(port))
 
 
@@ -373,8 +374,10 @@ def _read_toml(path: Path | None) -> Mapping[str, object]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         problem = error.strerror or "cannot be read"
-    except ValueError as error:  # invalid TOML, or bytes that are not UTF-8
-        problem = str(error)
+    except UnicodeDecodeError as error:
+        problem = f"is not UTF-8: wrong byte at {error.start}"
+    except tomllib.TOMLDecodeError as error:
+        problem = f"is not TOML: {error}"
     raise SettingsError(f"settings file {path}: {problem}", setting="config", source=FLAG)
 
 

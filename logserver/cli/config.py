@@ -6,7 +6,6 @@ Owns the listing; must not define settings, their sources or checks (logserver.c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -20,13 +19,12 @@ from logserver.cli.output import (
     write_document,
     write_text,
 )
-from logserver.config import SETTINGS, Settings, load_settings
+from logserver.config import SETTINGS, Settings
 from storage import is_compiled
 
 
-def _show(config: str | None, output: str, **flags: Any) -> None:
-    flags["set"] = flags["set"] or None
-    settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
+def _show(output: str, **flags: Any) -> None:
+    settings = serve.settings_of(**flags)
     rows = list(_rows(settings))
     if output == TABLE:
         write_text(_lines(rows))

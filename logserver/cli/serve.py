@@ -18,7 +18,7 @@ import click
 
 from logserver import process_signals
 from logserver.cli.offline.findings import finding_lines
-from logserver.config import DEFAULT, SETTINGS, Settings, load_settings
+from logserver.config import DEFAULT, FLAG, MAX_PORT, SETTINGS, Settings, load_settings
 from logserver.logs import log_to_stderr
 from logserver.remedies import Inspected
 from storage import RecoveryReport
@@ -57,7 +57,13 @@ RunServer = Callable[[Settings, Callable[[Started], None]], None]
 def _options() -> list[click.Parameter]:
     """Return one option per setting, under its name; the settings' own rules parse the values."""
     options: list[click.Parameter] = [
-        click.Option(["--config"], metavar="FILE", help="A TOML file of settings.")
+        click.Option(["--config"], metavar="FILE", help="A TOML file of settings."),
+        click.Option(
+            ["--port"],
+            type=click.IntRange(0, MAX_PORT),
+            metavar="N",
+            help="The port of --listen alone: its host stays. Port 0 takes any free one.",
+        ),
     ]
     defaults = Settings()
     for name, (_, text) in SETTINGS.items():
@@ -74,14 +80,28 @@ def _options() -> list[click.Parameter]:
     return options
 
 
-def _serve(config: str | None, **flags: Any) -> None:
+def settings_of(config: str | None, port: int | None, **flags: Any) -> Settings:
+    """Return the settings that the values of the options give. `port` replaces the port of the setting `listen`.
+
+    It is no setting of its own: LOGSERVER_PORT is a name that Kubernetes sets for its services.
+    """
+    if port is not None and flags["listen"] is not None:
+        raise click.UsageError("--listen has a port: give --listen or --port, not both")
+    flags["set"] = flags["set"] or None
+    settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
+    if port is None:
+        return settings
+    address = settings.listen._replace(port=port)
+    return replace(settings, listen=address, sources={**settings.sources, "listen": FLAG})
+
+
+def _serve(**flags: Any) -> None:
     """Read the settings, then run the server with stop signals held, so that a signal during the start is not lost.
 
     The server lets the signals through when it is ready. After the server ends, they are held until its temporary
     directory is removed.
     """
-    flags["set"] = flags["set"] or None
-    settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
+    settings = settings_of(**flags)
     with process_signals.held():
         try:
             _run(settings)

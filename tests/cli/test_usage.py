@@ -76,7 +76,8 @@ def test_help_lists_the_commands_without_importing_them() -> None:
 
 
 def test_the_version() -> None:
-    assert run("--version").out.decode() == f"logserver, version {logserver.__version__}\n"
+    for option in ("--version", "-V"):
+        assert run(option).out.decode() == f"logserver, version {logserver.__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -244,6 +245,33 @@ def test_settings_for_a_person() -> None:
     lines = run("config", "show", "--output", "table").out.decode().splitlines()
     assert [line.split()[0] for line in lines[:-1]] == list(SETTINGS)
     assert lines[-1].startswith("codecs run ")
+
+
+def listens(*options: object) -> tuple[str, str]:
+    """Return the address to listen on, and its source."""
+    rows = run("config", "show", *options).document["settings"]
+    (row,) = [row for row in rows if row["name"] == "listen"]
+    return row["value"], row["source"]
+
+
+def test_a_port_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert listens("--port", 0) == ("127.0.0.1:0", "flag")
+    toml = tmp_path / "logserver.toml"
+    toml.write_text('listen = "[::1]:1234"')
+    assert listens("--config", toml, "--port", 99) == ("[::1]:99", "flag")
+    monkeypatch.setenv("LOGSERVER_PORT", "tcp://10.0.0.1:8082")  # Kubernetes sets such names
+    assert listens() == ("127.0.0.1:8082", "default")
+    for options in (["--port", 99, "--listen", "127.0.0.1:98"], ["--port", 65536]):
+        ended = run("config", "show", *options)
+        assert (ended.code, ended.out) == (2, b"")
+    monkeypatch.setenv("LOGSERVER_LISTEN", "0.0.0.0:1")
+    assert "without any access control" in told(run("serve", "--port", 99), 2)
+
+
+def test_a_file_of_settings_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "wrong.toml").write_bytes(b'flush = "\xff"')
+    line = told(run("config", "show", "--config", tmp_path / "wrong.toml"), 2)
+    assert "wrong.toml: is not UTF-8: wrong byte at 9" in line
 
 
 def test_a_bad_setting() -> None:
