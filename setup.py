@@ -1,4 +1,4 @@
-"""Add the compiled codec modules to the build; all other settings are in pyproject.toml.
+"""Add the compiled codec modules and the pages of docs/ to the build; all other settings are in pyproject.toml.
 
 Each module of COMPILED is plain typed Python with one source. With a C compiler mypyc builds it; without, Python runs
 it unchanged. LOGSERVER_PURE=1 turns compiling off.
@@ -12,6 +12,7 @@ from typing import Any
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 COMPILED = [
     "storage/coding/cursor.py",
@@ -50,6 +51,21 @@ class AllOrNothing(build_ext):
                 path.unlink(missing_ok=True)
 
 
+class WithPages(build_py):
+    """The step that copies the sources. The pages of docs/ go with them: `logserver help` shows them."""
+
+    def run(self) -> None:
+        """Copy the sources, then the pages; an editable install reads them where they are."""
+        super().run()
+        if self.editable_mode:
+            return
+        docs = Path("docs")
+        for page in docs.rglob("*.md"):
+            target = Path(self.build_lib, "logserver", "docs", page.relative_to(docs))
+            self.mkpath(str(target.parent))
+            self.copy_file(str(page), str(target))
+
+
 def extensions() -> list[Any]:
     """Return the compiled modules, marked optional; none if LOGSERVER_PURE=1 or mypyc is missing."""
     if os.environ.get("LOGSERVER_PURE") == "1":
@@ -66,4 +82,4 @@ def extensions() -> list[Any]:
     return built
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": AllOrNothing})
+setup(ext_modules=extensions(), cmdclass={"build_ext": AllOrNothing, "build_py": WithPages})

@@ -61,7 +61,7 @@ def group() -> Any:
     @click.pass_context
     def cli(ctx: click.Context) -> None:
         """Serve, query, check and mend Kafka log directories and RocketMQ stores, without a JVM."""
-        ctx.obj = {"run_server": _run_server}
+        ctx.obj = {"run_server": _run_server, "version": logserver.__version__}
 
     return cli
 

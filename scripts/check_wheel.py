@@ -33,10 +33,13 @@ def compiled_modules() -> list[str]:
 
 
 def expected_files() -> set[str]:
-    """Return all source files of the packages; the source of a compiled module is in the wheel as well as its
-    library.
+    """Return all source files of the packages, and the pages of docs/ in one of them. The source of a compiled module
+    is in the wheel as well as its library.
     """
-    return {
+    pages = {
+        f"logserver/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "docs").rglob("*.md")
+    }
+    return pages | {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")

@@ -101,6 +101,7 @@ SMALL_MODULES = {
     "api/operations/parameters.py": "operations share it",
     "api/http/caching.py": "pages and documents share it",
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",
+    "logserver/cli/completion.py": "a module per command",
     "logserver/logs.py": "a duty of the process",
     "logserver/pipeline/jobs/audit.py": "a module per job",
     "logserver/pipeline/processes/sitecustomize.py": "Python's own name for a start-up hook",

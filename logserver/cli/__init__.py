@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from logserver import process_signals
 
@@ -29,6 +30,9 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "consume": Lazy("logserver.cli.online.consume:command", "Print records as they come."),
     "tail": Lazy("logserver.cli.online.consume:tail", "Print the last records, then new ones."),
     "group": Lazy("logserver.cli.online.group:command", "List, show, reset, delete groups."),
+    "kcat": Lazy(
+        "logserver.cli.online.kcat:command", "Consume, produce, list with kcat's options."
+    ),
     "inspect": Lazy(
         "logserver.cli.offline.inspect:command", "Summarise a store, partition or file."
     ),
@@ -54,6 +58,8 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "bench": Lazy("logserver.cli.bench:command", "Put load on servers and measure it."),
     "compare": Lazy("logserver.cli.compare:command", "Report on both designs, side by side."),
     "config": Lazy("logserver.cli.config:command", "Show the settings in force."),
+    "completion": Lazy("logserver.cli.completion:command", "Print the completion of a shell."),
+    "help": Lazy("logserver.cli.help:command", "Show the text on a topic or command."),
 }
 
 
@@ -82,6 +88,15 @@ class LazyGroup(click.Group):
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin with this text, without importing a command."""
+        commands = [
+            CompletionItem(name, help=lazy.about)
+            for name, lazy in self.table.items()
+            if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; every error ends in one line and an exit code."""

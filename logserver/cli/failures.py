@@ -1,8 +1,6 @@
 """Exit codes, and the end of a command that cannot continue: one plain line on standard error.
 
-Owns the table from an exception to an exit code. Must not raise anything itself.
-
-    0  fine    1  findings (something on disk is wrong)    2  wrong use    3  the machine, or a bug
+Owns the exit codes and the table from an exception to its code. Must not raise anything itself.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 import click
@@ -25,6 +24,14 @@ FINDINGS: Final = 1
 USAGE: Final = 2
 FAILURE: Final = 3
 INTERRUPTED: Final = 130
+
+EXIT_CODES: Final[Mapping[int, str]] = {
+    FINE: "Success, also when the reader of the output closes it.",
+    FINDINGS: "Findings: something on the disk is wrong, or damaged data was met on a server.",
+    USAGE: "Wrong use: an option, a setting or an argument; or the server refused the request.",
+    FAILURE: "The machine, no answer from a server, or a bug.",
+    INTERRUPTED: "Interrupted by Ctrl-C.",
+}
 
 
 def report_error(error: BaseException, ctx: click.Context) -> int:

@@ -249,7 +249,7 @@ class RecordCalls:
             "tag": tag,
         }
         answer = await self._fetched(topic, partition, query, BINARY_JSON)
-        return FetchedPage(answer.decoded(list[FetchedRecord]), *_bounds(answer))
+        return FetchedPage(answer.decoded(list[FetchedRecord]), *_bounds(answer), partition)
 
     async def fetch_batches(
         self,

@@ -6,10 +6,12 @@ shapes of answers (`values`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from ssl import SSLContext
 from typing import Any, Final, Self, Unpack
+
+from msgspec import Struct
 
 from logserver.client.calls import RecordCalls
 from logserver.client.groups import GroupCalls
@@ -18,8 +20,15 @@ from logserver.client.queries import QueryCalls
 from logserver.client.reading import ReadOptions, read_topic
 from logserver.client.transport import Retry, Transport
 from logserver.client.values import FetchedPage, FetchedRecord, ProducerId, Start
+from storage import StoredFile
 
 TIMEOUT_S: Final = 30.0
+FILES_AT_ONCE: Final = 1000
+
+
+class _Files(Struct):
+    files: Sequence[StoredFile]
+    next: str | None
 
 
 class LogClient(RecordCalls, QueryCalls, GroupCalls):
@@ -103,6 +112,15 @@ class LogClient(RecordCalls, QueryCalls, GroupCalls):
         empty.
         """
         return read_topic(self, topic, partition, offset, **options)
+
+    async def files(self) -> AsyncGenerator[StoredFile, None]:
+        """Yield the files of the server's store, in order of their paths."""
+        path: str | None = f"/store/files?limit={FILES_AT_ONCE}"
+        while path is not None:
+            page = await self.transport.json(_Files, "GET", path)
+            for file in page.files:
+                yield file
+            path = page.next
 
     async def store(self) -> dict[str, Any]:
         """Return a description of the server's store: backend, capabilities, findings of its last start, sizes.

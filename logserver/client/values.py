@@ -69,6 +69,7 @@ class FetchedPage(NamedTuple):
     next_offset: int
     beginning_offset: int
     end_offset: int
+    partition: int
 
 
 class FetchedBatches(NamedTuple):
@@ -114,9 +115,10 @@ class PlacedBatches(Struct, frozen=True):
 
 
 class PartitionNumber(Struct, frozen=True):
-    """A partition of a topic."""
+    """A partition of a topic, and the id of the server that has it."""
 
     partition: int
+    leader: int = 1
 
 
 class PartitionOffset(Struct, frozen=True):

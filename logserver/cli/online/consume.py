@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import click
@@ -27,16 +28,50 @@ from logserver.cli.online.options import (
     READING_NAMES,
     STORED,
     Command,
+    complete_topics,
     online,
     partition_option,
     start_option,
 )
-from logserver.client import LogClient, ServerRefused
-from storage import TopicPartition
+from logserver.client import FetchedPage, FetchedRecord, LogClient, ServerRefused
+from storage import Isolation, TopicPartition
 from storage.display import one_line
 
 TAIL_RECORDS: Final = 10
 POLL_MS: Final = 1000
+
+
+class Watch:
+    """A view of the pages as they arrive, for the end of a reading. This one prints everything and never ends it."""
+
+    def select(self, page: FetchedPage) -> Sequence[FetchedRecord]:
+        """Return the records to print."""
+        return page.records
+
+    def is_over(self, page: FetchedPage) -> bool:
+        """Return whether the reading ends after this page; called when the records of the page are printed."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The records to read, the end of the reading, and the form of a printed record.
+
+    `start`: the client's value for an offset, or `STORED`. `pattern`: topics of a group by a regular expression, in
+    place of `topics`.
+    """
+
+    topics: Sequence[str]
+    start: int | str
+    show: Show
+    pattern: str | None = None
+    partition: int | None = None
+    at_end: bool = False
+    count: int | None = None
+    tag: str | None = None
+    isolation: Isolation | None = None
+    skips: bool = False
+    watch: Watch = field(default_factory=Watch)
 
 
 def _options(
@@ -54,6 +89,7 @@ def _options(
             required=True,
             multiple=True,
             help=topic,
+            shell_complete=complete_topics,
         ),
         partition_option,
         start_option(
@@ -103,10 +139,11 @@ async def command(client: LogClient, *, group: str | None, **options: Any) -> No
     records are committed, -o is the start of a group without committed offsets, and -e exits after a second without a
     record.
     """
+    reading = _reading(**options)
     if group is None:
-        await _consume(client, **options)
+        await read(client, reading)
     else:
-        await _consume_as_member(client, group, **options)
+        await read_as_member(client, group, reading)
 
 
 @click.command("tail")
@@ -114,82 +151,69 @@ async def command(client: LogClient, *, group: str | None, **options: Any) -> No
 @online
 async def tail(client: LogClient, **options: Any) -> None:
     """Print the last records of each partition, then new records as they arrive, until Ctrl-C."""
-    await _consume(client, **options)
+    await read(client, _reading(**options))
 
 
-async def _consume(
-    client: LogClient,
-    *,
-    topics: Sequence[str],
-    partition: int | None,
-    start: int | str,
-    at_end: bool,
-    count: int | None,
-    tag: str | None,
-    skips: bool,
-    **shape: Any,
-) -> None:
-    if start == STORED:
+async def read(client: LogClient, reading: Reading) -> None:
+    """Print the records of one topic, without a group."""
+    if reading.start == STORED:
         raise click.UsageError("-o stored needs a group: give -G")
-    if len(topics) > 1:
+    if len(reading.topics) > 1:
         raise click.UsageError("several topics need a group: consume -G")
-    printer = Printer(_shown(**shape), count)
+    printer = Printer(reading.show, reading.count)
     skipped = _Skipped()
     pages = client.pages(
-        topics[0],
-        partition,
-        start,
-        follow=not at_end,
-        tag=tag,
-        on_damage=skipped.report if skips else None,
+        reading.topics[0],
+        reading.partition,
+        reading.start,
+        follow=not reading.at_end,
+        tag=reading.tag,
+        isolation=reading.isolation,
+        on_damage=skipped.report if reading.skips else None,
     )
     async with _hint(), until_reader_closes(), aclosing(pages):
         async for page in pages:
-            if printer.write(page.records):
+            is_full = printer.write(reading.watch.select(page))
+            if reading.watch.is_over(page) or is_full:
                 break
     skipped.end()
 
 
-async def _consume_as_member(
-    client: LogClient,
-    group: str,
-    *,
-    topics: Sequence[str],
-    partition: int | None,
-    start: int | str,
-    at_end: bool,
-    count: int | None,
-    tag: str | None,
-    skips: bool,
-    **shape: Any,
-) -> None:
+async def read_as_member(client: LogClient, group: str, reading: Reading) -> None:
     """Read as a member of a group. Exactly the printed records are committed."""
-    if start not in READING_NAMES.values():
+    if reading.start not in READING_NAMES.values():
         raise click.UsageError("with -G, -o is beginning, end or stored")
-    if tag is not None:
+    if reading.tag is not None:
         raise click.UsageError("-T and -G exclude each other: a group reads everything")
-    printer = Printer(_shown(**shape), count)
-    chosen = [TopicPartition(topic, partition) for topic in topics] if partition is not None else []
-    reset = "earliest" if start == STORED else str(start)
+    printer = Printer(reading.show, reading.count)
+    number = reading.partition
+    chosen = [TopicPartition(topic, number) for topic in reading.topics if number is not None]
+    reset = "earliest" if reading.start == STORED else str(reading.start)
     skipped = _Skipped()
     async with (
         _hint(),
         until_reader_closes(),
-        client.consumer(group, topics, partitions=chosen, offset_reset=reset) as consumer,
+        client.consumer(
+            group,
+            reading.topics,
+            pattern=reading.pattern,
+            partitions=chosen,
+            offset_reset=reset,
+        ) as consumer,
     ):
         while True:
             try:
                 records = await consumer.poll(timeout_ms=POLL_MS, max_records=printer.left)
             except ServerRefused as error:
                 place, following = _place(error), error.next_good_offset
-                if not skips or place is None or following is None:
+                if not reading.skips or place is None or following is None:
                     raise
                 skipped.report(error)
                 await consumer.seek({place: following})
                 continue
             is_full = printer.write(records)
             await consumer.commit()
-            if is_full or (at_end and not records):
+            if is_full or (reading.at_end and not records):
                 break
     skipped.end()
 
@@ -238,6 +262,12 @@ def _place(error: ServerRefused) -> TopicPartition | None:
     if isinstance(topic, str) and isinstance(partition, int):
         return TopicPartition(topic, partition)
     return None
+
+
+def _reading(*, template: str | None, is_json: bool, shows_null: bool, **options: Any) -> Reading:
+    """Return the reading that the options of `consume` and `tail` describe."""
+    show = _shown(template=template, is_json=is_json, shows_null=shows_null)
+    return Reading(show=show, **options)
 
 
 def _shown(*, template: str | None, is_json: bool, shows_null: bool) -> Show:

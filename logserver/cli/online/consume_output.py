@@ -6,7 +6,7 @@ each record at once. A record is printed as JSON, as a line of text, or by a for
     %s  value            %S  its length, -1: null    %t  topic       \n \r \t  as usual
     %k  key              %K  its length, -1: null    %p  partition   \xNN      one byte
     %h  headers as n=v,  %T  timestamp in ms         %o  offset      %%        a percent sign
-    %R  length of the value as four bytes, big-endian
+    %R  length of the value as four bytes, big-endian, signed
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _token(token: str, null: bytes) -> bytes | Show:
         "k": lambda record: null if record.key is None else record.key,
         "S": lambda record: _length(record.value),
         "K": lambda record: _length(record.key),
-        "R": lambda record: len(record.value or b"").to_bytes(4, "big"),
+        "R": lambda record: _size(record.value).to_bytes(4, "big", signed=True),
         "t": lambda record: record.topic.encode(),
         "p": lambda record: b"%d" % record.partition,
         "o": lambda record: b"%d" % record.offset,
@@ -131,7 +131,11 @@ def _headers(record: FetchedRecord, null: bytes) -> bytes:
 
 
 def _length(data: bytes | None) -> bytes:
-    return b"%d" % (-1 if data is None else len(data))
+    return b"%d" % _size(data)
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
 
 
 def _texts(name: str, data: bytes | None) -> Mapping[str, object]:

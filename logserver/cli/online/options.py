@@ -6,19 +6,25 @@ Owns these options and the creation of a client from them; must not know the req
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import update_wrapper
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import click
+from click.shell_completion import CompletionItem
 
 from logserver.cli.auth_options import Access, access_options
 from logserver.cli.options import parse_time
-from logserver.client import LogClient
+from logserver.client import LogClient, Retry
+from storage import StorageError
 from storage.errors import InvalidArgument
 
 DEFAULT_URL: Final = "http://127.0.0.1:8082"
 URL_VARIABLE: Final = "LOGSERVER_URL"
+ANSWER_S: Final = 30.0  # the longest wait for an answer, as of the client
+COMPLETION_S: Final = 5.0  # a server that does not answer must not hold the shell for long
 
 STORED: Final = "stored"
 OFFSET_NAMES: Final[Mapping[str, str]] = {"beginning": "earliest", "end": "latest"}
@@ -37,7 +43,37 @@ server_option: Final = click.option(
     show_envvar=True,
     help="The server's address.",
 )
-topic_option: Final = click.option("-t", "--topic", metavar="TOPIC", required=True, help="Topic.")
+
+
+def complete_topics(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the topics of the server that begin with this text, for the completion of a shell; none without it."""
+    files = (ctx.params.get(name) for name in ("token_file", "ca_file", "cert_file"))
+    access = Access(*(None if path is None else Path(path) for path in files))
+    url = ctx.params.get("server") or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+
+    async def ask() -> list[str]:
+        async with client_of(
+            url, access, timeout_s=COMPLETION_S, retry=Retry(attempts=1)
+        ) as client:
+            return await client.topics()
+
+    try:
+        names = asyncio.run(ask())
+    except (StorageError, OSError, click.ClickException):
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+topic_option: Final = click.option(
+    "-t",
+    "--topic",
+    metavar="TOPIC",
+    required=True,
+    help="Topic.",
+    shell_complete=complete_topics,
+)
 partition_option: Final = click.option(
     "-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition."
 )
@@ -87,18 +123,24 @@ def online(command: OnlineCommand) -> Command:
     return server_option(access_options(update_wrapper(run, command)))
 
 
-def client_of(url: str, access: Access) -> LogClient:
+def client_of(
+    url: str, access: Access, *, timeout_s: float = ANSWER_S, retry: Retry | None = None
+) -> LogClient:
     """Return a client with the credentials given in the options."""
-    return LogClient(url, access.token(), tls=access.tls())
+    return LogClient(url, access.token(), timeout_s=timeout_s, retry=retry, tls=access.tls())
 
 
 def run_with_client(
-    url: str, access: Access, command: Callable[[LogClient], Coroutine[Any, Any, None]]
+    url: str,
+    access: Access,
+    command: Callable[[LogClient], Coroutine[Any, Any, None]],
+    *,
+    timeout_s: float = ANSWER_S,
 ) -> None:
     """Run a coroutine with a client; an interrupt cancels the coroutine, so that it can clean up."""
 
     async def run() -> None:
-        async with client_of(url, access) as client:
+        async with client_of(url, access, timeout_s=timeout_s) as client:
             await command(client)
 
     asyncio.run(run())

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
@@ -26,13 +27,16 @@ from logserver.cli.online.options import (
     partition_option,
     topic_option,
 )
-from logserver.client import LogClient, Record, as_bytes
+from logserver.client import LogClient, Placed, Record, as_bytes
 from logserver.validation import in_words
+from storage import Header
+from storage.display import one_line
 from storage.errors import InvalidArgument
 
 READ_BYTES: Final = 256 << 10
 MAX_LINE_BYTES: Final = 64 << 20  # more than a server accepts in a request by default
 REQUEST_RECORDS: Final = 1000
+MAX_NAMED_PARTITIONS: Final = 4  # in the summary
 REQUEST_BYTES: Final = 4 << 20
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "zlib")
 
@@ -58,7 +62,7 @@ class _JsonRecord(Struct):
     keys: Sequence[str] = ()
 
 
-def _delimiter(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
+def parse_delimiter(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
     """Parse text with escapes into bytes; a callback of click."""
     if value is None:
         return None
@@ -72,10 +76,15 @@ def _delimiter(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @topic_option
 @partition_option
 @click.option(
-    "-D", "delimiter", default="\\n", show_default=True, callback=_delimiter, help="Ends a record."
+    "-D",
+    "delimiter",
+    default="\\n",
+    show_default=True,
+    callback=parse_delimiter,
+    help="Ends a record.",
 )
 @click.option(
-    "-K", "key_delimiter", metavar="SEP", callback=_delimiter, help="Ends the key in a record."
+    "-K", "key_delimiter", metavar="SEP", callback=parse_delimiter, help="Ends the key in a record."
 )
 @click.option("-k", "key", metavar="KEY", help="The key of all records.")
 @click.option("-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records.")
@@ -104,26 +113,107 @@ async def command(
     compression: str | None,
     acks: str,
     is_json: bool,
+    headers: Sequence[str],
     **shape: Any,
 ) -> None:
     """Store each line of standard input, or of files, as a record. Empty lines are skipped.
 
     With -K the key stands before the value. The command ends with an error at the first rejected request.
+    On a terminal it prints how many records were stored, and where.
     """
-    to_record = _from_json if is_json else _from_line(**shape)
+    pairs = [(name, os.fsencode(value)) for name, value in parse_pairs(headers, "header")]
+    sending = Sending(
+        topic=topic,
+        partition=partition,
+        delimiter=delimiter,
+        compression=compression,
+        acks=acks,
+        to_record=_from_json if is_json else from_line(headers=pairs, **shape),
+    )
+    sent = Sent(topic, is_placed=acks != "0")
+    try:
+        await send(client, files, sending, sent)
+    finally:
+        if sys.stdout.isatty():
+            click.echo(one_line(str(sent)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """The target of records, and how the input is cut into them.
+
+    `delimiter` None: an input is one record. `count`: stop after this number of records. `tee` gets the lines of each
+    request after it is answered.
+    """
+
+    topic: str
+    to_record: ToRecord
+    partition: int | None = None
+    delimiter: bytes | None = b"\n"
+    compression: str | None = None
+    acks: str = "all"
+    count: int | None = None
+    tee: Callable[[Sequence[bytes]], None] | None = None
+
+
+class Sent:
+    """The records that the server has accepted: their number, and their offsets in each partition."""
+
+    def __init__(self, topic: str, *, is_placed: bool) -> None:
+        self.topic = topic
+        self.count = 0
+        self.ranges: dict[int, tuple[int, int]] = {}
+        self._is_placed = is_placed
+
+    def add(self, count: int, placed: Sequence[Placed]) -> None:
+        """Count the records of one request, and note their places."""
+        self.count += count
+        for place in placed:
+            first, _ = self.ranges.get(place.partition, (place.offset, place.offset))
+            self.ranges[place.partition] = first, place.offset
+
+    def __str__(self) -> str:
+        """Return a line for a person."""
+        records = "1 record" if self.count == 1 else f"{self.count} records"
+        if not self._is_placed:
+            return f"sent {records} to {self.topic}; with --acks 0 the server reports no offsets"
+        text = f"stored {records} in {self.topic}"
+        if len(self.ranges) > MAX_NAMED_PARTITIONS:
+            return f"{text}, in {len(self.ranges)} partitions"
+        places = [
+            f"partition {partition}, "
+            + (f"offset {first}" if first == last else f"offsets {first} to {last}")
+            for partition, (first, last) in sorted(self.ranges.items())
+        ]
+        return f"{text}: {'; '.join(places)}" if places else text
+
+
+async def send(client: LogClient, files: Sequence[Path], sending: Sending, sent: Sent) -> None:
+    """Send the records of the files, or else of standard input; count them in `sent` as they are stored."""
     with ExitStack() as opened:
         sources: list[tuple[str, IO[bytes]]] = [
             (f"{path}: ", opened.enter_context(path.open("rb", buffering=0))) for path in files
         ]
         for place, source in sources or [("", _stdin())]:
             before = 0
-            async for lines in _runs(source, delimiter):
-                records = list(_records(lines, to_record, f"{place}line", before))
+            async for lines in _runs(source, sending.delimiter):
+                records = list(_records(lines, sending.to_record, f"{place}line", before))
                 before += len(lines)
+                if sending.count is not None:
+                    records = records[: sending.count - sent.count]
                 if records:
-                    await client.produce_many(
-                        topic, records, partition=partition, acks=acks, compression=compression
+                    placed = await client.produce_many(
+                        sending.topic,
+                        records,
+                        partition=sending.partition,
+                        acks=sending.acks,
+                        compression=sending.compression,
                     )
+                    sent.add(len(records), placed)
+                if sending.tee is not None:
+                    sending.tee([line for line in lines if line][: len(records)])
+                if sending.count is not None and sent.count >= sending.count:
+                    return
 
 
 def _records(
@@ -149,19 +239,20 @@ def _stdin() -> IO[bytes]:
     return buffer.raw if isinstance(buffer, io.BufferedReader) else buffer
 
 
-async def _runs(source: IO[bytes], delimiter: bytes) -> AsyncGenerator[list[bytes], None]:
+async def _runs(source: IO[bytes], delimiter: bytes | None) -> AsyncGenerator[list[bytes], None]:
     """Yield lines without their delimiter, also empty lines: the lines of one read, cut to what a request may hold.
+    Without a delimiter the whole input is one line.
 
     Raises InvalidArgument for a line over MAX_LINE_BYTES: the input may never end.
     """
     rest = b""
     while data := await _read(source):
-        *lines, rest = (rest + data).split(delimiter)
+        *lines, rest = (rest + data).split(delimiter) if delimiter else [rest + data]
         for run in _requests(lines):
             yield run
         if len(rest) > MAX_LINE_BYTES:
             raise InvalidArgument(
-                f"a line is longer than {MAX_LINE_BYTES} bytes: -D sets the delimiter",
+                f"a record is longer than {MAX_LINE_BYTES} bytes: -D sets the delimiter",
                 field="line",
             )
     if rest:
@@ -195,24 +286,24 @@ def _requests(lines: Sequence[bytes]) -> Iterator[list[bytes]]:
         yield run
 
 
-def _from_line(
+def from_line(
     *,
     key_delimiter: bytes | None,
     key: str | None,
-    headers: Sequence[str],
+    headers: Sequence[Header],
     tag: str | None,
     empty_is_null: bool,
 ) -> ToRecord:
+    """Return the conversion of a line to a record with these parts; the key may stand in front of the value."""
     common_key = None if key is None else os.fsencode(key)
-    pairs = [(name, os.fsencode(value)) for name, value in parse_pairs(headers, "header")]
 
     def to_record(line: bytes) -> Record:
         own_key, value = common_key, line
         if key_delimiter is not None and key_delimiter in line:
             own_key, _, value = line.partition(key_delimiter)
         if empty_is_null:
-            return Record(own_key or None, value or None, pairs, tag=tag)
-        return Record(own_key, value, pairs, tag=tag)
+            return Record(own_key or None, value or None, headers, tag=tag)
+        return Record(own_key, value, headers, tag=tag)
 
     return to_record
 

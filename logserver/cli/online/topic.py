@@ -5,16 +5,22 @@ Owns the shapes that are printed; must not know a topic's rules, which are the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import click
 
-from logserver.cli.online.options import online, parse_pairs
-from logserver.cli.output import TABLE, output_option, write_document, write_rows
-from logserver.client import LogClient
+from logserver.cli.online.options import complete_topics, online, parse_pairs
+from logserver.cli.output import TABLE, output_option, size_text, write_document, write_rows
+from logserver.client import LogClient, ServerRefused
 from storage.display import one_line
 
-name_argument = click.argument("name", metavar="TOPIC")
+REQUESTS_AT_ONCE: Final = 16
+NOT_FOUND: Final = 404
+LOG_FILE: Final = "log"  # the kind of a file of records of one partition
+
+name_argument = click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
 config_option = click.option(
     "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A config under its own name."
 )
@@ -29,8 +35,62 @@ def command() -> None:
 @output_option
 @online
 async def list_topics(client: LogClient, *, output: str) -> None:
-    """List the names of all topics."""
-    write_rows([[{"topic": name} for name in await client.topics()]], output)
+    """List all topics with their partitions, records and sizes.
+
+    `records` is the number of offsets from the first to the next one; compaction and transactions leave fewer records.
+    `size_bytes` is the size of the topic's log: null in a RocketMQ store, whose topics share one log.
+    """
+    names, sizes = await asyncio.gather(client.topics(), _log_sizes(client))
+    at_once = asyncio.Semaphore(REQUESTS_AT_ONCE)
+    rows = [
+        row
+        for row in await asyncio.gather(*(_counted(client, name, at_once) for name in names))
+        if row is not None
+    ]
+    for row in rows:
+        row["size_bytes"] = sizes.get(str(row["topic"]))
+    if output == TABLE:
+        write_rows([[_readable(row) for row in rows]], output)
+    else:
+        write_rows([rows], output)
+
+
+async def _counted(
+    client: LogClient, name: str, at_once: asyncio.Semaphore
+) -> dict[str, object] | None:
+    """Return the row of a topic; None if it was deleted meanwhile. Records are None if a partition cannot be read."""
+    async with at_once:
+        try:
+            partitions = (await client.topic(name)).partitions
+        except ServerRefused as error:
+            if error.status != NOT_FOUND:
+                raise
+            return None
+        records: int | None = 0
+        for partition in partitions:
+            try:
+                held = await client.offsets(name, partition)
+            except ServerRefused:
+                records = None
+                break
+            records = (records or 0) + held.end_offset - held.beginning_offset
+    return {"topic": name, "partitions": len(partitions), "records": records}
+
+
+async def _log_sizes(client: LogClient) -> dict[str, int]:
+    """Return the bytes of each topic's log files; no topic is in it if the topics share one log."""
+    sizes: dict[str, int] = {}
+    async for file in client.files():
+        if file.kind == LOG_FILE and file.topic is not None:
+            sizes[file.topic] = sizes.get(file.topic, 0) + file.size_bytes
+    return sizes
+
+
+def _readable(row: Mapping[str, object]) -> dict[str, object]:
+    """Return the row for a table: the size with its unit."""
+    size = row["size_bytes"]
+    shown = {name: value for name, value in row.items() if name != "size_bytes"}
+    return {**shown, "size": size_text(size) if isinstance(size, int) else None}
 
 
 @command.command()

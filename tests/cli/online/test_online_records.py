@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from logserver import LogServer
 from logserver.__main__ import group
 from logserver.cli.online.consume_output import as_line, by_format, unescaped
-from logserver.client import FetchedRecord
+from logserver.cli.online.produce import Sent
+from logserver.client import FetchedRecord, Placed
 from storage.errors import InvalidArgument
 from tests.cli.runner import command_line, fine, run
 
@@ -266,6 +267,43 @@ def test_on_a_terminal(server: LogServer, topic: str) -> None:
         os.close(theirs)
     assert shown.startswith(f"{topic}:0:0  20")
     assert shown.endswith("  k  v\r\n")
+
+
+def on_a_terminal(*arguments: object, data: bytes) -> str:
+    """Return the output of a command with data on standard input, and a terminal as standard output."""
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(command_line(*arguments), input=data, stdout=theirs, check=False, timeout=60)
+        os.write(theirs, b".")  # the read does not wait if the command printed nothing
+        return os.read(ours, 4096).decode().removesuffix(".")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_produce_prints_a_summary_on_a_terminal(server: LogServer, topic: str) -> None:
+    """In a pipe it prints nothing: `produce` of this module checks that."""
+    fine("topic", "create", topic, "--partitions", 6)
+    shown = on_a_terminal("produce", "-t", topic, "-p", 2, data=b"a\n\nb\n")
+    assert shown == f"stored 2 records in {topic}: partition 2, offsets 0 to 1\r\n"
+    shown = on_a_terminal("produce", "-t", topic, "-p", 2, data=b"c\n")
+    assert shown == f"stored 1 record in {topic}: partition 2, offset 2\r\n"
+    assert on_a_terminal("produce", "-t", topic, data=b"") == f"stored 0 records in {topic}\r\n"
+    shown = on_a_terminal("produce", "-t", topic, "--acks", 0, data=b"d\n")
+    assert shown.startswith(f"sent 1 record to {topic}; with --acks 0 ")
+    shown = on_a_terminal("produce", "-t", topic, "--json", data=b'{"value": 1}\n' * 1000 + b"[]\n")
+    assert shown.startswith(f"stored 1000 records in {topic}")  # before the error
+
+
+def test_a_summary_of_many_partitions() -> None:
+    sent = Sent("t", is_placed=True)
+    sent.add(4, [Placed(n % 2, 5 + n) for n in range(4)])
+    assert (
+        str(sent)
+        == "stored 4 records in t: partition 0, offsets 5 to 7; partition 1, offsets 6 to 8"
+    )
+    sent.add(5, [Placed(n, 9) for n in range(5)])
+    assert str(sent) == "stored 9 records in t, in 5 partitions"
 
 
 # ---- shapes ---------------------------------------------------------------------------------------

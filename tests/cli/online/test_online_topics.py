@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from logserver import LogServer
+from logserver.cli.output import size_text
 from tests.cli.runner import Ended, fine, run
 
 
@@ -29,13 +30,35 @@ def test_a_topic_from_making_to_deleting(server: LogServer, topic: str) -> None:
     again = run("topic", "create", topic, "--partitions", 2)
     assert (again.code, again.err) == (0, f"topic {topic} already exists\n")
     assert "[server-refused]" in refused(run("topic", "create", topic, "--partitions", 3))
-    assert {"topic": topic} in fine("topic", "list").rows
+    size = 0 if server.backend == "kafka" else None
+    row = {"topic": topic, "partitions": 2, "records": 0, "size_bytes": size}
+    assert row in fine("topic", "list").rows
     assert fine("topic", "show", topic).document["partitions"] == [
         {"partition": number, "earliest": 0, "latest": 0} for number in range(2)
     ]
     fine("topic", "delete", topic)
     assert "does not exist" in refused(run("topic", "show", topic))
     assert "does not exist" in refused(run("topic", "delete", topic))
+
+
+def test_the_list_counts_records_and_bytes(server: LogServer, topic: str, tmp_path: Path) -> None:
+    """The topics of a RocketMQ store share one log: they have no size of their own."""
+    fine("topic", "create", topic, "--partitions", 2)
+    produce(topic, tmp_path, "a", "b", options=("-p", 0))
+    produce(topic, tmp_path, "c" * 5000, options=("-p", 1))
+    (row,) = [row for row in fine("topic", "list").rows if row["topic"] == topic]
+    size = row.pop("size_bytes")
+    assert row == {"topic": topic, "partitions": 2, "records": 3}
+    table = fine("topic", "list", "--output", "table").out.decode().splitlines()
+    assert table[0].split() == ["topic", "partitions", "records", "size"]
+    (line,) = [line.split() for line in table if line.split()[0] == topic]
+    assert line[1:3] == ["2", "3"]
+    if server.backend == "kafka":
+        assert 5000 < size < 6000
+        assert line[3:] == size_text(size).split()
+    else:
+        assert size is None
+        assert line[3:] == ["-"]
 
 
 def test_configs(server: LogServer, topic: str) -> None:
