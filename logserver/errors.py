@@ -9,6 +9,7 @@ them to HTTP, and one to exit codes.
                        InvalidConsumerConfig
       ClientError      ServerRefused ServerUnreachable StrangeAnswer ServerNotStarted
         ServerRefused  PartlyStored
+      SparkFailed
 """
 
 from __future__ import annotations
@@ -126,6 +127,12 @@ class ServerNotStarted(ClientError):
     """
 
     code = "server-not-started"
+
+
+class SparkFailed(StorageError):
+    """Spark ended a job, for a reason that is not in the store: no space for its files, no memory, a lost worker."""
+
+    code = "spark-failed"
 
 
 class GroupError(ServiceError):

@@ -17,7 +17,7 @@ import pytest
 import logserver
 from api.http.errors import CODES, status_of
 from logserver.cli import COMMANDS
-from logserver.errors import CannotListen, ClientError, SettingsError
+from logserver.errors import CannotListen, ClientError, SettingsError, SparkFailed
 from storage.errors import StorageError
 from storage.findings import catalogue, finding
 from storage.kafka.format import names
@@ -91,7 +91,8 @@ def test_the_page_has_the_codes_of_the_api() -> None:
     for error in error_classes() - {
         SettingsError,
         CannotListen,
-    }:  # these errors end a start, not a request
+        SparkFailed,
+    }:  # these errors end a start or a job, not a request
         if issubclass(error, ClientError):
             continue  # created from answers, never sent as an answer
         code = CODES[error]

@@ -6,6 +6,7 @@ know the source of the rows. Bytes are base64 in JSON, text in a table.
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,6 +85,14 @@ def write_file(path: Path, data: bytes) -> None:
         path.write_bytes(data)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def number_text(value: float) -> str:
+    """Return a readable number with at least three digits that matter: 48213.7 is "48214", 0.01234567 is "0.0123"."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
 
 
 def _write(pieces: Iterable[bytes]) -> None:
@@ -177,6 +186,8 @@ def _cell(value: object) -> str:
         text = value[:200].decode("utf-8", "backslashreplace")
     elif isinstance(value, str):
         text = value
+    elif isinstance(value, float):
+        text = number_text(value)
     else:
         text = encode_json(value)[:200].decode("utf-8", "replace")
     return one_line(text)

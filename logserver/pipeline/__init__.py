@@ -20,11 +20,12 @@ __all__ = ["register"]
 _REGISTERING: Final = Lock()  # guards the environment of a session
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, *, debug: bool = False) -> None:
     """Register the format "logserver" in a session, for `spark.read`, `readStream` and the writers.
 
     Also sets `spark.sql.python.filterPushdown.enabled` for this session. Without it Spark reads whole partitions for a
-    filter on offsets or times. Every worker must be able to import `logserver`.
+    filter on offsets or times. Every worker must be able to import `logserver`. Errors of the data source are one line;
+    with `debug` they have their Python traces.
     """
     from logserver.pipeline.source import LogServerSource
 
@@ -36,7 +37,7 @@ def register(spark: SparkSession) -> None:
     with _REGISTERING:
         before = context.environment
         # A new dictionary, because other threads may be reading the old one.
-        context.environment = {**before, **of_processes(spark)}
+        context.environment = {**before, **of_processes(spark, debug=debug)}
         try:
             spark.dataSource.register(LogServerSource)
         finally:

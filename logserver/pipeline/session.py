@@ -1,89 +1,117 @@
 """The Spark session of a command: a local session, or the session prepared by spark-submit.
 
-Owns its setup, and the storage errors in the text of Spark's exceptions. Must not be used by programs that have a
-session of their own: they only call `register`.
+Owns its setup. Must not be used by programs that have a session of their own: they only call `register`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import re
-import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+import warnings
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from logserver.pipeline import register
+from logserver.pipeline import needs, register
+from logserver.pipeline.failures import not_started
+from logserver.pipeline.launch import JavaOutput, start_java
 from logserver.pipeline.processes import of_processes
-from storage import StorageError
 from storage.errors import NotOffered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_JAVA_SAYS: Final = re.compile(r"^: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
-_RAISED: Final = re.compile(
-    r"^(?:storage|logserver)(?:\.\w+)+\.(\w+): (.+(?:\n(?! SQLSTATE|\s*at |\n).*)*)", re.MULTILINE
-)
-NEEDED: Final = ("pyspark", "pyarrow", "numpy")
-
+LOG_LEVEL: Final = "spark.log.level"
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "true",
+    "spark.ui.showConsoleProgress": "false",  # the command shows its own
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
-    "spark.log.level": "ERROR",
+    LOG_LEVEL: "OFF",  # an error of a task ends the command with one line
+}
+
+LOOPBACK: Final[Mapping[str, str]] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
 }
 
 
 def create_session(
-    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    debug: bool = False,
+    on_start: Callable[[], object] | None = None,
 ) -> SparkSession:
     """Return a session in which "logserver" is registered; reuse the running session if there is one.
 
     If `master` is None, use the master of spark-submit, or else all cores of this machine. Workers run the same Python
-    interpreter as this process. Raises NotOffered if the extra `spark` or Java is missing, or Spark does not start.
+    interpreter as this process. `debug`: Spark's log is shown, and errors of tasks have their traces. `on_start` is
+    called before a start, which takes seconds. Raises NotOffered if something is missing (see `needs`), which is
+    checked first, or if Spark does not start.
     """
-    _require()
-    from pyspark.sql import SparkSession
-
+    running = running_session()
+    if running is None:
+        require(needs.problem())
+        if on_start is not None:
+            on_start()
     # Otherwise workers would run the first `python3` in PATH, which does not have logserver installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    given = _submitted()
-    builder = SparkSession.builder.appName(f"logserver {name}")
-    if master is not None or "spark.master" not in given:
-        builder = builder.master(master or "local[*]")
-    for key, value in {**DEFAULTS, **(settings or {})}.items():
-        if key in (settings or {}) or key not in given:
-            builder = builder.config(key, value)
-    running = running_session()
-    with _starting():
-        spark = builder.getOrCreate()
-    # Then this process owns the session and all its Python processes, also for the jobs.
+    wanted = _wanted(name, master, settings or {}, debug=debug)
+    spark = running_with(wanted) if running is not None else _started(wanted)
     if running is None:
-        spark.sparkContext.environment.update(of_processes(spark))
-    register(spark)
+        # Then this process owns the session and all its Python processes, also for the jobs.
+        spark.sparkContext.environment.update(of_processes(spark, debug=debug))
+    register(spark, debug=debug)
     return spark
 
 
-@contextmanager
-def _starting() -> Iterator[None]:
-    """Raise NotOffered, with Java's message, if Spark does not start: mostly because of a wrong master or setting."""
+def require(problem: str | None) -> None:
+    """Raise NotOffered with the text of a problem, if there is one."""
+    if problem is not None:
+        raise NotOffered(problem, feature="pipeline")
+
+
+def _wanted(
+    name: str, master: str | None, settings: Mapping[str, str], *, debug: bool
+) -> Mapping[str, str]:
+    """Return the settings of the session: ours stand only where neither the user nor spark-submit has set a value."""
+    given = _submitted()
+    wanted = {key: value for key, value in DEFAULTS.items() if key not in given}
+    if debug:
+        wanted[LOG_LEVEL] = "WARN"
+    wanted |= {"spark.app.name": f"logserver {name}", **settings}
+    if master is not None or "spark.master" not in {**given, **settings}:
+        wanted["spark.master"] = master or "local[*]"
+    if wanted.get("spark.master", "").startswith("local"):  # no name of this machine is looked up
+        wanted = {**LOOPBACK, **wanted}
+    return wanted
+
+
+def _started(wanted: Mapping[str, str]) -> SparkSession:
+    """Start a session. Raises NotOffered with Java's message: mostly because of a wrong master or setting."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    output = JavaOutput(with_log=wanted.get(LOG_LEVEL) != DEFAULTS[LOG_LEVEL])
     try:
-        yield
-    except (Py4JError, PySparkException) as error:  # a Py4JError has Java's error after a colon
-        found = _JAVA_SAYS.search(str(error))
-        reason = found[1] if found else str(error).partition("\n")[0]
-        message = (
-            f"Spark does not start: {reason} (check --master, --conf and the Java that is used)"
-        )
-        raise NotOffered(message, feature="pipeline") from error
+        start_java(wanted, output)
+        spark = running_with(wanted)
+    except (Py4JError, PySparkException) as error:
+        raise not_started(error, output.take()) from error
+    output.pass_on()
+    return spark
+
+
+def running_with(wanted: Mapping[str, str]) -> SparkSession:
+    """Return the session of the running Java process with these settings."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def _submitted() -> Mapping[str, str]:
@@ -101,51 +129,9 @@ def _submitted() -> Mapping[str, str]:
 
 
 def running_session() -> SparkSession | None:
-    """Return the active session of this process, or None."""
-    _require()
+    """Return the active session of this process, or None. Raises NotOffered if a package is missing."""
+    if needs.packages_problem() is not None:
+        require(needs.problem())
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
-
-
-def _require() -> None:
-    missing = [module for module in NEEDED if importlib.util.find_spec(module) is None]
-    if missing:
-        raise NotOffered(
-            f"the pipeline needs {', '.join(missing)}: install the extra, pip install 'duolog[spark]'",
-            feature="pipeline",
-        )
-    if not has_java():
-        raise NotOffered(
-            "the pipeline runs on Spark, which needs Java 17 or newer: no java is on PATH and JAVA_HOME "
-            "has none (Debian: apt-get install default-jre-headless)",
-            feature="pipeline",
-        )
-
-
-def has_java() -> bool:
-    """Return whether Spark will find Java."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return True
-    return shutil.which("java") is not None
-
-
-def storage_error(error: BaseException) -> StorageError | None:
-    """Return the storage error, with its class and message, that a task or a planner raised.
-
-    Returns None if the exception of PySpark has another cause.
-    """
-    for name, message in reversed(_RAISED.findall(str(error))):
-        for kind in _classes(StorageError):
-            if kind.__name__ == name:
-                found = kind.__new__(kind)
-                StorageError.__init__(found, message.strip())
-                return found
-    return None
-
-
-def _classes(kind: type[StorageError]) -> Iterator[type[StorageError]]:
-    yield kind
-    for inner in kind.__subclasses__():
-        yield from _classes(inner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,13 @@ def log_of(folder: Path) -> Path:
     return min(folder.glob("*.log"))
 
 
+def assert_plain(error: BaseException) -> None:
+    """The text has no trace: one line of Spark, and one of the store."""
+    lines = str(error).replace("SQLSTATE: 38000", "").split("\n")
+    assert "Traceback" not in str(error)
+    assert len([line for line in lines if line.strip()]) <= 2, error
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -78,8 +86,9 @@ def test_what_is_wrong_is_named(load: Load, options: dict[str, Any], told: str) 
 
     path = Path(options.pop("path", CODECS))
     schema = options.pop("schema", "offset bigint")
-    with pytest.raises(AnalysisException, match=told):
+    with pytest.raises(AnalysisException, match=told) as caught:
         load(path, schema, **options).count()
+    assert_plain(caught.value)
 
 
 def test_a_folder_that_is_no_store(load: Load, tmp_path: Path) -> None:
@@ -102,8 +111,9 @@ def test_a_flipped_byte_is_an_error_or_a_hole(load: Load, copied: Path) -> None:
     data = bytearray(log.read_bytes())
     data[FLIPPED] ^= 1
     log.write_bytes(data)
-    with pytest.raises(PythonException, match=rf"{log}: damaged batch at position 115"):
+    with pytest.raises(PythonException, match=rf"{log}: damaged batch at position 115") as caught:
         load(copied.parent).count()
+    assert_plain(caught.value)
     found = {row.offset for row in load(copied.parent, mode="PERMISSIVE").collect()}
     assert 0 in found
     assert RECORDS - 1 in found
@@ -161,6 +171,41 @@ def test_a_command_ends_in_one_line(spark: SparkSession, copied: Path, tmp_path:
     data[FLIPPED] ^= 1
     log.write_bytes(data)
     ended = run("pipeline", "export", copied.parent, tmp_path / "out")
-    assert ended.err.splitlines()[-1].startswith(f"error: {log}: damaged batch at position 115")
+    lines = [line for line in ended.err.splitlines() if not line.startswith("progress: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"error: {log}: damaged batch at position 115")
     assert ended.code == FINDINGS
     assert spark.range(1).count() == 1  # the existing session still works
+
+
+@pytest.mark.parametrize(
+    "arguments", [("audit",), ("rebuild",), ("export", "out"), ("convert", "out", "--to", "kafka")]
+)
+def test_a_wrong_path_is_reported_before_spark_starts(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from logserver.pipeline import session
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "create_session", lambda *_, **__: pytest.fail("it starts"))
+    ended = run("pipeline", arguments[0], tmp_path / "nowhere", *arguments[1:])
+    assert ended.code != 0
+    assert ended.err.startswith(f"error: {tmp_path / 'nowhere'}")
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_an_error_of_spark_itself_is_one_line(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from logserver.pipeline.jobs import audit
+
+    def failing(session: SparkSession, *_: object, **__: object) -> DataFrame:
+        return session.read.parquet(f"{tmp_path}/nowhere")
+
+    monkeypatch.setattr(audit, "run", failing)
+    ended = run("pipeline", "audit", CODECS)
+    (line,) = [line for line in ended.err.splitlines() if not line.startswith("progress: ")]
+    assert re.match(r"error: Spark: \[PATH_NOT_FOUND\] .*nowhere.* \[spark-failed\]$", line)
+    shown = run("pipeline", "--debug", "audit", CODECS).err
+    assert "Traceback (most recent call last)" in shown
+    assert line in shown

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from logserver.cli.spark import log_handler
-from logserver.pipeline import session
+from logserver.pipeline import needs, session
 from storage.errors import NotOffered
 
 if TYPE_CHECKING:
@@ -17,25 +17,9 @@ if TYPE_CHECKING:
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "NEEDED", ("json", "no_such_module"))
-    with pytest.raises(NotOffered, match=r"needs no_such_module: .* pip install 'duolog\[spark\]'"):
-        session.create_session("test")
-
-
-def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(session, "NEEDED", ())
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(NotOffered, match="needs Java 17"):
-        session.create_session("test")
-
-
-def test_java_home_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "java").touch()
-    assert session.has_java()
+    monkeypatch.setattr(needs, "PACKAGES", {"json": "1", "no_such_module": "1"})
+    with pytest.raises(NotOffered, match=r"needs no_such_module: pip install '\w+\[spark\]'"):
+        session.create_session("test", on_start=lambda: pytest.fail("it starts"))
 
 
 def test_a_call_that_an_interrupt_cuts_off_is_not_told_with_its_stack(
@@ -47,23 +31,26 @@ def test_a_call_that_an_interrupt_cuts_off_is_not_told_with_its_stack(
     assert capsys.readouterr().err == "said by logserver.pipeline.read.batch\n"
 
 
-JAVA = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
-: org.apache.spark.SparkException: Could not parse Master URL: 'local[x]'
-\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3391)
-"""
-
-
 @pytest.mark.spark
-def test_a_spark_that_does_not_start_is_no_bug_of_ours() -> None:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkRuntimeError
+def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(session, "running_session", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(NotOffered, match="needs Java 17"):
+        session.create_session("test", on_start=lambda: pytest.fail("it starts"))
 
-    told = r"does not start: Could not parse Master URL: 'local\[x\]' \(check --master"
-    with pytest.raises(NotOffered, match=told), session._starting():
-        raise Py4JError(JAVA)
-    exited = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
-    with pytest.raises(NotOffered, match=r"does not start: .*process exited"), session._starting():
-        raise exited
+
+def test_settings_of_the_user_take_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    given = {"spark.log.level": "INFO", "spark.driver.host": "h"}
+    wanted = session._wanted("audit", None, given, debug=True)
+    assert (
+        wanted.items() >= {**given, "spark.master": "local[*]", "spark.ui.enabled": "false"}.items()
+    )
+    assert wanted["spark.driver.bindAddress"] == "127.0.0.1"
+    cluster = session._wanted("audit", "spark://h:7077", {}, debug=False)
+    assert cluster["spark.master"] == "spark://h:7077"
+    assert "spark.driver.host" not in cluster
+    assert cluster["spark.log.level"] == "OFF"
 
 
 @pytest.mark.spark

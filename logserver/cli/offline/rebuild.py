@@ -52,18 +52,16 @@ def command(
     inspected = Inspected(path, settings)
     with opened(path, settings) as (inspector, progress):
         kinds = inspector.rebuild_kinds() if what is None else [what]
-        report = _joined(
-            [inspector.rebuild(kind, write=write, progress=progress) for kind in kinds]
-        )
+        report = joined([inspector.rebuild(kind, write=write, progress=progress) for kind in kinds])
     if output == TABLE:
-        write_text(_lines(report))
+        write_text(rebuild_lines(report))
     else:
         write_document(with_help(report, inspected, report.findings), output)
     end_with(report.findings, inspected, shows_all=shows_all)
 
 
-def _joined(reports: Sequence[RebuildReport]) -> RebuildReport:
-    """Combine the reports of all kinds."""
+def joined(reports: Sequence[RebuildReport]) -> RebuildReport:
+    """Return the reports of all kinds as one."""
     return RebuildReport(
         what=",".join(report.what for report in reports),
         written=reports[0].written,
@@ -73,10 +71,20 @@ def _joined(reports: Sequence[RebuildReport]) -> RebuildReport:
     )
 
 
-def _lines(report: RebuildReport) -> Iterator[str]:
-    verb = "changed" if report.written else "would change"
+def rebuild_lines(report: RebuildReport) -> Iterator[str]:
+    """Yield a line for each file that changed or would change, then those of `rebuild_counts`."""
+    verb = _verb(report)
     for path in report.changed:
         yield f"{verb}: {path}"
-    yield f"{len(report.changed)} of {report.files} files {verb}"
+    yield from rebuild_counts(report)
+
+
+def rebuild_counts(report: RebuildReport) -> Iterator[str]:
+    """Yield a line with the number of files that changed or would change, and one with what to do next."""
+    yield f"{len(report.changed)} of {report.files} files {_verb(report)}"
     if report.changed and not report.written:
         yield "to write them, give --write"
+
+
+def _verb(report: RebuildReport) -> str:
+    return "changed" if report.written else "would change"

@@ -12,7 +12,8 @@ from typing import Final
 import click
 
 from logserver.cli.online.options import complete_topics, online, parse_pairs
-from logserver.cli.output import TABLE, output_option, size_text, write_document, write_rows
+from logserver.cli.output import TABLE, output_option, write_document, write_rows
+from storage.display import size_text
 from logserver.client import LogClient, ServerRefused
 from storage.display import one_line
 

@@ -7,19 +7,24 @@ PySpark by itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
 from logserver.cli import Lazy, LazyGroup
 from logserver.cli.options import name_values
-from logserver.cli.output import write_rows
+from logserver.cli.output import Row, write_rows
+from logserver.cli.spark.progress import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+Args = ParamSpec("Args")
+R = TypeVar("R")
 
 JOBS: Final[Mapping[str, Lazy]] = {
     "audit": Lazy("logserver.cli.spark.jobs:audit", "Verify a store on several cores."),
@@ -51,37 +56,72 @@ class Jobs(LazyGroup):
     callback=name_values,
     help="A Spark setting, such as spark.driver.memory=4g.",
 )
+@click.option(
+    "--debug",
+    is_flag=True,
+    help="Show Spark's own log, and the traces of Java and Python after an error.",
+)
 @click.pass_context
-def command(ctx: click.Context, *, master: str | None, settings: Mapping[str, str]) -> None:
+def command(
+    ctx: click.Context, *, master: str | None, settings: Mapping[str, str], debug: bool
+) -> None:
     """Run a job on Apache Spark over whole stores, spread over cores or a cluster.
 
-    Needs the extra `spark` (pip install 'duolog[spark]') and Java 17.
+    Needs the extra `spark` (pip install 'duolog[spark]') and Java 17 or later. What is missing is reported at
+    once. A job shows its progress on standard error.
     """
-    ctx.obj = {**(ctx.obj or {}), "master": master, "spark_settings": settings}
+    given = {"master": master, "spark_settings": settings, "debug": debug}
+    ctx.obj = {**(ctx.obj or {}), **given}
 
 
 @contextmanager
-def spark_session() -> Iterator[SparkSession]:
-    """Yield the session for the job of the running command; at the end stop it if it was started here.
+def job_report(
+    run: Callable[Concatenate[SparkSession, Args], R], *args: Args.args, **options: Args.kwargs
+) -> Iterator[R]:
+    """Run a job in a session and yield its report; at the end stop the session if it was started here.
 
-    A storage error of a task is raised as itself, so that the command ends with its message and code.
+    Progress is shown until the job has ended. An error of the store is raised as itself, any other error of Spark as
+    SparkFailed, so that the command ends with one line and the right exit code.
     """
-    from logserver.pipeline.session import create_session, running_session, storage_error
+    from logserver.pipeline.failures import spark_failure
 
     ctx = click.get_current_context()
-    logging.basicConfig(handlers=[log_handler()])
-    before = running_session()
-    spark = create_session(
-        str(ctx.info_name), master=ctx.obj["master"], settings=ctx.obj["spark_settings"]
-    )
+    progress = JobProgress()
     try:
-        yield spark
+        with _session(ctx, progress) as spark:
+            report = run(spark, *args, **options)
+            progress.stop()
+            yield report
     except Exception as error:  # exceptions of Spark, of many classes, around the task's error
-        found = storage_error(error)
+        found = spark_failure(error)
+        if ctx.obj["debug"]:
+            traceback.print_exception(error)
         if found is None:
             raise
         raise found from error
     finally:
+        progress.stop()
+
+
+@contextmanager
+def _session(ctx: click.Context, progress: JobProgress) -> Iterator[SparkSession]:
+    """Yield the session; stop it at the end if it is new."""
+    from logserver.pipeline.session import create_session, running_session
+
+    before = running_session()
+    logging.basicConfig(handlers=[log_handler()])
+    spark = create_session(
+        str(ctx.info_name),
+        master=ctx.obj["master"],
+        settings=ctx.obj["spark_settings"],
+        debug=ctx.obj["debug"],
+        on_start=lambda: progress.start("starting Spark"),
+    )
+    try:
+        progress.watch(spark.sparkContext.statusTracker())
+        yield spark
+    finally:
+        progress.stop()
         if before is None:
             spark.stop()
 
@@ -97,7 +137,12 @@ def log_handler() -> logging.Handler:
     return handler
 
 
-def write_frame(frame: DataFrame, output: str) -> None:
-    """Print the rows of a job's report; only one Spark partition at a time is in memory."""
-    rows = (row.asDict(recursive=True) for row in frame.toLocalIterator())
-    write_rows(iter(lambda: list(islice(rows, RUN_ROWS)), []), output)
+def rows_of(frame: DataFrame) -> list[Row]:
+    """Return the rows of a job's report; the driver has made them, so they fit into memory."""
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def write_report(rows: Iterable[Row], output: str) -> None:
+    """Print the rows of a job's report."""
+    waiting = iter(rows)
+    write_rows(iter(lambda: list(islice(waiting, RUN_ROWS)), []), output)

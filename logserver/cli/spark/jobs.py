@@ -7,19 +7,48 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import click
 
 from logserver.cli.failures import FINDINGS
+from logserver.cli.offline.checked import Checked, print_counts
 from logserver.cli.offline.convert import Conversion, conversion_options
+from logserver.cli.offline.findings import (
+    Inspected,
+    all_option,
+    end_with,
+    finding_lines,
+    is_wrong,
+)
+from logserver.cli.offline.rebuild import joined, rebuild_counts, rebuild_lines
 from logserver.cli.options import path_argument, rebuilt_option, set_option, write_option
-from logserver.cli.output import output_option
-from logserver.cli.spark import spark_session, write_frame
-from storage import Isolation
+from logserver.cli.output import TABLE, output_option, write_text
+from logserver.cli.spark import job_report, rows_of, write_report
+from storage import Finding, Isolation, RebuildReport, StoreOptions, detect, open_inspector
+from storage.errors import UnsupportedFormat
 
 PICTURES: Final = (".png", ".svg")
+LOST: Final = ("left_out", "damaged")  # kinds of rows in the report of a conversion
+FINDING: Final = tuple(field.name for field in fields(Finding))
+
+
+def check_place(path: Path, settings: Mapping[str, str]) -> None:
+    """Raise what a wrong PATH or setting means, before Spark is started."""
+    open_inspector(path, StoreOptions(settings=settings)).close()
+
+
+def check_store(path: Path) -> None:
+    """Raise UnsupportedFormat, before Spark is started, if the PATH is no store's directory."""
+    if detect(path) is None:
+        raise UnsupportedFormat(f"{path} holds no store: it is missing or empty", path=str(path))
+
+
+def finding_of(row: Mapping[str, Any]) -> Finding:
+    """Return the finding of a row of an audit."""
+    return Finding(**{name: row[name] for name in FINDING})
 
 
 @click.command("audit")
@@ -27,21 +56,31 @@ PICTURES: Final = (".png", ".svg")
 @click.option(
     "--counts", is_flag=True, help="Print a row for each file too: its records and bytes."
 )
+@all_option
 @set_option
 @output_option
-def audit(path: Path, *, counts: bool, settings: Mapping[str, str], output: str) -> None:
+def audit(
+    path: Path, *, counts: bool, shows_all: bool, settings: Mapping[str, str], output: str
+) -> None:
     """Read all of PATH, a store or a partition directory, and print the findings, on several cores.
 
-    The result is that of `logserver verify`. The exit code is 1 if a finding is worse than `info`. Nothing is
-    changed.
+    The result is that of `logserver verify`. The last lines say whether something is wrong, and count the checked
+    items; with --output json or ndjson the counts go to standard error. The exit code is 1 if a finding is worse
+    than `info`. Nothing is changed.
     """
     from logserver.pipeline.jobs import audit as job
 
-    with spark_session() as spark:
-        report = job.run(spark, path, settings)
-        write_frame(report if counts else report.where("code IS NOT NULL"), output)
-        wrong = report.where("severity IN ('warning', 'error')").count()
-    if wrong:
+    check_place(path, settings)
+    checked = Checked()
+    with job_report(job.run, path, settings, counted=checked.count) as report:
+        rows = rows_of(report)
+    found = list(checked.pass_on(finding_of(row) for row in rows if row["code"] is not None))
+    if output == TABLE and not counts:
+        write_text(finding_lines(found, Inspected(path, settings), shows_all=shows_all))
+    else:
+        write_report((row for row in rows if counts or row["code"] is not None), output)
+    print_counts(checked, output)
+    if not checked.is_sound:
         click.get_current_context().exit(FINDINGS)
 
 
@@ -64,11 +103,11 @@ def convert(*, output: str, **given: Unpack[Conversion]) -> None:
         settings=given["settings"],
         target_settings=given["target_settings"],
     )
-    with spark_session() as spark:
-        report = job.run(spark, given["source"], given["target"], wanted)
-        write_frame(report, output)
-        wrong = report.where("what IN ('left_out', 'damaged')").count()
-    if wrong:
+    check_store(given["source"])
+    with job_report(job.run, given["source"], given["target"], wanted) as report:
+        rows = rows_of(report)
+    write_report(rows, output)
+    if any(row["what"] in LOST for row in rows):
         click.get_current_context().exit(FINDINGS)
 
 
@@ -81,7 +120,7 @@ def _drawable(_ctx: click.Context, _parameter: click.Parameter, path: Path | Non
     if not path.parent.is_dir():
         raise click.BadParameter(f"{str(path.parent)!r} is not a directory")
     if importlib.util.find_spec("matplotlib") is None:
-        raise click.BadParameter("needs matplotlib: pip install 'duolog[report]'")
+        raise click.BadParameter("needs matplotlib: pip install 'duolog[spark]'")
     return path
 
 
@@ -108,9 +147,8 @@ def compare(
     from logserver.pipeline.jobs import compare as job
 
     workload = job.Workload(records=records, value_bytes=value_bytes, repeats=repeats)
-    with spark_session() as spark:
-        report = job.run(spark, folder, workload)
-        write_frame(report, output)
+    with job_report(job.run, folder, workload) as report:
+        write_report(rows_of(report), output)
         if plot is not None:
             job.plot(report, plot)
 
@@ -167,29 +205,49 @@ def export(
         permissive=mode == "PERMISSIVE",
         settings=settings,
     )
-    with spark_session() as spark:
-        write_frame(job.run(spark, path, out, wanted), output)
+    check_store(path)
+    with job_report(job.run, path, out, wanted) as report:
+        rows = rows_of(report)
+    write_report(rows, output)
 
 
 @click.command("rebuild")
 @path_argument
 @rebuilt_option
 @write_option
+@all_option
 @set_option
 @output_option
 def rebuild(
-    path: Path, *, what: str | None, write: bool, settings: Mapping[str, str], output: str
+    path: Path,
+    *,
+    what: str | None,
+    write: bool,
+    shows_all: bool,
+    settings: Mapping[str, str],
+    output: str,
 ) -> None:
-    """Rebuild indexes or queues of PATH from its log, on several cores, and print the differences.
+    """Rebuild indexes or queues of PATH from its log, on several cores, and print the files that change.
 
-    The result is that of `logserver rebuild`. With --write no server may be running; replaced files are kept
-    next to the store. The exit code is 1 if a finding is worse than `info`.
+    The result is that of `logserver rebuild`. Without --write nothing is changed: the files that would change are
+    printed, and how many of all files they are. With --write no server may be running; replaced files are kept next
+    to the store. The exit code is 1 if a finding is worse than `info`.
     """
     from logserver.pipeline.jobs import rebuild as job
 
-    with spark_session() as spark:
-        report = job.run(spark, path, what, write=write, settings=settings)
-        write_frame(report, output)
-        wrong = report.where("severity IN ('warning', 'error')").count()
-    if wrong:
+    check_place(path, settings)
+    reports: list[RebuildReport] = []
+    with job_report(
+        job.run, path, what, write=write, settings=settings, on_report=reports.append
+    ) as report:
+        rows = rows_of(report)
+    whole = joined(reports)
+    if output == TABLE:
+        write_text(rebuild_lines(whole))
+        end_with(whole.findings, Inspected(path, settings), shows_all=shows_all)
+        return
+    write_report(rows, output)
+    for line in rebuild_counts(whole):
+        click.echo(line, err=True)
+    if any(map(is_wrong, whole.findings)):
         click.get_current_context().exit(FINDINGS)

@@ -6,7 +6,7 @@ segment of Kafka, a range of about 64 MB of RocketMQ's commit log, or an index f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,13 +25,19 @@ REPORT: Final = (
 
 
 @job
-def run(spark: SparkSession, store: Path, settings: Mapping[str, str] | None = None) -> DataFrame:
+def run(
+    spark: SparkSession,
+    store: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    counted: Callable[[FileCount], object] | None = None,
+) -> DataFrame:
     """Read a whole store, or the folder of one partition, and report all findings; nothing is changed.
 
     The report has a row for each finding (codes: docs/findings.md), in the order of `logserver verify`. Then follows a
     row without a code for each file that was read: its records (of a derived file: entries, if they are counted) and
-    bytes. Works while a server has the store open. Every executor must see the store at this path. Raises NotOffered
-    for a single file, InvalidConfig, IoFailure, UnsupportedFormat.
+    bytes; `counted` gets these counts too. Works while a server has the store open. Every executor must see the store
+    at this path. Raises NotOffered for a single file, InvalidConfig, IoFailure, UnsupportedFormat.
     """
     inspector = open_inspector(store, StoreOptions(settings=dict(settings or {})))
     try:
@@ -44,6 +50,9 @@ def run(spark: SparkSession, store: Path, settings: Mapping[str, str] | None = N
         found = list(inspector.audit(OnExecutors(spark), counted=counts.append))
     finally:
         inspector.close()
+    if counted is not None:
+        for count in counts:
+            counted(count)
     rows = [(*astuple(finding), None, None) for finding in found]
     return spark.createDataFrame([*rows, *map(_count_row, counts)], REPORT)
 

@@ -7,7 +7,7 @@ to the store; then a task for some queues, or for each index file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,11 +33,13 @@ def run(
     *,
     write: bool = False,
     settings: Mapping[str, str] | None = None,
+    on_report: Callable[[RebuildReport], object] | None = None,
 ) -> DataFrame:
     """Rebuild `what` of a store, and report which files changed; without `write`, which files would change.
 
     `what` is "indexes", or of RocketMQ "consumequeue" or "indexfile"; None: all kinds. The report has a row for each
-    file that differs, where `changed` says whether it was replaced, and a row for each finding.
+    file that differs, where `changed` says whether it was replaced, and a row for each finding. `on_report` gets the
+    engine's report of each kind, which also counts the files that stay.
 
     With `write` the new files are in place and durable on return, and the old files are next to the store in
     `DIR.cut-TIME`. A run that is killed leaves old or new files, and a folder `DIR.rebuild-TIME` that may be removed;
@@ -53,6 +55,9 @@ def run(
         reports = [inspector.rebuild_in_parts(kind, executors, write=write) for kind in kinds]
     finally:
         inspector.close()
+    if on_report is not None:
+        for report in reports:
+            on_report(report)
     rows = dict.fromkeys(row for report in reports for row in _rows(report))
     return spark.createDataFrame(list(rows), REPORT)
 

@@ -18,17 +18,22 @@ PROCESSES: Final = str(Path(__file__).parent)
 TASKS: Final = "LOGSERVER_SPARK_TASKS"
 """Environment variable: the number of tasks that run at once, if it is known when the data source is registered."""
 _PATH: Final = "PYTHONPATH"
+_HIDE: Final = "SPARK_HIDE_TRACEBACK"  # of PySpark
 
 
-def of_processes(spark: SparkSession) -> dict[str, str]:
-    """Return the environment variables that the data source's Python processes get in addition to the session's."""
+def of_processes(spark: SparkSession, *, debug: bool = False) -> dict[str, str]:
+    """Return the environment variables that the data source's Python processes get in addition to the session's.
+
+    Unless `debug`, an error is reported as its class and message, without a Python trace.
+    """
     context = spark.sparkContext
     path = [entry for entry in context.environment.get(_PATH, "").split(os.pathsep) if entry]
     if PROCESSES not in path:
         path.insert(0, PROCESSES)
     tasks = _tasks_at_once(context)
     known = {} if tasks is None else {TASKS: str(tasks)}
-    return {_PATH: os.pathsep.join(path), **known}
+    hidden = {} if debug else {_HIDE: "1"}
+    return {_PATH: os.pathsep.join(path), **known, **hidden}
 
 
 def _tasks_at_once(context: SparkContext) -> int | None:

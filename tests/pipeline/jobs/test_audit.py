@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from logserver.cli.failures import FINDINGS
 from storage import StoreOptions, open_inspector
 from storage.errors import NotOffered
 from storage.rocketmq.tools import log_tasks
 from tests.cli.rocketmq.test_rocketmq_verify import DAMAGES as ROCKETMQ
+from tests.cli.runner import run, settings_options
 from tests.cli.test_verify import DAMAGES as KAFKA
 from tests.golden import rocketmq_stores, stores
 
@@ -80,3 +82,29 @@ def test_a_file_alone_has_no_parts(spark: SparkSession) -> None:
     path = next((stores.KAFKA / "segments" / "data").glob("*/*.log"))
     with pytest.raises(NotOffered, match="use logserver verify"):
         audit.run(spark, path)
+
+
+def test_the_command_says_that_a_store_is_good(spark: SparkSession) -> None:
+    root = stores.KAFKA / "segments" / "data"
+    ended = run("pipeline", "audit", root, "--output", "table")
+    verified = run("verify", root, "--output", "table")
+    good, counts = ended.out.decode().splitlines()
+    assert good == "nothing is wrong"
+    assert (ended.code, counts.partition(" in ")[0]) == (
+        0,
+        verified.out.decode().splitlines()[1].partition(" in ")[0],
+    )
+    ended = run("pipeline", "audit", root, "--output", "json")
+    assert (ended.code, ended.document) == (0, [])
+    assert ended.err.splitlines()[-1].startswith("checked: ")
+
+
+def test_the_command_shows_findings_as_verify_does(spark: SparkSession, tmp_path: Path) -> None:
+    damage = KAFKA["a bit of a batch"]
+    root = stores.copy_store(damage.where.root, tmp_path / "data")
+    damage.inflict(root, root / damage.where.name)
+    options = settings_options(damage.where.settings)
+    ended = run("pipeline", "audit", root, "--output", "table", *options)
+    verified = run("verify", root, "--output", "table", *options)
+    assert ended.code == verified.code == FINDINGS
+    assert ended.out.splitlines()[:-1] == verified.out.splitlines()[:-1]

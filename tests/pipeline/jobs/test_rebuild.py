@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,31 @@ def test_kafka_by_the_command(spark: SparkSession, tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in folder.glob("*index")} == expected
     ended = run_command("pipeline", "audit", root, *settings_options(TXN.settings))
     assert (ended.code, ended.out) == (0, b"")
+
+
+def test_a_dry_run_says_what_would_change(spark: SparkSession, tmp_path: Path) -> None:
+    root = stores.copy_store(TXN.root, tmp_path / "data")
+    folder = root / TXN.name
+    settings = settings_options(TXN.settings)
+    gone = sorted(folder.glob("*index"))[::2]
+    files = len(sorted(folder.glob("*index")))
+    for path in gone:
+        path.unlink()
+    ended = run_command("pipeline", "rebuild", folder, "--output", "table", *settings)
+    *changed, counts, advice = ended.out.decode().splitlines()
+    assert sorted(changed) == [f"would change: {path}" for path in gone]
+    assert re.fullmatch(rf"{len(gone)} of \d+ files would change", counts)
+    assert advice == "to write them, give --write"
+    assert not any(path.exists() for path in gone)
+    ended = run_command("pipeline", "rebuild", folder, *settings)
+    assert {(row["path"], row["changed"]) for row in ended.rows} == {
+        (str(path), False) for path in gone
+    }
+    assert ended.err.splitlines()[-2:] == [counts, advice]
+    run_command("pipeline", "rebuild", folder, "--write", *settings)
+    ended = run_command("pipeline", "rebuild", folder, "--output", "table", *settings)
+    assert re.fullmatch(rb"0 of \d+ files would change\n", ended.out)
+    assert len(sorted(folder.glob("*index"))) == files
 
 
 @pytest.mark.parametrize("what", KINDS)
