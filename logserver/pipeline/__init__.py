@@ -23,9 +23,9 @@ _REGISTERING: Final = Lock()  # guards the environment of a session
 def register(spark: SparkSession, *, debug: bool = False) -> None:
     """Register the format "logserver" in a session, for `spark.read`, `readStream` and the writers.
 
-    Also sets `spark.sql.python.filterPushdown.enabled` for this session. Without it Spark reads whole partitions for a
-    filter on offsets or times. Every worker must be able to import `logserver`. Errors of the data source are one line;
-    with `debug` they have their Python traces.
+    Also sets `spark.sql.python.filterPushdown.enabled` for this session, which the option pushFilters needs. Every
+    worker must be able to import `logserver`. Errors of the data source are one line; with `debug` they have their
+    Python traces.
     """
     from logserver.pipeline.source import LogServerSource
 

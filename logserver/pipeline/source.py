@@ -36,8 +36,7 @@ class LogServerSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch.
 
-        Spark rejects a reader with `pushFilters` unless filter pushdown is enabled; option pushFilters=false is for
-        that.
+        Spark rejects a reader with `pushFilters` unless filter pushdown is enabled, and see `batch` for its fault.
         """
         from logserver.pipeline.read.batch import BatchReader, FilteredBatchReader
 

@@ -153,7 +153,8 @@ def test_no_partitions_are_no_rows(load: Load, tmp_path: Path) -> None:
 
 
 def test_filters_prune_and_stay_exact(load: Load) -> None:
-    rows = load(schema="topic string, partition int, offset bigint, timestamp timestamp")
+    columns = "topic string, partition int, offset bigint, timestamp timestamp"
+    rows = load(schema=columns, pushFilters=True)
     wanted = (
         "topic = 'codec-gzip' AND offset >= 10 AND offset < 20 AND partition IN (0, 1) "
         "AND timestamp >= timestamp_millis(1700000000000)"
@@ -161,8 +162,18 @@ def test_filters_prune_and_stay_exact(load: Load) -> None:
     found = rows.where(wanted)
     assert sorted(row.offset for row in found.collect()) == list(range(10, 20))
     assert rows.where(wanted).rdd.getNumPartitions() == 1
-    plain = load(pushFilters=False, schema="topic string, offset bigint")
+    plain = load(schema="topic string, offset bigint")
     assert plain.where("topic = 'codec-gzip' AND offset < 10").count() == 10
+
+
+def test_a_filter_of_one_query_is_not_in_the_next(load: Load) -> None:
+    """Spark keeps a plan narrowed by filters for all queries on a DataFrame."""
+    rows = load(schema="topic string, offset bigint")
+    every = rows.count()
+    late, early = rows.where("offset >= 100"), rows.where("offset < 50")
+    assert 0 < late.count() < every
+    assert rows.count() == every
+    assert early.union(late).count() == early.count() + late.count()
 
 
 def test_a_command_ends_in_one_line(spark: SparkSession, copied: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_defaults_of_a_batch() -> None:
     assert (options.topics, options.pattern, options.assigned) == (None, None, None)
     assert options.fail_on_data_loss
     assert options.check_crcs
-    assert options.push_filters
+    assert not options.push_filters
     assert not options.include_headers
     assert not options.permissive
     assert options.isolation is Isolation.READ_UNCOMMITTED

@@ -1,7 +1,8 @@
 """Batch reads of Spark: partitions are planned on the driver, Arrow record batches are built on the executors.
 
-Owns two reader classes, because Spark rejects a reader with `pushFilters` unless its setting
-`spark.sql.python.filterPushdown.enabled` is on. Must not interpret options.
+Owns two reader classes, because Spark calls `pushFilters` of a reader that has it. Spark 4.3 keeps the plan that
+filters have narrowed, and uses it again for another query on the same DataFrame without them: rows are missing there.
+So the reader with filters is used on request only. Must not interpret options.
 """
 
 from __future__ import annotations

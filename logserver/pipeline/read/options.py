@@ -146,7 +146,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = N
         include_headers=given.chosen("includeHeaders", _TRUTHS, "false"),
         isolation=given.chosen("isolationLevel", _ISOLATIONS, "read_uncommitted"),
         check_crcs=given.chosen("checkCrcs", _TRUTHS, "true"),
-        push_filters=given.chosen("pushFilters", _TRUTHS, "true"),
+        push_filters=given.chosen("pushFilters", _TRUTHS, "false"),
         permissive=given.chosen("mode", _MODES, "failfast"),
         settings=given.settings(),
     )
