@@ -1,4 +1,4 @@
-"""The notebook runs, its outputs are those that it shows, and it is small; its tables are what pandas makes of a store."""
+"""The notebook runs, its outputs are those that it shows, and it is small; pandas has the values of a store."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_pandas_has_the_values_of_spark(spark: SparkSession, root: Path) -> None
 
 
 def plain(value: Any) -> Any:
-    """Return a value in one form: what pandas has in place of None is None, its arrays are lists, its times datetimes."""
+    """Return a value in one form: None for a missing value of pandas, lists for arrays, datetimes for its times."""
     if hasattr(value, "to_pydatetime"):
         value = value.to_pydatetime()
     if hasattr(value, "tolist"):
