@@ -45,6 +45,7 @@ CLOCK_OWNERS = {"storage/registry.py"}
 # a background loop that continues.
 LAST_RESORTS = {
     "logserver/cli/__init__.py",
+    "logserver/cli/spark/progress.py",
     "logserver/groups/consumer.py",
     "logserver/groups/offsets.py",
     "logserver/service/upkeep.py",
@@ -103,7 +104,6 @@ SMALL_MODULES = {
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",
     "logserver/cli/completion.py": "a module per command",
     "logserver/logs.py": "a duty of the process",
-    "logserver/pipeline/jobs/audit.py": "a module per job",
     "logserver/pipeline/processes/sitecustomize.py": "Python's own name for a start-up hook",
     "logserver/pytest_plugin.py": "an entry point",
     "logserver/process_signals.py": "imported before the commands",

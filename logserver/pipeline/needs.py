@@ -50,7 +50,7 @@ def packages_problem() -> str | None:
 
 
 def java_problem() -> str | None:
-    """Return what is wrong with the Java that Spark would start, or None.
+    """Return the problem of the Java that Spark would start, or None.
 
     Under spark-submit Java already runs.
     """
@@ -96,7 +96,7 @@ def java_command() -> tuple[str | None, str]:
 
 
 def python_problem() -> str | None:
-    """Return what is wrong with PYSPARK_PYTHON, or None: Spark starts it on this machine too."""
+    """Return the problem of PYSPARK_PYTHON, or None: Spark starts it on this machine too."""
     python = os.environ.get("PYSPARK_PYTHON")
     if not python or shutil.which(python) is not None:
         return None

@@ -72,7 +72,7 @@ def joined(reports: Sequence[RebuildReport]) -> RebuildReport:
 
 
 def rebuild_lines(report: RebuildReport) -> Iterator[str]:
-    """Yield a line for each file that changed or would change, then those of `rebuild_counts`."""
+    """Yield a line for each file that changed or would change, then the lines of `rebuild_counts`."""
     verb = _verb(report)
     for path in report.changed:
         yield f"{verb}: {path}"

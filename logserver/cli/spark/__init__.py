@@ -67,8 +67,8 @@ def command(
 ) -> None:
     """Run a job on Apache Spark over whole stores, spread over cores or a cluster.
 
-    Needs the extra `spark` (pip install 'duolog[spark]') and Java 17 or later. What is missing is reported at
-    once. A job shows its progress on standard error.
+    Needs the extra `spark` (pip install 'duolog[spark]') and Java 17 or later. Missing parts are reported at once.
+    A job shows its progress on standard error.
     """
     given = {"master": master, "spark_settings": settings, "debug": debug}
     ctx.obj = {**(ctx.obj or {}), **given}

@@ -78,7 +78,7 @@ class JobProgress:
         self._display: Display | None = None
 
     def start(self, text: str) -> None:
-        """Show what is being done before any task runs; at once, because it takes seconds."""
+        """Show a text until the first task runs; at once, because it takes seconds."""
         if sys.stderr.isatty():
             self._display = _display(text)
         else:
