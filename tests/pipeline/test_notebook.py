@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOK = ROOT / "docs" / "pipeline.ipynb"
 MAX_BYTES = 200_000
-MAX_PICTURE_BYTES = 50_000
+MAX_PICTURE_BYTES = 60_000
 
 
 @pytest.mark.spark
