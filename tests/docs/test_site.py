@@ -34,7 +34,7 @@ LOADED = {"img": "src", "link": "href", "script": "src", "source": "src", "ifram
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "out"
-    command = [sys.executable, "-P", "scripts/site", out]
+    command = [sys.executable, "-P", "scripts/site", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return out

@@ -72,7 +72,7 @@ def test_pandas_has_the_values_of_spark(spark: SparkSession, root: Path) -> None
     frame = spark.read.format("logserver").option("includeHeaders", "true").load(str(root))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # with pandas 3: PySpark uses an old keyword of it
-        table = frame.toPandas()
+        table: Any = frame.toPandas()
     expected = [row.asDict(recursive=True) for row in frame.collect()]
     assert expected
     assert list(table.columns) == frame.columns

@@ -34,7 +34,7 @@ class Tracker:
         counts = self._now[stageId]
         if counts is None:
             return None
-        info: StageInfo = SimpleNamespace(numCompletedTasks=counts[0], numTasks=counts[1])  # type: ignore[assignment]
+        info: StageInfo = SimpleNamespace(numCompletedTasks=counts[0], numTasks=counts[1])
         return info
 
 
@@ -76,7 +76,8 @@ def test_a_bar_on_a_terminal_goes_away(
     monkeypatch.setenv("TERM", "xterm")
     shown = JobProgress()
     shown.start("starting Spark")
-    tracker = Tracker(*({0: (3, 16)} for _ in range(30)))
+    stages: dict[int, tuple[int, int] | None] = {0: (3, 16)}
+    tracker = Tracker(*[stages] * 30)
     shown.watch(tracker)
     assert tracker.asked.wait(10)
     time.sleep(0.2)  # the bar is drawn ten times a second

@@ -13,9 +13,8 @@ import click
 
 from logserver.cli.online.options import complete_topics, online, parse_pairs
 from logserver.cli.output import TABLE, output_option, write_document, write_rows
-from storage.display import size_text
 from logserver.client import LogClient, ServerRefused
-from storage.display import one_line
+from storage.display import one_line, size_text
 
 REQUESTS_AT_ONCE: Final = 16
 NOT_FOUND: Final = 404

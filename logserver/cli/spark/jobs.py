@@ -16,17 +16,12 @@ import click
 from logserver.cli.failures import FINDINGS
 from logserver.cli.offline.checked import Checked, print_counts
 from logserver.cli.offline.convert import Conversion, conversion_options
-from logserver.cli.offline.findings import (
-    Inspected,
-    all_option,
-    end_with,
-    finding_lines,
-    is_wrong,
-)
+from logserver.cli.offline.findings import all_option, end_with, finding_lines
 from logserver.cli.offline.rebuild import joined, rebuild_counts, rebuild_lines
 from logserver.cli.options import path_argument, rebuilt_option, set_option, write_option
 from logserver.cli.output import TABLE, output_option, write_text
 from logserver.cli.spark import job_report, rows_of, write_report
+from logserver.remedies import Inspected, is_wrong
 from storage import Finding, Isolation, RebuildReport, StoreOptions, detect, open_inspector
 from storage.errors import UnsupportedFormat
 

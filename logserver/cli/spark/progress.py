@@ -23,8 +23,11 @@ LINE_EVERY_S: Final = 5.0
 class StageInfo(Protocol):
     """The numbers of a stage, under Spark's names."""
 
-    numTasks: int
-    numCompletedTasks: int
+    @property
+    def numTasks(self) -> int: ...
+
+    @property
+    def numCompletedTasks(self) -> int: ...
 
 
 class StatusTracker(Protocol):

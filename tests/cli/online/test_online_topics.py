@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from logserver import LogServer
-from logserver.cli.output import size_text
+from storage.display import size_text
 from tests.cli.runner import Ended, fine, run
 
 
