@@ -28,6 +28,7 @@ PRIVATE = {
 }
 # Modules that read a private attribute of something that is not `self`, and of what.
 PRIVATE_READERS = {
+    "logserver/pipeline/launch.py": "pyspark",
     "logserver/pipeline/session.py": "pyspark",
     "storage/files/handles.py": "a class of the same module",
 }
