@@ -78,11 +78,14 @@ async def _counted(
 
 
 async def _log_sizes(client: LogClient) -> dict[str, int]:
-    """Return the bytes of each topic's log files; no topic is in it if the topics share one log."""
+    """Return the bytes of each topic's log files; none if the topics share one log, or the server has no files."""
     sizes: dict[str, int] = {}
-    async for file in client.files():
-        if file.kind == LOG_FILE and file.topic is not None:
-            sizes[file.topic] = sizes.get(file.topic, 0) + file.size_bytes
+    try:
+        async for file in client.files():
+            if file.kind == LOG_FILE and file.topic is not None:
+                sizes[file.topic] = sizes.get(file.topic, 0) + file.size_bytes
+    except ServerRefused:  # a store in memory; the rest of the list is complete without sizes
+        return {}
     return sizes
 
 

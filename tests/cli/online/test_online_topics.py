@@ -61,6 +61,15 @@ def test_the_list_counts_records_and_bytes(server: LogServer, topic: str, tmp_pa
         assert line[3:] == ["-"]
 
 
+def test_a_store_without_files_lists_its_topics() -> None:
+    with LogServer(backend="memory") as server:
+        address = ("--server", server.url)
+        assert fine("topic", "list", *address).rows == []
+        fine("topic", "create", "t", *address)
+        row = {"topic": "t", "partitions": 1, "records": 0, "size_bytes": None}
+        assert fine("topic", "list", *address).rows == [row]
+
+
 def test_configs(server: LogServer, topic: str) -> None:
     name, first, then = ("perm", "4", "2")
     if server.backend == "kafka":
