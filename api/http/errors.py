@@ -73,6 +73,7 @@ CODES: Final[Mapping[type[StorageError], int]] = {
     service.KeyReused: 42209,
     service.SettingsError: 50000,
     service.CannotListen: 50000,
+    service.SparkFailed: 50000,
     service.GroupError: 50000,
     service.UnknownConsumer: 40403,
     service.UnknownGroup: 40405,
