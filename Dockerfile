@@ -14,6 +14,7 @@ COPY pyproject.toml setup.py README.md LICENSE ./
 COPY api api
 COPY logserver logserver
 COPY storage storage
+COPY docs docs
 RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /dist . \
  && python -m venv --without-pip /opt/logserver \
  && pip --python /opt/logserver/bin/python install --quiet --no-index --find-links /locked \

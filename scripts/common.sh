@@ -81,7 +81,8 @@ need_venv() {
 # Prints the files that a build reads, one per line.
 source_files() {
   find "$root/logserver" "$root/storage" "$root/api" -name __pycache__ -prune -o -type f ! -name '*.so' -print
-  printf '%s\n' "$root/pyproject.toml" "$root/setup.py" "$root/README.md" "$root/LICENSE"
+  find "$root/docs" -type f -name '*.md' -print
+  printf '%s\n' "$root/pyproject.toml" "$root/setup.py" "$root/MANIFEST.in" "$root/README.md" "$root/LICENSE"
 }
 
 # copy_sources DIR: copies the sources. A build uses the copy, so no files of an earlier build get into it.
