@@ -210,7 +210,7 @@ class GroupResources:
         )
 
     def lag_summary(self, progress: Sequence[Progress]) -> LagSummaryData:
-        """Return the sum and the largest of the lags. Raises 404 if there is none."""
+        """Return the sum and the largest of the lags. Raises 404 if the group has committed no offset."""
         lags = self.lags(progress).data
         if not lags:
             raise ApiError(404, f"group {self._group!r} has committed no offset: there is no lag")

@@ -95,23 +95,28 @@ async def look(service: LogService, cursor: str = "") -> Overview:
     access = service.topics.access
     infos = list(service.topics.values())
     topics = await access.run(topics_page, access.store, infos, cursor)
-    names: Sequence[str] = ()
-    groups: list[GroupOverview] | None = []
-    try:
-        names = await service.groups.names()
-    except NotOffered:
-        groups = None
-    for name in names[:PAGE_GROUPS]:
-        with suppress(UnknownGroup):  # it has ended in the meantime
-            groups.append(await service.groups.overview(name))  # type: ignore[union-attr]
+    groups, groups_left_out = await _groups_page(service)
     return Overview(
         health=await service.health(),
         stats=await service.stats(),
         disk=await access.run(disk_space, service.settings.data),
         topics=topics,
         groups=groups,
-        groups_left_out=max(len(names) - PAGE_GROUPS, 0),
+        groups_left_out=groups_left_out,
     )
+
+
+async def _groups_page(service: LogService) -> tuple[Sequence[GroupOverview] | None, int]:
+    """Return the first groups and the number of groups that are left out; None if the backend keeps no groups."""
+    try:
+        names = await service.groups.names()
+    except NotOffered:
+        return None, 0
+    groups: list[GroupOverview] = []
+    for name in names[:PAGE_GROUPS]:
+        with suppress(UnknownGroup):  # it has ended in the meantime
+            groups.append(await service.groups.overview(name))
+    return groups, max(len(names) - PAGE_GROUPS, 0)
 
 
 def disk_space(path: Path) -> DiskSpace | None:

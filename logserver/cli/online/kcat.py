@@ -39,7 +39,7 @@ from logserver.cli.online.produce import (
     from_line,
     send,
 )
-from logserver.cli.options import is_url, parse_time
+from logserver.cli.options import Command, is_url, parse_time
 from logserver.client import FetchedPage, FetchedRecord, LogClient
 from storage import Header
 from storage.display import one_line
@@ -115,12 +115,18 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def _refused(reason: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _refused(
+    flag: str, name: str, reason: str, *, about: str, **attributes: Any
+) -> Callable[[Command], Command]:
+    """Return an option of kcat that has no meaning here: a value is refused with the reason."""
+
     def refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value:
             raise click.BadParameter(reason, ctx, param)
 
-    return refuse
+    return click.option(
+        flag, name, expose_value=False, callback=refuse, help=f"Refused: {about}", **attributes
+    )
 
 
 def _properties(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> Properties:
@@ -222,38 +228,10 @@ _OPTIONS: Final = (
     click.option("-v", "verbosity", count=True, help="More notices on standard error."),
     click.option("-E", "-u", is_flag=True, expose_value=False, help=_IGNORED),
     click.option("-d", "debug", metavar="AREAS", expose_value=False, help=_IGNORED),
-    click.option(
-        "-F",
-        "file",
-        metavar="FILE",
-        expose_value=False,
-        callback=_refused(_NOT_READ),
-        help="Refused: no file of properties is read.",
-    ),
-    click.option(
-        "-s",
-        "serdes",
-        multiple=True,
-        expose_value=False,
-        callback=_refused(_NO_SERDES),
-        help="Refused: nothing is unpacked.",
-    ),
-    click.option(
-        "-r",
-        "registry",
-        metavar="URL",
-        expose_value=False,
-        callback=_refused(_NO_REGISTRY),
-        help="Refused: no schema registry.",
-    ),
-    click.option(
-        "-M",
-        "mock",
-        metavar="N",
-        expose_value=False,
-        callback=_refused(_NO_MOCK),
-        help="Refused: see `logserver serve --ephemeral`.",
-    ),
+    _refused("-F", "file", _NOT_READ, about="no file of properties is read.", metavar="FILE"),
+    _refused("-s", "serdes", _NO_SERDES, about="nothing is unpacked.", multiple=True),
+    _refused("-r", "registry", _NO_REGISTRY, about="no schema registry.", metavar="URL"),
+    _refused("-M", "mock", _NO_MOCK, about="see `logserver serve --ephemeral`.", metavar="N"),
     click.option(
         "-V",
         "shows_version",
@@ -505,7 +483,7 @@ async def _query(client: LogClient, line: Line) -> None:
 
 
 async def _offset(client: LogClient, text: str) -> tuple[str, int, int]:
-    """Return the partition and the first offset at or after the time of TOPIC:PARTITION:MS; -1: there is none."""
+    """Return the partition and the first offset from the time of TOPIC:PARTITION:MS on; -1 without such a record."""
     topic, *numbers = text.rsplit(":", 2)
     try:
         partition, time_ms = map(int, numbers)

@@ -30,7 +30,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 @dataclass(slots=True)
 class Properties:
-    """The properties with a meaning here, and the names of those without."""
+    """The values of the properties that logserver uses, and the names of the properties that it ignores."""
 
     url: str | None = None
     start: str = "latest"
