@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -29,9 +30,8 @@ JAVA_TOOLS = ("java", "javac", "mvn")
 SPARK_MODULES = ("numpy", "pyarrow", "pyspark")
 OPEN_FILES = Path("/proc/self/fd")
 SOAK_EXAMPLES = 20_000  # examples of a state machine
-LEFT_OPEN = 8
-"""Files that an event loop or a library opens once per process are no leak. The most open: Spark, with two pipes to
-Java and four sockets, and the fonts of plots."""
+LEFT_OPEN = 4  # files that an event loop or a library opens once per process are no leak
+LEFT_OPEN_BY_JAVA = 4  # more, in the module that starts Spark's Java: two pipes and four sockets, kept by the process
 FIGURE = "figure"  # a user property of a test, which processes of a parallel run also report
 WANTED = {
     "java": "wanted java",
@@ -280,15 +280,22 @@ def nothing_left_open() -> Iterator[None]:
     from later collections: without that the last modules took 2 s each, and a run took minutes. The price: an object
     that becomes garbage in a later module complains no more.
     """
-    before = _open_files()
+    before, had_java = _open_files(), _has_java()
     yield
     gc.collect()
     gc.freeze()
-    if len(_open_files()) - len(before) > LEFT_OPEN:
+    limit = LEFT_OPEN if had_java or not _has_java() else LEFT_OPEN + LEFT_OPEN_BY_JAVA
+    if len(_open_files()) - len(before) > limit:
         left = [path for number, path in _open_files().items() if before.get(number) != path]
-        if len(left) > LEFT_OPEN:
+        if len(left) > limit:
             shown = "\n".join(left[:20])
             pytest.fail(f"the module leaves {len(left)} files open:\n{shown}", pytrace=False)
+
+
+def _has_java() -> bool:
+    """Return whether Spark's Java was started in this process."""
+    module = sys.modules.get("pyspark.core.context")
+    return module is not None and module.SparkContext._gateway is not None
 
 
 def _open_files() -> dict[str, str]:
