@@ -179,8 +179,9 @@ def test_a_failed_release_changes_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-def test_tools_of_the_build_are_no_components() -> None:
-    names = ("Used", "dee_p", "pip")
+def test_tools_of_the_build_and_the_application_are_no_components() -> None:
+    """The application is listed where an environment has it twice: installed, and borrowed with the packages."""
+    names = ("Used", "dee_p", "pip", DISTRIBUTION)
     listed: dict[str, Any] = {
         "metadata": {"component": {"bom-ref": "root"}},
         "components": [{"bom-ref": f"{name}-ref", "name": name} for name in names],
