@@ -8,6 +8,7 @@ options or print; it calls `started` when requests are served.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -97,7 +98,7 @@ class Server:
         except OSError as error:
             await self._runner.cleanup()
             raise CannotListen(
-                f"cannot listen on {address}: {_reason(error)}",
+                f"cannot listen on {address}: {_reason(error)}{_advice(error)}",
                 listen=str(address),
                 errno=error.errno,
             ) from None
@@ -118,6 +119,12 @@ def _reason(error: OSError) -> str:
     """
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)
+
+
+def _advice(error: OSError) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return ""
+    return ". Stop the other server, or give another port: --port N (0 takes any free one)"
 
 
 def run(settings: Settings, started: Callable[[Started], None]) -> None:

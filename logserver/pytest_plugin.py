@@ -10,13 +10,15 @@ anything but pytest before a test uses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from logserver.testing import ServerForTests
+
+_LOG_CHARACTERS: Final = 4000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +29,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("kafka", "rocketmq", "memory"),
         help="format of the log_server fixture's store [default: kafka]",
     )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Add the end of the server's log to the report of a failed test that used the server."""
+    outcome = yield
+    report = outcome.get_result()
+    server = getattr(item, "funcargs", {}).get("log_server")
+    if report.failed and server is not None and (log := server.log[-_LOG_CHARACTERS:]):
+        report.sections.append(("log of log_server", log))
 
 
 @pytest.fixture(scope="session")

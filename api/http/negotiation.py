@@ -30,6 +30,7 @@ NDJSON: Final = "application/x-ndjson"
 EVENT_STREAM: Final = "text/event-stream"
 OCTET_STREAM: Final = "application/octet-stream"
 HTML: Final = "text/html"
+_FORM: Final = "application/x-www-form-urlencoded"
 
 FORMATS: Final[Mapping[str, Format]] = {kind.value: kind for kind in Format}
 
@@ -53,8 +54,10 @@ def media_type(content_type: str | None, allowed: Sequence[str]) -> str:
         return content_type
     kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
     if kind not in allowed:
+        by_curl = " (curl sends it by itself: give -H 'Content-Type: ...')" if kind == _FORM else ""
         raise ApiError(
-            415, f"Content-Type {kind[:80]!r} is not taken here: send one of {', '.join(allowed)}"
+            415,
+            f"Content-Type {kind[:80]!r} is not taken here{by_curl}: send one of {', '.join(allowed)}",
         )
     for parameter in parameters:
         name, _, value = parameter.partition("=")

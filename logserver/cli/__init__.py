@@ -6,6 +6,7 @@ fast as Python.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -81,6 +82,17 @@ class LazyGroup(click.Group):
         with process_signals.held():
             command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with. An unknown name is refused with the similar ones."""
+        name = args[0]
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+            similar = " or ".join(map(repr, difflib.get_close_matches(name, self.table)))
+            hint = f" Did you mean {similar}?" if similar else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands for `--help`, from the table."""

@@ -20,6 +20,7 @@ Command: TypeAlias = Callable[..., Any]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_MS: Final = 1 << 63
+_DIGITS_OF_SECONDS: Final = 10  # of a time since 2001; as milliseconds it is in 1970
 
 
 def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
@@ -44,10 +45,14 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     if value is None:
         return None
     try:
-        return parse_time(value)
+        time_ms = parse_time(value)
     except ValueError:
         message = f"{value!r} is neither milliseconds nor ISO 8601"
         raise click.BadParameter(message, ctx, param) from None
+    if value.isdigit() and len(value) == _DIGITS_OF_SECONDS:
+        note = f"{value} is a time in 1970: numbers are milliseconds, and {value}000 is that many seconds"
+        click.echo(note, err=True)
+    return time_ms
 
 
 def parse_time(text: str) -> int:

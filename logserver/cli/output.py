@@ -124,8 +124,8 @@ def _until_failure(
         failures.append(error)
 
 
-def within_limit(runs: Iterable[Sequence[Row]], limit: int) -> Iterator[Sequence[Row]]:
-    """Yield the same runs. If they have at least `limit` rows, report that on standard error."""
+def within_limit(runs: Iterable[Sequence[Row]], limit: int, output: str) -> Iterator[Sequence[Row]]:
+    """Yield the same runs. Report on standard error that they have `limit` rows or more, or no row for a table."""
     rows = 0
     for run in runs:
         rows += len(run)
@@ -134,6 +134,8 @@ def within_limit(runs: Iterable[Sequence[Row]], limit: int) -> Iterator[Sequence
         click.echo(
             f"stopped at --limit {limit}: more records may match; give a larger --limit", err=True
         )
+    elif not rows and output == TABLE:
+        click.echo("no record matches", err=True)
 
 
 # ---- tables --------------------------------------------------------------------------------------

@@ -55,8 +55,9 @@ RunServer = Callable[[Settings, Callable[[Started], None]], None]
 
 
 def _options() -> list[click.Parameter]:
-    """Return one option per setting, under its name; the settings' own rules parse the values."""
+    """Return DIR, and one option per setting, under its name; the settings' own rules parse the values."""
     options: list[click.Parameter] = [
+        click.Argument(["directory"], metavar="[DIR]", required=False),
         click.Option(["--config"], metavar="FILE", help="A TOML file of settings."),
         click.Option(
             ["--port"],
@@ -80,13 +81,20 @@ def _options() -> list[click.Parameter]:
     return options
 
 
-def settings_of(config: str | None, port: int | None, **flags: Any) -> Settings:
-    """Return the settings that the values of the options give. `port` replaces the port of the setting `listen`.
+def settings_of(
+    config: str | None, port: int | None, directory: str | None, **flags: Any
+) -> Settings:
+    """Return the settings that the values of the options give. `port` replaces the port of the setting `listen`;
+    `directory` is the setting `data`.
 
     It is no setting of its own: LOGSERVER_PORT is a name that Kubernetes sets for its services.
     """
     if port is not None and flags["listen"] is not None:
         raise click.UsageError("--listen has a port: give --listen or --port, not both")
+    if directory is not None:
+        if flags["data"] is not None:
+            raise click.UsageError(f"give {directory!r} or --data, not both")
+        flags["data"] = directory
     flags["set"] = flags["set"] or None
     settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
     if port is None:
@@ -125,7 +133,7 @@ command: Final = click.Command(
     "serve",
     callback=_serve,
     params=_options(),
-    help="Serve the store in a directory over HTTP until SIGTERM or SIGINT.",
+    help="Serve the store in DIR, which is the same as --data DIR, over HTTP until SIGTERM or SIGINT.",
     short_help="Serve a store over HTTP.",
 )
 
@@ -153,13 +161,14 @@ def _tell(started: Started, *, curl: str, options: Mapping[str, str]) -> None:
     lines = [f"{plan.backend} store {plan.path}{mode} at {started.url}"]
     if plan.notice is not None:
         lines.append(plan.notice)
-    lines += _recovery_lines(started.recovery, Inspected(plan.path, options))
+    inspected = Inspected(plan.path, options)
+    lines += _recovery_lines(started.recovery, inspected, read_only=plan.read_only)
     to_try = _to_try(started.url, read_only=plan.read_only)
     lines += ["try:", *(f"  {curl} {words}" for words in to_try)]
     click.echo("\n".join(map(one_line, lines)), err=True)
 
 
-def _recovery_lines(report: RecoveryReport, inspected: Inspected) -> list[str]:
+def _recovery_lines(report: RecoveryReport, inspected: Inspected, *, read_only: bool) -> list[str]:
     lines: list[str] = []
     if not report.clean_shutdown:
         lines.append(
@@ -167,7 +176,8 @@ def _recovery_lines(report: RecoveryReport, inspected: Inspected) -> list[str]:
             f"{report.indexes_rebuilt} indexes rebuilt in {report.elapsed_ms} ms"
         )
     lines += [
-        f"cut: {loss.path} from position {loss.position}, {loss.size_bytes} bytes ({loss.reason})"
+        f"{'left out' if read_only else 'cut'}: {loss.path} from position {loss.position}, {loss.size_bytes} bytes "
+        f"({loss.reason})" + (f", kept in {loss.kept_at}" if loss.kept_at else "")
         for loss in report.losses
     ]
     errors = [finding for finding in report.findings if finding.severity == "error"]

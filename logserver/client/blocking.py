@@ -131,15 +131,20 @@ class BlockingClient:
         timeout_s: float = 10.0,
     ) -> list[FetchedRecord]:
         """Return the first `count` records from `offset`, once so many exist. Raises TimeoutError."""
+        first: list[FetchedRecord] = []
 
-        async def read(client: LogClient) -> list[FetchedRecord]:
-            first: list[FetchedRecord] = []
+        async def read(client: LogClient) -> None:
             async with (
                 asyncio.timeout(timeout_s),
                 aclosing(client.records(topic, partition, offset, follow=True)) as records,
             ):
                 while len(first) < count:
                     first.append(await anext(records))
-            return first
 
-        return self.run(read)
+        try:
+            self.run(read)
+        except TimeoutError:
+            where = topic if partition is None else f"{topic}-{partition}"
+            message = f"{where} has {len(first)} of {count} records after {timeout_s:g} s"
+            raise TimeoutError(message) from None
+        return first

@@ -153,7 +153,7 @@ class Groups:
             left_out = len(members) - MEMBERS_NAMED
             more = f" and {left_out} more" if left_out > 0 else ""
             raise ConsumerState(
-                f"group {group!r} has {len(members)} members "
+                f"group {group!r} has {len(members)} member{'s' if len(members) > 1 else ''} "
                 f"({', '.join(members[:MEMBERS_NAMED])}{more}): delete them first",
                 group=group,
                 members=len(members),

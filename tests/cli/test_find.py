@@ -66,6 +66,19 @@ def test_an_id_that_nothing_has(record_id: str) -> None:
     assert fine("find", PARTS, "--id", record_id).rows == []
 
 
+def test_a_table_of_nothing_says_so() -> None:
+    ended = run("find", PARTS, "--key", "nobody", "--output", "table")
+    assert (ended.code, ended.out, ended.err) == (0, b"", "no record matches\n")
+    assert fine("find", PARTS, "--key", "nobody").rows == []
+
+
+def test_a_time_in_seconds_is_noted() -> None:
+    ended = run("find", PARTS, "--from", "1700000002", "--limit", "1")
+    assert (ended.code, len(ended.rows)) == (0, 1)
+    assert ended.err.startswith("1700000002 is a time in 1970: numbers are milliseconds")
+    assert "1700000002000" in ended.err
+
+
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
 def test_by_time(partition: GoldenPartition) -> None:
     """Every record in the time range is found, whatever the order of times and whatever compaction emptied."""

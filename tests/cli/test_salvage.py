@@ -68,6 +68,18 @@ def test_ids_that_move_are_told(tmp_path: Path) -> None:
     assert f"message ids, are {SMALL.file_bytes} larger than before" in ended.out.decode()
 
 
+def test_no_message_names_the_folder_of_the_unfinished_store(tmp_path: Path) -> None:
+    golden = rocketmq_stores.golden("broker")
+    root = rocketmq_stores.copy_store(golden, tmp_path / "store")
+    sorted((root / "commitlog").iterdir())[1].unlink()
+    new = tmp_path / "new"
+    report = run("salvage", root, "--to", new, *settings_options(golden.settings)).document
+    early = [found for found in report["findings"] if found["code"] == "queue-ends-early"]
+    assert early
+    assert all(f"{new}/config/" in found["message"] for found in early)
+    assert ".unfinished-" not in json.dumps(report)
+
+
 def test_the_report_of_a_start_has_the_same_shape(tmp_path: Path) -> None:
     root = stores.copy_store(DAMAGED, tmp_path / "store")
     with open_store("kafka", root, StoreOptions(accept_loss=True)) as store:

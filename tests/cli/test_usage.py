@@ -31,6 +31,20 @@ def told(ended: Ended, code: int) -> str:
     return line
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["produces"], " Did you mean 'produce'?"),
+        (["pipeline", "exprot"], " Did you mean 'export'?"),
+        (["xyzzy"], ""),
+    ],
+)
+def test_an_unknown_command_names_the_similar_ones(words: list[str], advice: str) -> None:
+    ended = run(*words)
+    assert ended.code == 2
+    assert ended.err.endswith(f"Error: No such command {words[-1]!r}.{advice}\n")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_there_and_helps(name: str) -> None:
     command = resolve(COMMANDS[name].target)

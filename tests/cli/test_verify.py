@@ -584,6 +584,18 @@ def test_one_damage_does_not_hide_another(tmp_path: Path) -> None:
     assert sorted(codes) == ["bad-snapshot", "damaged-batch", "damaged-batch", "missing-index"]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_is_named_by_its_offset(clean: bool, tmp_path: Path) -> None:
+    root = stores.copy_store(SEGMENTS.root, tmp_path / "data")
+    if not clean:
+        gone(root / ".kafka_cleanshutdown")
+    path = file_of(root / SEGMENTS.name, ".log", 1)
+    first = decode_header(path.read_bytes(), 0)
+    flip(path, first.size_bytes + 100)
+    (found,) = [row for row in run("verify", root).rows if row["code"] == "damaged-batch"]
+    assert (found["position"], found["offset"]) == (first.size_bytes, first.next_offset)
+
+
 def test_a_partition_directory_alone(tmp_path: Path) -> None:
     """A partition folder copied out of its store is read, under any name, without marker and checkpoints."""
     folder = stores.copy_store(SEGMENTS.data, tmp_path / "found-in-a-bucket")

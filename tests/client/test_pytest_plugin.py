@@ -48,6 +48,15 @@ async def test_both(log_server, log_topic):
     assert seen == ["blocking", "asynchronous"]
 """
 
+FAILING = """
+def test_of_a_service_that_sends_nothing(log_server, log_topic):
+    log_server.produce(log_topic, "one")
+    log_server.wait_for(log_topic, 2, timeout_s=0.2)
+
+def test_without_the_server():
+    assert 1 == 2
+"""
+
 WITHOUT = """
 import sys
 
@@ -91,6 +100,15 @@ def test_plain_tests(tmp_path: Path, backend: str) -> None:
 def test_asynchronous_tests(tmp_path: Path) -> None:
     options = ["asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function"]
     assert passed(run(tmp_path, ASYNCHRONOUS, "-o", options[0], "-o", options[1])) == 1
+
+
+def test_a_failure_shows_the_log_of_the_server(tmp_path: Path) -> None:
+    ended = run(tmp_path, FAILING, "-p", "no:asyncio")
+    first, _, second = ended.stdout.partition("_ test_without_the_server _")
+    assert "-1 has 1 of 2 records after 0.2 s" in first
+    assert "log of log_server" in first
+    assert "kafka store " in first.partition("log of log_server")[2]
+    assert "log of log_server" not in second
 
 
 def test_who_does_not_use_it_does_not_pay(tmp_path: Path) -> None:

@@ -178,7 +178,30 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     assert code == 3
     assert address in why
     assert "in use" in why
+    assert "--port N" in why
     assert not (tmp_path / "new").exists()
+
+
+def test_the_directory_may_stand_alone(serve: Serve, tmp_path: Path) -> None:
+    server = serve(tmp_path / "new")
+    assert server.told["data"] == str(tmp_path / "new")
+    server.stop()
+    code, why = not_started(tmp_path / "new", "--data", tmp_path / "other", *LISTEN)
+    assert (code, "or --data, not both" in why) == (2, True)
+
+
+def test_a_torn_tail_is_left_out_or_cut_and_kept(
+    serve: Serve, tmp_path: Path, repo_root: Path
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(repo_root / "tests/golden/kafka/torn/cut-mid-batch/data", data)
+    place = f"{data}/epoch-idem-0/{1113:020}.log from position 6804, 104 bytes (torn)"
+    errors = serve("--data", data).stop()[1]
+    assert f"left out: {place}\n" in errors
+    assert "cut: " not in errors
+    errors = serve("--data", data, "--write").stop()[1]
+    (kept,) = tmp_path.glob("data.cut-*/*/*.log.from-6804")
+    assert f"cut: {place}, kept in {kept}\n" in errors
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,6 @@ def command(
         client_options.find(place, query, access=access, output=output)
         return
     with opened(place, settings) as (inspector, _):
-        runs = within_limit(([row] for row in inspector.find(query)), query.limit)
+        runs = within_limit(([row] for row in inspector.find(query)), query.limit, output)
         write_rows(short_messages(runs) if output == TABLE else runs, output)
         end_with(inspector.findings(), Inspected(place, settings), shows_all=shows_all)

@@ -50,7 +50,8 @@ def find(url: str, query: FindQuery, *, access: Access, output: str) -> None:
     def report(damage: ServerRefused) -> None:
         codes.append(report_error(damage, ctx))
 
-    write_rows(within_limit(_rows(client_of(url, access), query, report), query.limit), output)
+    rows = _rows(client_of(url, access), query, report)
+    write_rows(within_limit(rows, query.limit, output), output)
     if codes:
         ctx.exit(codes[0])
 

@@ -104,6 +104,7 @@ def _good_batches(
             raise
         on_damage(_log(piece).finding("missing-file", "error", message=error.message))
         return
+    reached = piece.next_offset
     try:
         for item in walk(
             file,
@@ -115,13 +116,14 @@ def _good_batches(
             check_crcs=check_crcs,
         ):
             if isinstance(item, StoredBatch):
+                reached = item.header.next_offset
                 yield item
             elif item.next_offset is not None and item.next_offset <= piece.start:
                 continue  # the damage is before the requested offsets
             elif on_damage is None:
                 raise damaged(piece.path, item, next_good=piece.end)
             else:
-                on_damage(gap_finding(_log(piece), item, file))
+                on_damage(gap_finding(_log(piece), item, file, offset=reached))
     finally:
         file.close()
 

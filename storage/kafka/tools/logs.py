@@ -27,6 +27,7 @@ from storage.kafka.log.log_file import (
     OLD_FORMAT,
     Gap,
     StoredBatch,
+    end_of,
     good_batches,
     is_zero,
     walk,
@@ -95,13 +96,15 @@ class LogReader:
     def items(self, log: Log) -> Iterator[StoredBatch | Gap]:
         """Yield every good batch of a log, and the gaps between them. Each gap is noted as a finding."""
         add = self.meter.add
+        reached = log.base_offset
         with self.files.borrow(log.stored_at or log.path) as file:
             for item in _walk(file, log):
                 if isinstance(item, StoredBatch):
                     add(item.header.size_bytes)
                 else:
                     add(item.end - item.position)
-                    self.notes.add(gap_finding(log, item, file))
+                    self.notes.add(gap_finding(log, item, file, offset=reached))
+                reached = max(reached, end_of(item) or 0)
                 yield item
 
     def batches(self, log: Log) -> Iterator[StoredBatch]:
@@ -187,8 +190,11 @@ def undecodable(batch: StoredBatch, log: Log, error: Corrupt) -> Finding:
     )
 
 
-def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
-    """Return the finding for a gap: damage if good batches follow, else a tail; or messages of an old format."""
+def gap_finding(log: Log, gap: Gap, file: File, *, offset: int) -> Finding:
+    """Return the finding for a gap: damage if good batches follow, else a tail; or messages of an old format.
+
+    `offset`: the offset after the good batches before the gap.
+    """
     size_bytes = gap.end - gap.position
     if gap.old_end is not None:
         code, severity = OLD_FORMAT, "error"
@@ -209,6 +215,7 @@ def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
         code,
         severity,
         position=gap.position,
+        offset=offset,
         expected=gap.expected,
         found=gap.found,
         message=message,

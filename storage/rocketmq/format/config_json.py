@@ -52,8 +52,9 @@ def decode_config(data: bytes, shape: Shape = Scalar.ANY) -> Any:
     try:
         return ConfigReader(text).read(shape)
     except (ValueError, RecursionError) as error:
+        what = f"no JSON: {error}" if data else "it is empty"
         raise Corrupt(
-            f"{KIND}: no JSON: {error}",
+            f"{KIND}: {what}",
             kind=KIND,
             position=None,
             expected="JSON, number keys bare or quoted, as fastjson2 reads it",

@@ -372,7 +372,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         self._report_config("bad-config-file", path, message)
 
     def _report_config(self, code: str, path: Path, message: str) -> None:
-        self.findings.append(finding(code, path, message=message))
+        self.findings.append(finding(code, path, message=message.removeprefix(f"{path}: ")))
 
     def index_proof(self) -> IndexProof | None:
         """Read the facts about the key index that the last clean stop stored; None if there are none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -575,3 +576,31 @@ def test_a_log_that_ends_early_is_told_by_all_that_looks(tmp_path: Path) -> None
     ended = run("dump", root, *options)
     assert ended.code == 1
     assert "[log-ends-early]" in ended.err
+
+
+def test_queues_that_can_be_rebuilt_are_no_lost_records(tmp_path: Path) -> None:
+    """Groups read up to records that are in the log: their queues end early, but a rebuild brings them back."""
+    golden = stores.golden("broker")
+    root = stores.copy_store(golden, tmp_path / "store")
+    options = settings_options(golden.settings)
+    last = sorted((root / "commitlog").iterdir())[-1]
+    with last.open("r+b") as file:
+        file.truncate(1000)  # a torn log proves nothing about its end
+        file.truncate(golden.file_bytes)
+    shutil.rmtree(root / "consumequeue")
+    codes = {row["code"] for row in run("verify", root, *options).rows}
+    assert "missing-unit" in codes
+    assert "queue-ends-early" not in codes
+
+
+@pytest.mark.parametrize("with_backup", [True, False])
+def test_an_empty_config_file_is_called_empty(with_backup: bool, tmp_path: Path) -> None:
+    root = stores.copy_store(stores.golden("broker"), tmp_path / "store")
+    path = root / "config" / "topics.json"
+    path.write_bytes(b"")
+    if not with_backup:
+        path.with_name("topics.json.bak").write_bytes(b"")
+    (found,) = run("verify", root).rows
+    assert (found["code"], found["path"]) == ("bad-topics-file", str(path))
+    assert "config file: it is empty" in found["message"]
+    assert str(path) not in found["message"]

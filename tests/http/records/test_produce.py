@@ -69,6 +69,14 @@ async def test_another_type_is_415(api: Api, content_type: str | None) -> None:
     assert (await api.get("/topics")).json == []
 
 
+async def test_the_type_that_curl_sends_by_itself_is_explained(api: Api) -> None:
+    form = "application/x-www-form-urlencoded"
+    answer = await api.post("/topics/t", records(1), content_type=form)
+    assert "curl sends it by itself: give -H 'Content-Type: " in answer.json["message"]
+    answer = await api.post("/topics/t", records(1), content_type="text/plain")
+    assert "curl" not in answer.json["message"]
+
+
 async def test_an_accept_that_cannot_be_met_is_406_and_stores_nothing(api: Api) -> None:
     assert (await api.post("/topics/t", records(1), accept="text/html")).code == 406
     assert (await api.get("/topics")).json == []

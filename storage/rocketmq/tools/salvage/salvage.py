@@ -297,7 +297,8 @@ def _moved(found: Finding, made: Path, target: Path) -> Finding:
     path = Path(found.path)
     if not path.is_relative_to(made):
         return found
-    return replace(found, path=str(target / path.relative_to(made)))
+    message = found.message.replace(str(made), str(target))  # it may name other files
+    return replace(found, path=str(target / path.relative_to(made)), message=message)
 
 
 def _unread(survey: Survey, kept: Iterable[KeptRange]) -> int:

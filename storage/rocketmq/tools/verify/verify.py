@@ -139,6 +139,11 @@ class _Log:
         queue = self._raw.queues.get(*key)
         return known or (QueueState(0) if queue is None else at_first(queue))
 
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset after the last record of a queue in the log, with or without an entry; 0 without one."""
+        known = self.reached.queues.get((topic, queue_id))
+        return 0 if known is None else known.following or 0
+
     def _take(self, result: RangeResult) -> None:
         self.end = result.end
         self._notes.add(*result.notes)
@@ -218,7 +223,7 @@ def _check_evidence(raw: UnrecoveredStore, log: _Log) -> Iterator[Finding]:
         clean=raw.clean,
         last=last or (log.end - 1, log.latest_ms),
         trusted=not raw.clean and raw.is_ours,
-        next_offset=lambda *key: log.state(key).next_offset,
+        next_offset=log.next_offset,
     )
     evidence = raw.read_evidence()
     if lost := lost_positions(evidence, end):
