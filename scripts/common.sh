@@ -45,7 +45,10 @@ stamp() { printf '%s\n' "$2" > "$venv/.stamp-$1"; }
 # With flock, only one script at a time changes .venv. Call `unlock_venv` before starting a long-running process.
 lock_venv() {
   exec 9< "$root"
-  if command -v flock > /dev/null; then flock 9; fi
+  if command -v flock > /dev/null && ! flock --nonblock 9; then
+    echo "waiting: another script is making .venv" >&2
+    flock 9
+  fi
 }
 unlock_venv() { exec 9<&-; }
 
@@ -55,6 +58,17 @@ on_musl() { "$venv/bin/python" -I -c 'import sys, sysconfig; sys.exit("musl" not
 # locked LOCKFILE: prints the lock file; on musl without RE2, which has no wheels for it (docs/installation.md).
 locked() {
   if on_musl; then awk '/^[^ #]/ { skip = /^google-re2==/ } !skip' "$root/$1"; else cat "$root/$1"; fi
+}
+
+# Prints what takes time of what pip prints: downloads of a megabyte or more, and the installation.
+downloads() {
+  local line
+  while IFS= read -r line; do
+    case $line in
+      *Downloading\ *\ [MG]B\)) printf '  downloading %s\n' "${line#*Downloading }" ;;
+      Installing\ *) printf '  installing the packages\n' ;;
+    esac
+  done
 }
 
 # need_venv LOCKFILE...: makes .venv work, with the packages of the lock files. A moved or copied .venv is recreated.
@@ -72,7 +86,7 @@ need_venv() {
     if stamped "$lock" "$wanted"; then continue; fi
     echo "installing what $lock names" >&2
     locked "$lock" > "$venv/$lock"
-    "$venv/bin/python" -m pip install --quiet --timeout 60 --require-hashes -r "$venv/$lock" ||
+    "$venv/bin/python" -m pip install --progress-bar off --timeout 60 --require-hashes -r "$venv/$lock" | downloads >&2 ||
       fail "pip could not install what $lock names"
     stamp "$lock" "$wanted"
   done

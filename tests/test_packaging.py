@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -146,6 +148,46 @@ def _validated(path: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "VALIDATE_PYPROJECT_NO_NETWORK": "1"},
         check=False,
     )
+
+
+def test_the_scripts_show_the_downloads_that_take_time() -> None:
+    printed = "Collecting pyspark\n  Downloading pyspark-4.3.0.tar.gz (434.2 MB)\n  Downloading six.whl (11 kB)\n"
+    printed += (
+        "Installing collected packages: six, pyspark\nSuccessfully installed pyspark-4.3.0 six-1\n"
+    )
+    shown = subprocess.run(
+        ["bash", "-c", ". scripts/common.sh; downloads"],
+        input=printed,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert shown.stdout.splitlines() == [
+        "  downloading pyspark-4.3.0.tar.gz (434.2 MB)",
+        "  installing the packages",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="flock is not installed")
+def test_a_script_that_waits_for_another_says_so(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/common.sh", tmp_path / "scripts")
+    command = ["bash", "-c", ". scripts/common.sh; lock_venv; echo locked"]
+    alone = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert (alone.stdout, alone.stderr) == ("locked\n", "")
+    held = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        ) as waiting:
+            assert waiting.stderr is not None
+            assert "another script is making .venv" in waiting.stderr.readline()
+            fcntl.flock(held, fcntl.LOCK_UN)
+            assert waiting.communicate(timeout=60)[0] == "locked\n"
+    finally:
+        os.close(held)
 
 
 def test_a_wheel_is_built_for_each_python() -> None:

@@ -69,9 +69,10 @@ def test_the_action_starts_a_server_and_waits(installed: Machine) -> None:
     ended = run_step(installed, "Start", backend="rocketmq", options="--log-level debug")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert installed.status("/readyz") == 200
-    assert read(installed.folder / "GITHUB_OUTPUT") == f"url={installed.url}\n"
+    log = installed.folder / "logserver.log"
+    assert read(installed.folder / "GITHUB_OUTPUT") == f"url={installed.url}\nlog={log}\n"
     assert read(installed.folder / "GITHUB_ENV") == f"LOGSERVER_URL={installed.url}\n"
-    assert "rocketmq store" in read(installed.folder / "logserver.log")
+    assert "rocketmq store" in read(log)
 
 
 def test_the_action_shows_why_a_server_does_not_start(installed: Machine) -> None:
@@ -80,6 +81,24 @@ def test_the_action_shows_why_a_server_does_not_start(installed: Machine) -> Non
     assert "::error::" in ended.stdout
     assert "flush" in ended.stdout.partition("not ready")[2]
     assert read(installed.folder / "GITHUB_ENV") == ""
+
+
+def test_the_action_takes_no_other_server_for_its_own(installed: Machine) -> None:
+    listen = {"LOGSERVER_LISTEN": installed.address}
+    other = installed.start(["logserver", "serve", "--ephemeral"], listen)
+    installed.wait_until_ready(other)
+    ended = run_step(installed, "Start")
+    assert ended.returncode == 1
+    assert "in use" in ended.stdout
+
+
+def test_the_files_of_the_log_are_named_where_a_job_fails() -> None:
+    outputs = action()["outputs"]
+    used = jobs()["with-the-action"]["steps"][-1]
+    assert "steps.server.outputs.log" in used["env"]["LOG"]
+    assert "log" in outputs
+    (kept,) = gitlab("test-with-pip")["artifacts"]["paths"]
+    assert any(f"2> {kept}" in line for line in gitlab("test-with-pip")["before_script"])
 
 
 def test_the_action_gives_no_input_to_a_shell_as_code() -> None:
