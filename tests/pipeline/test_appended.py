@@ -49,6 +49,15 @@ def test_a_folder_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert files(tmp_path / "out") == ["topic=a/x.parquet"]
 
 
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("kept")
+    message = "out is a file: give a new or an empty folder"
+    with pytest.raises(InvalidArgument, match=message), appending(path):
+        pass
+    assert path.read_text() == "kept"
+
+
 def test_a_run_that_ends_before_its_commit_adds_nothing(tmp_path: Path) -> None:
     with appending(tmp_path) as folder:
         stage(folder, "x.parquet")

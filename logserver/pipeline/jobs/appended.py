@@ -96,10 +96,12 @@ def appending(folder: Path) -> Iterator[Appended]:
     """Open the folder for one run, which alone may write to it; create it if it is missing.
 
     The files that the last run committed are in their final places; its uncommitted files are removed. Raises
-    StoreLocked while another run has the folder, InvalidArgument for a folder with other files, Corrupt if the last
-    commit cannot be read.
+    StoreLocked while another run has the folder, InvalidArgument for a file or a folder with other files, Corrupt if the
+    last commit cannot be read.
     """
     own = folder / OWN
+    if folder.exists() and not folder.is_dir():
+        raise InvalidArgument(f"{folder} is a file: give a new or an empty folder", field="out")
     if folder.exists() and not own.exists() and any(folder.iterdir()):
         raise InvalidArgument(
             f"{folder} holds files that no export has written: give a new or an empty folder",
