@@ -96,8 +96,8 @@ def appending(folder: Path) -> Iterator[Appended]:
     """Open the folder for one run, which alone may write to it; create it if it is missing.
 
     The files that the last run committed are in their final places; its uncommitted files are removed. Raises
-    StoreLocked while another run has the folder, InvalidArgument for a file or a folder with other files, Corrupt if the
-    last commit cannot be read.
+    StoreLocked while another run has the folder, InvalidArgument for a file or a folder with other files, Corrupt if
+    the last commit cannot be read.
     """
     own = folder / OWN
     if folder.exists() and not folder.is_dir():
