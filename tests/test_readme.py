@@ -1,7 +1,6 @@
 """The README is true: every command of its tour prints the shown output, every program runs, every link is good.
 
-tests/tour.py runs the commands. In the quick run they use the sources; with --all-suites scripts/server is also run as
-the real script and creates its .venv.
+tests/tour.py runs the commands on the sources; tests/test_first_hour.py runs them from a clone and from a wheel.
 """
 
 from __future__ import annotations
@@ -25,14 +24,7 @@ PICTURED = ("ARCHITECTURE.md", "architecture.svg")
 def test_tour(tmp_path: Path) -> None:
     """Every command of the tour prints the output in the README."""
     assert len(list(steps(README))) >= 8
-    take_the_tour(README, tmp_path, real=False)
-
-
-@needs_curl
-@pytest.mark.slow
-def test_tour_with_the_real_scripts(tmp_path: Path) -> None:
-    """The tour passes with scripts/server as a user runs it: the script creates its own environment."""
-    take_the_tour(README, tmp_path, real=True)
+    take_the_tour(README, tmp_path)
 
 
 def test_every_block_of_the_readme_is_run() -> None:

@@ -2,8 +2,7 @@
 
 A `console` block contains `$ command` lines, each followed by its output; `...` in the output matches any text. All
 commands of a page run in one bash, in a folder that resembles a clone: scripts/, tests/ and .venv/bin/logserver exist.
-By default .venv/bin/logserver and scripts/server start the sources; `real` takes the project's own scripts and .venv.
-It must not know any page.
+`Tools` says what these two commands run: by default the sources, as they are. It must not know any page.
 """
 
 from __future__ import annotations
@@ -15,8 +14,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -44,19 +45,34 @@ def _free_address() -> str:
     return f"127.0.0.1:{free_ports()}"
 
 
-def _clone_like(folder: Path, *, real: bool) -> None:
+@dataclass(frozen=True)
+class Tools:
+    """The commands of a page: bash lines that run `logserver` and `scripts/server` with their arguments "$@"."""
+
+    logserver: str
+    server: str
+
+    @classmethod
+    def of_command(cls, command: str) -> Tools:
+        """Return the tools of a command that starts logserver; scripts/server is its `serve`."""
+        serve = f'dir=$1; shift; exec {command} serve --data "$dir" "$@"'
+        return cls(f'exec {command} "$@"', serve)
+
+    @classmethod
+    def of_clone(cls, clone: Path) -> Tools:
+        """Return the tools of a clone, by their own paths: through a link, its scripts would mistake their folder."""
+        return cls(f'exec {clone}/.venv/bin/logserver "$@"', f'exec {clone}/scripts/server "$@"')
+
+
+SOURCES: Final = Tools.of_command(f"env PYTHONPATH={ROOT} {sys.executable} -P -m logserver")
+
+
+def _clone_like(folder: Path, tools: Tools) -> None:
     """Create the files that the tour's commands expect around them."""
     (folder / "tests").symlink_to(ROOT / "tests")
-    run = f"PYTHONPATH={ROOT} exec {sys.executable} -P -m logserver"
-    server = f'dir=$1; shift; {run} serve --data "$dir" "$@"'
-    command = f'{run} "$@"'
-    if real:
-        # By their own paths: run through a link, the scripts would regard this folder as the clone.
-        server = f'exec {ROOT}/scripts/server "$@"'
-        command = f'exec {ROOT}/.venv/bin/logserver "$@"'
     for path, line in (
-        (folder / "scripts" / "server", server),
-        (folder / ".venv" / "bin" / "logserver", command),
+        (folder / "scripts" / "server", tools.server),
+        (folder / ".venv" / "bin" / "logserver", tools.logserver),
     ):
         path.parent.mkdir(parents=True)
         path.write_text(f"#!/usr/bin/env bash\n{line}\n")
@@ -121,14 +137,24 @@ class _Shell:
             self.process.wait()
 
 
-def take_the_tour(page: Path, folder: Path, *, real: bool) -> None:
-    """Run the page's commands in order, in a folder that resembles a clone; fail at the first unexpected output."""
-    _clone_like(folder, real=real)
+def take_the_tour(
+    page: Path,
+    folder: Path,
+    tools: Tools = SOURCES,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, float]:
+    """Run the page's commands in order, in a folder that resembles a clone; fail at the first unexpected output.
+
+    Return the seconds that each command took. That of a server ends when it is ready.
+    """
+    _clone_like(folder, tools)
     address = _free_address()
-    environment = {"LOGSERVER_LISTEN": address, "LOGSERVER_URL": f"http://{address}"}
-    shell = _Shell(folder, {**os.environ, **environment})
+    ours = {"LOGSERVER_LISTEN": address, "LOGSERVER_URL": f"http://{address}"}
+    shell = _Shell(folder, {**os.environ, **(environment or {}), **ours})
+    times_s: dict[str, float] = {}
     try:
         for command, expected in steps(page):
+            began = time.monotonic()
             command = command.replace(DEFAULT_ADDRESS, address)
             if command.endswith("&"):
                 shell.run(f"{command[:-1]} > server.out 2>&1 &")
@@ -137,7 +163,9 @@ def take_the_tour(page: Path, folder: Path, *, real: bool) -> None:
                 expected = f"...{expected}"  # the line for programs comes first where stdout is no terminal
             else:
                 printed = shell.run(command).replace(address, DEFAULT_ADDRESS)
+            times_s[f"{len(times_s) + 1}: {command}"] = time.monotonic() - began
             shown = re.fullmatch(_pattern(expected), printed.strip(), re.DOTALL)
             assert shown, f"{command}\n{printed}"
     finally:
         shell.close()
+    return times_s

@@ -28,7 +28,7 @@ MAX_LINES = 3_200  # of the pages written by hand, without formats/ and decision
 def test_tour(page: str, tmp_path: Path) -> None:
     """Every command of the page prints the output in the page."""
     assert len(list(steps(DOCS / page))) >= 5
-    take_the_tour(DOCS / page, tmp_path, real=False)
+    take_the_tour(DOCS / page, tmp_path)
 
 
 def test_every_block_is_run() -> None:

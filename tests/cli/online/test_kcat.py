@@ -310,4 +310,4 @@ def test_the_page(tmp_path: Path) -> None:
     """The commands of the page print what it shows."""
     page = ROOT / "docs" / "kcat.md"
     assert len(list(steps(page))) > 5
-    take_the_tour(page, tmp_path, real=False)
+    take_the_tour(page, tmp_path)
