@@ -95,14 +95,14 @@ class Meter:
 
 
 class Tallies:
-    """Findings of which a damaged file may have thousands: one finding for each file and code, with a count.
+    """Findings of which a damaged file may have thousands: one for each file, code and severity, with a count.
 
     It is the first finding in a given order. So the result does not depend on which reader counted which part.
     """
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, str], tuple[int, Finding]] = {}
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._first: dict[tuple[str, str, str], tuple[int, Finding]] = {}
+        self._counts: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, finding: Finding, order: int | None = None) -> None:
         """Count one more finding; `order` None: its position."""
@@ -114,13 +114,13 @@ class Tallies:
             self._add(first, order, other._counts[key])
 
     def _add(self, finding: Finding, order: int, count: int) -> None:
-        key = finding.path, finding.code
+        key = finding.path, finding.code, finding.severity
         if order < self._first.setdefault(key, (order, finding))[0]:
             self._first[key] = order, finding
         self._counts[key] += count
 
     def all(self) -> Sequence[Finding]:
-        """Return one finding for each file and code, sorted by file and position."""
+        """Return one finding for each file, code and severity, sorted by file and position."""
         found = [
             replace(first, message=f"{first.message}; {more} more like it in this file")
             if (more := self._counts[key] - 1)
