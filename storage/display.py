@@ -44,6 +44,11 @@ def size_text(size_bytes: int) -> str:
     return f"{size:.1f} TiB"
 
 
+def counted(number: int, things: str) -> str:
+    """Return a number with its things, which are given in the plural: counted(1, "records") is "1 record"."""
+    return f"{number} {things.removesuffix('s') if number == 1 else things}"
+
+
 def progress_text(what: str, done: int, total: int) -> str:
     """Return the line of a `Progress` report: "examining partitions: 12 of 40 (30 %)"."""
     share = f" ({done * 100 // total} %)" if total > 0 else ""

@@ -16,7 +16,8 @@ plain values for JSON. The message names the field or the file, the problem of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 
@@ -64,8 +65,11 @@ class UnknownTopic(CallerError):
 
     code = "unknown-topic"
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic!r} does not exist", topic=topic)
+    def __init__(self, topic: str, known: Iterable[str] = ()) -> None:
+        """Create the error; of the `known` topics the similar ones are named."""
+        similar = ", ".join(difflib.get_close_matches(topic, known))
+        hint = f"; similar: {similar}" if similar else ""
+        super().__init__(f"topic {topic!r} does not exist{hint}", topic=topic)
 
 
 class UnknownPartition(CallerError):

@@ -66,7 +66,7 @@ def select(source: Source, order: Order, fates: Fates) -> Selection:
     found = source.topics()
     for topic in order.topics:
         if topic not in found:
-            raise UnknownTopic(topic)
+            raise UnknownTopic(topic, found)
     selection = Selection()
     for topic in order.topics or [t for t in found if not source.is_internal(t)]:
         try:

@@ -67,7 +67,7 @@ def store_locked(path: Path, pid: int | None) -> StoreLocked:
     holder = "another process" if pid is None else f"process {pid}"
     if pid == os.getpid():
         holder = f"this process ({pid})"
-    message = f"{path} is locked by {holder}: stop it, or open the store read-only (--read-only)"
+    message = f"{path} is locked by {holder}: stop it first; `serve --read-only` and reading commands need no lock"
     return StoreLocked(message, path=str(path), pid=pid)
 
 

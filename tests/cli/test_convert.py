@@ -50,12 +50,12 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     )
     assert ended.code == 1
     assert ended.out.decode().splitlines() == [
-        "left out: edge-records-0 offsets 39: headers: a name is empty (1 records)",
-        "left out: edge-records-0 offsets 38: headers: the value is null (1 records)",
-        "left out: edge-records-0 offsets 18: key: is empty (1 records)",
+        "left out: edge-records-0 offset 39: headers: a name is empty (1 record)",
+        "left out: edge-records-0 offset 38: headers: the value is null (1 record)",
+        "left out: edge-records-0 offset 18: key: is empty (1 record)",
         "left out: edge-records-0 offsets 1, 2: value: is null (2 records)",
         "moved: edge-records-0 offsets 3, 4, 5, 6, 7, ...: offset: at another offset than before (335 records)",
-        "edge-records: 336 records in 1 partitions",
+        "edge-records: 336 records in 1 partition",
         f"converted: 336 records to rocketmq, in {tmp_path / 'new'}",
         "left out: 5 records",
     ]
@@ -272,9 +272,9 @@ GOOD = Record(b"key", b"value")
     ("topics", "records", "told"),
     [
         (("orders.v1",), (GOOD, GOOD), ["orders.v1-0 offsets 0, ...: topic: ", "(2 records)"]),
-        (("plain", "a.b"), (GOOD,), ["a.b-0 offsets 0: topic: "]),
-        (("plain",), (GOOD, Record(b"k", None)), ["plain-0 offsets 1: value: is null"]),
-        (("plain",), (Record(b"", b"v"),), ["plain-0 offsets 0: key: is empty"]),
+        (("plain", "a.b"), (GOOD,), ["a.b-0 offset 0: topic: "]),
+        (("plain",), (GOOD, Record(b"k", None)), ["plain-0 offset 1: value: is null"]),
+        (("plain",), (Record(b"", b"v"),), ["plain-0 offset 0: key: is empty"]),
     ],
 )
 def test_what_will_be_left_out_is_said_before_the_work(

@@ -164,7 +164,8 @@ MISUSE: dict[str, tuple[list[str], str]] = {
     "times in reverse": (["--from", "2030-01-01", "--to", "2020-01-01"], "is after to"),
     "no limit": (["--key", "a", "--limit", "0"], "limit must be at least 1"),
     "a time that is none": (["--from", "yesterday"], "neither milliseconds nor ISO 8601"),
-    "a topic that is none": (["--topic", "x", "--key", "a"], "[unknown-topic]"),
+    "a topic that is none": (["--topic", "x", "--key", "a"], "does not exist [unknown-topic]"),
+    "a topic with a slip": (["--topic", "keyd", "--key", "a"], "does not exist; similar: keyed ["),
 }
 
 

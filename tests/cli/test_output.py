@@ -18,7 +18,7 @@ from logserver.cli.output import JSON, NDJSON, TABLE, Row, write_rows
 from logserver.cli.progress import LateProgress
 from logserver.remedies import Inspected
 from storage import Finding
-from storage.display import size_text
+from storage.display import counted, size_text
 from storage.errors import IoFailure
 from storage.findings import finding
 
@@ -181,6 +181,13 @@ def test_a_line_for_many_names_the_first_and_their_number() -> None:
 )
 def test_sizes(size_bytes: int, text: str) -> None:
     assert size_text(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 records"), (1, "1 record"), (1001, "1001 records")]
+)
+def test_numbers_with_their_things(number: int, text: str) -> None:
+    assert counted(number, "records") == text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import click
 from logserver.cli.output import TABLE, write_text
 from logserver.remedies import is_wrong
 from storage import FileCount, Finding
-from storage.display import size_text
+from storage.display import counted, size_text
 
 
 class Checked:
@@ -58,7 +58,7 @@ class Checked:
         """Return the counts as a line of text."""
         counts = self.summary()
         items = (
-            f"{counts[name]} {name[:-1] if counts[name] == 1 else name}"
+            counted(int(str(counts[name])), name)
             for name in ("topics", "partitions", "files", "records")
         )
         size = size_text(self._size_bytes)

@@ -30,7 +30,7 @@ from logserver.cli.output import (
 from logserver.cli.progress import LateProgress
 from logserver.remedies import Inspected, is_wrong
 from storage import ConversionNote, ConversionReport, StoreOptions, convert_store
-from storage.display import encode_json, one_line
+from storage.display import counted, encode_json, one_line
 
 SHOWN: Final = 5
 
@@ -155,11 +155,11 @@ def _notes(report: ConversionReport) -> Iterator[str]:
 def _totals(report: ConversionReport) -> Iterator[str]:
     for topic in report.topics:
         name = "" if topic.name == topic.topic else f" (new name {topic.name})"
-        yield f"{topic.topic}{name}: {topic.records} records in {topic.partitions} partitions"
-    yield f"converted: {report.records} records to {report.to}, in {report.target}"
+        yield f"{topic.topic}{name}: {counted(topic.records, 'records')} in {counted(topic.partitions, 'partitions')}"
+    yield f"converted: {counted(report.records, 'records')} to {report.to}, in {report.target}"
     left = sum(note.records for note in report.left_out)
     if left or not any(map(is_wrong, report.findings)):
-        yield f"left out: {left} records" if left else "nothing was left out"
+        yield f"left out: {counted(left, 'records')}" if left else "nothing was left out"
     else:
         yield "left out: unreadable records, see the findings"
 
@@ -168,5 +168,6 @@ def _line(kind: str, note: ConversionNote) -> str:
     field = f"{note.field}: " if note.field else ""
     shown = ", ".join(map(str, note.offsets[:SHOWN]))
     more = ", ..." if note.records > len(note.offsets[:SHOWN]) else ""
-    where = f"{note.topic}-{note.partition} offsets {shown}{more}"
-    return f"{kind}: {where}: {field}{note.reason} ({note.records} records)"
+    offsets = "offset" if note.records == 1 else "offsets"
+    where = f"{note.topic}-{note.partition} {offsets} {shown}{more}"
+    return f"{kind}: {where}: {field}{note.reason} ({counted(note.records, 'records')})"

@@ -27,6 +27,7 @@ from logserver.cli.output import (
 )
 from logserver.remedies import Inspected, is_wrong
 from storage import KeptRange, Loss, LossReport
+from storage.display import counted
 
 LEFT_BEHIND = "left-behind"
 
@@ -89,10 +90,9 @@ def _totals(report: LossReport) -> Iterator[str]:
             yield _kept_line(kept, losses)
     for (topic, partition), losses in lost.items():
         yield f"{topic}-{partition}: kept nothing; lost {_ranges(losses)}"
-    partitions = "1 partition" if len(report.kept) == 1 else f"{len(report.kept)} partitions"
     yield (
-        f"kept: {report.kept_records} records in {partitions}, {report.kept_bytes} bytes, "
-        f"in {report.target}"
+        f"kept: {counted(report.kept_records, 'records')} in {counted(len(report.kept), 'partitions')}, "
+        f"{report.kept_bytes} bytes, in {report.target}"
     )
     if not report.losses:
         skipped = sum(found.code == LEFT_BEHIND for found in report.findings)
@@ -101,21 +101,21 @@ def _totals(report: LossReport) -> Iterator[str]:
         return
     reasons = Counter(loss.reason for loss in report.losses)
     shown = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    places = "1 place" if len(report.losses) == 1 else f"{len(report.losses)} places"
     offsets = sum(
         loss.next_offset - loss.first_offset
         for loss in report.losses
         if loss.topic and loss.next_offset is not None
     )
-    counted = f" with {offsets} offsets" if offsets else ""
-    yield f"lost: {report.lost_bytes} bytes{counted} in {places} ({shown})"
+    known = f" with {counted(offsets, 'offsets')}" if offsets else ""
+    places = counted(len(report.losses), "places")
+    yield f"lost: {report.lost_bytes} bytes{known} in {places} ({shown})"
 
 
 def _kept_line(kept: KeptRange, losses: Sequence[Loss]) -> str:
     place = f"{kept.topic}-{kept.partition}"
-    held = f"{kept.records} records, {kept.size_bytes} bytes"
+    held = f"{counted(kept.records, 'records')}, {kept.size_bytes} bytes"
     if kept.next_offset > kept.first_offset:
-        held = f"offsets {kept.first_offset} to {kept.next_offset - 1}, {held}"
+        held = f"{_offsets(kept.first_offset, kept.next_offset)}, {held}"
     lost = f"lost {_ranges(losses)}" if losses else "lost nothing"
     return f"{place}: kept {held}; {lost}"
 
@@ -129,7 +129,11 @@ def _range(loss: Loss) -> str:
         return f"from offset {loss.first_offset} on"
     if loss.next_offset == loss.first_offset:
         return f"{loss.size_bytes} bytes without an offset"
-    return f"offsets {loss.first_offset} to {loss.next_offset - 1}"
+    return _offsets(loss.first_offset, loss.next_offset)
+
+
+def _offsets(first: int, following: int) -> str:
+    return f"offset {first}" if following == first + 1 else f"offsets {first} to {following - 1}"
 
 
 def _loss_line(loss: Loss) -> str:

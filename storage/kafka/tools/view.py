@@ -170,7 +170,7 @@ class View:
         """
         of_topic = [a for a in self.folders if topic is None or a.topic == topic]
         if topic is not None and not of_topic:
-            raise UnknownTopic(topic)
+            raise UnknownTopic(topic, {a.topic for a in self.folders})
         chosen = [a for a in of_topic if partition is None or a.partition == partition]
         if partition is not None and not chosen:
             if topic is not None:

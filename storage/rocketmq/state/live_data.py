@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.display import counted
 from storage.errors import NotOffered, UnsupportedFormat
 from storage.files import FileSystem
 from storage.findings import finding
@@ -97,8 +98,8 @@ def _dledger_findings(directory: StoreDirectory) -> Iterator[Finding]:
         yield finding(
             "dledger-store",
             folder,
-            message=f"a log of DLedger (enableDLegerCommitLog) with {size.size_bytes} bytes in {size.files} files: the "
-            "records of this store are there, and are not read",
+            message=f"a log of DLedger (enableDLegerCommitLog) with {size.size_bytes} bytes in "
+            f"{counted(size.files, 'files')}: the records of this store are there, and are not read",
         )
 
 
@@ -113,7 +114,7 @@ def _compacted(directory: StoreDirectory) -> Iterator[Finding]:
                     folder / topic / queue,
                     topic=topic,
                     partition=names.parse_queue_id(queue),
-                    message=f"{size.size_bytes} bytes in {size.files} files of a compacted topic "
+                    message=f"{size.size_bytes} bytes in {counted(size.files, 'files')} of a compacted topic "
                     "(cleanup.policy=COMPACTION) are not read: the log has only the newer records of this queue",
                 )
 
@@ -173,7 +174,7 @@ def _left(path: Path, size: Size, is_live: bool) -> Finding:
         "left-behind",
         path,
         severity="warning" if is_live and has_data else "info",
-        message=f"not taken along, {size.size_bytes} bytes in {size.files} files{what}",
+        message=f"not taken along, {size.size_bytes} bytes in {counted(size.files, 'files')}{what}",
     )
 
 

@@ -118,7 +118,7 @@ class View:
         """
         of_topic = [a for a in self.addresses if topic in (None, a.topic)]
         if topic is not None and not of_topic:
-            raise UnknownTopic(topic)
+            raise UnknownTopic(topic, {a.topic for a in self.addresses})
         chosen = [a for a in of_topic if partition in (None, a.partition)]
         if partition is not None and not chosen:
             if topic is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from storage.display import counted
 from storage.errors import DataError
 from storage.findings import finding
 from storage.kafka.format import checkpoints, names, producer_snapshot
@@ -207,7 +208,7 @@ def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
                 offset=offset,
                 expected=f"at most {plan.next_offset}",
                 found=str(offset),
-                message=f"{offset - plan.next_offset} offsets that once existed are missing",
+                message=f"missing: {counted(offset - plan.next_offset, 'offsets')} that once existed",
             )
 
 

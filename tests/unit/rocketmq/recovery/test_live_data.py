@@ -103,7 +103,7 @@ def test_timer_files_are_left_behind_together(shop: Workshop, present: tuple[str
 def test_other_live_data_is_left_behind_with_its_size(shop: Workshop, name: str) -> None:
     put(shop, name, b"q" * 46)
     found = salvaged(shop)[name.split("/")[0]]
-    assert (found.severity, "46 bytes in 1 files" in found.message) == ("warning", True)
+    assert (found.severity, "46 bytes in 1 file" in found.message) == ("warning", True)
 
 
 def plain(shop: Workshop) -> None:
