@@ -12,7 +12,7 @@ from tests.robustness.crash.workload import BACKENDS
 from tests.workers import worker_processes
 
 WORKERS = 2
-STATES, SECOND = 3_000, 600  # of each backend; different states for each commit
+STATES, SECOND = 2_500, 500  # of each backend, 3,000 together; different states for each commit
 PARTS = 2  # number of tests that share them: each part is short enough for a busy machine
 QUICK = Plan(states=60, second=15, seed=1000, share=0.03)
 IN_CI = Plan(STATES // PARTS // WORKERS, SECOND // PARTS // WORKERS, share=0.03)

@@ -22,7 +22,7 @@ from tests.robustness.fuzz.tiny import BACKENDS, ROOT, Row, TinyStore, overwrite
 MASKS: Final = {True: 0x01, False: 0x80}
 """By state of the store, cleanly stopped or killed: the bits that are flipped in a byte."""
 SAMPLE_STEP: Final = 101  # of the quick run
-STEP: Final = 8  # of CI: the commit chooses which bytes
+STEP: Final = 16  # of CI: the commit chooses which bytes
 VALUE: Final = 3  # index of the value in a row
 
 UNSEEN: Final[Mapping[str, frozenset[str]]] = {

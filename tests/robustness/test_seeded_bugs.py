@@ -24,7 +24,7 @@ from tests.workers import worker_processes
 
 WORKERS = 2
 ENOUGH = 20  # faults of each backend
-PARTS = 4  # CI hunts one of them: the commit chooses which
+PARTS = 8  # CI hunts one of them: the commit chooses which
 # An upper limit: most faults are caught after tens of states, the rarest after 900.
 PLAN = Plan(states=20_000, second=0, share=0.01)
 QUICK = [

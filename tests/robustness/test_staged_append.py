@@ -42,9 +42,11 @@ from tests.robustness.crash.staged import OLD, PLACES, RECORDS, RUNS, TASKS, UNI
 from tests.robustness.crash.workload import BACKENDS, PATH
 
 ALL = ["first", "second"]
+WAYS = 7  # of losing changes at a moment
 QUICK_STATES = 21
 FAILURES = 20
-IN, AGAIN_IN = 8, 4  # CI checks one crash in so many, one second crash in so many
+# CI crashes at one moment in IN, and twice at one in AGAIN_IN of those that the soak takes, one in TWICE_IN of all.
+IN, AGAIN_IN, TWICE_IN = 16, 8, 5
 
 
 @pytest.fixture(params=list(BACKENDS))
@@ -53,21 +55,19 @@ def staging(request: pytest.FixtureRequest) -> Staging:
     return Staging(BACKENDS[request.param], ManualClock())
 
 
-def survivors(
-    staging: Staging, recorder: Recorder, share: float, *, seed: int, again: float
-) -> int:
-    """Crash at a share of the moments of a recording, in several ways each; return the number of states checked.
+def survivors(staging: Staging, recorder: Recorder, every: int, *, seed: int, again: bool) -> int:
+    """Crash at every `every`-th moment of a recording, in several ways each; return the number of states checked.
 
-    At a share `again` of the states, crash once more while the store continues.
+    The seed chooses the first moment. With `again` the store crashes once more while it continues.
     """
     dice = random.Random(seed)
     looked = 0
-    for disk in moments(recorder, History()):
-        if dice.random() > share:
+    for number, disk in enumerate(moments(recorder, History())):
+        if (number + seed) % every:
             continue
         for kind, choice in choices(dice):
             name = f"{kind}, seed {seed}"
-            if dice.random() < again:
+            if again:
                 crash_again(staging, disk.left(choice), name, dice)
             go_on(staging, disk.left(choice), name)
             looked += 1
@@ -107,23 +107,26 @@ def recorded(staging: Staging) -> Recorder:
 def test_some_crashes(staging: Staging) -> None:
     recorder = recorded(staging)
     seed = random.randrange(1000)
-    survivors(staging, recorder, QUICK_STATES / 7 / len(recorder.events), seed=seed, again=0)
+    every = len(recorder.events) * WAYS // QUICK_STATES
+    assert survivors(staging, recorder, every, seed=seed, again=False) >= QUICK_STATES
 
 
 @pytest.mark.slow
 def test_a_crash_at_every_change(
     staging: Staging, seed: int, amount: Callable[[int, int], int]
 ) -> None:
-    share = 1 / amount(IN, 1)
-    assert survivors(staging, recorded(staging), share, seed=seed, again=0) > 800 * share
+    every, recorder = amount(IN, 1), recorded(staging)
+    states = survivors(staging, recorder, every, seed=seed, again=False)
+    assert states >= len(recorder.events) // every * WAYS > 800 // every
 
 
 @pytest.mark.slow
 def test_a_second_crash_in_the_next_start(
     staging: Staging, seed: int, amount: Callable[[int, int], int]
 ) -> None:
-    share = 0.2 / amount(AGAIN_IN, 1)
-    assert survivors(staging, recorded(staging), share, seed=seed, again=1) > 200 * share
+    every, recorder = TWICE_IN * amount(AGAIN_IN, 1), recorded(staging)
+    states = survivors(staging, recorder, every, seed=seed, again=True)
+    assert states >= len(recorder.events) // every * WAYS > 800 // every
 
 
 def test_rows_stand_behind_those_that_were_there(staging: Staging) -> None:

@@ -33,7 +33,8 @@ from tests.unit.rocketmq.workshop import (
 VALUES = [b"value-%02d" % n for n in range(20)]
 HOUR_MS = 3_600_000
 SECTOR_BYTES = 512
-SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+SEEDS = range(12)
+PARTS = 5  # CI tries one seed and size in so many: the commit chooses which
 
 
 class Life:
@@ -148,6 +149,7 @@ def test_power_lost_before_each_step() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(PARTS)
 @pytest.mark.parametrize("log_bytes", [1024, 4096])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_part_of_what_was_not_synced_may_be_there(seed: int, log_bytes: int) -> None:
