@@ -63,6 +63,7 @@ def test_a_row_for_every_batch(partition: GoldenPartition) -> None:
     assert in_order(dump(partition, "--what", "batches").rows) == in_order(expected)
 
 
+@pytest.mark.one_in(3)
 @each_partition
 @pytest.mark.parametrize("kind", INDEX_KINDS)
 def test_index_files(partition: GoldenPartition, kind: str) -> None:

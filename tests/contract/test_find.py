@@ -164,6 +164,7 @@ def in_order(page: FoundPage) -> list[tuple[int, int]]:
     return [(number, record.offset) for number, record in page.records]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("limit", [1, 2, 5, 6, 100])
 @pytest.mark.parametrize("max_scanned", [1, 7, 30, 1000])
 @pytest.mark.parametrize("key", ["a", None])

@@ -323,6 +323,7 @@ def test_a_start_after_the_next_crash_finds_nothing_more(variant: str, mode: str
     assert fs.changed() == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("variant", "mode"), WRITABLE)
 def test_a_start_after_a_clean_stop_finds_nothing_more(variant: str, mode: str) -> None:
     fs = overlay()
@@ -346,6 +347,7 @@ def test_the_checkpoints_do_not_name_what_was_cut(variant: str, mode: str) -> No
         assert decode_offsets(fs.read_bytes(root / name))[ADDRESS] == end
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("variant", "mode"), WRITABLE)
 def test_appending_after_a_recovery_works(variant: str, mode: str) -> None:
     fs = overlay()

@@ -180,6 +180,7 @@ def test_every_recipe_is_here() -> None:
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("recipe", "mode"), CASES)
 def test_what_is_served_is_what_was_written(recipe: Recipe, mode: str) -> None:
     rows = came_of(recipe, mode).rows

@@ -80,6 +80,7 @@ def written(store: str) -> dict[int, dict[str, Any]]:
     return {row["physicalOffset"]: comparable(stores.library_view(row)) for row in rows}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("recipe", stores.recipes(), ids=by_id)
 def test_what_is_good_is_kept_and_the_rest_is_told(recipe: Recipe) -> None:
     name = recipe.store.name
@@ -108,6 +109,7 @@ def _has_units(recipe: Recipe, address: TopicPartition) -> bool:
     return fs.exists(recipe.store.root / "consumequeue" / address.topic / str(address.partition))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("recipe", stores.recipes(), ids=by_id)
 def test_the_new_store_is_whole(recipe: Recipe) -> None:
     got = came_of(recipe.store.name, recipe.name)

@@ -101,6 +101,7 @@ def test_of_a_healthy_store_nothing_is_left_behind(name: str, tmp_path: Path) ->
         assert not copy.exists() or copy.read_bytes() == path.read_bytes()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("partition", stores.partitions(), ids=stores.by_id)
 def test_a_partition_alone_has_its_records_bounds_and_epochs(
     partition: GoldenPartition, tmp_path: Path

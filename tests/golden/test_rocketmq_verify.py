@@ -51,6 +51,7 @@ def verify(root: Path, golden: GoldenStore) -> Ended:
     return run("verify", root, *settings_options(golden.settings))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("recipe", stores.recipes(), ids=by_id)
 def test_damage_is_told(recipe: Recipe, tmp_path: Path) -> None:
     root = stores.copy_store(recipe.store, tmp_path / "store")

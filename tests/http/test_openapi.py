@@ -59,6 +59,7 @@ async def prepared(api: Api, pattern: str) -> str:
     return message_id
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("operation", "example"), EXAMPLES)
 async def test_an_example_is_answered_as_it_says(
     api: Api, operation: Operation, example: Example

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -37,3 +39,16 @@ def test_crash_states_are_counted_in_the_report(repo_root: Path) -> None:
     (part,) = json.loads(done.stdout)
     assert (part["name"], part["complete"], part["broken"]) == ("crash states", True, [])
     assert [line.split(" states")[0] for line in part["figures"]] == ["kafka: 100", "rocketmq: 100"]
+
+
+def test_every_shortened_test_is_reached(repo_root: Path) -> None:
+    """CI takes a share of some tests: the soak, which takes all of them, runs each module with such a test."""
+    rows = runpy.run_path(str(repo_root / "scripts" / "soak"))["TESTS"].values()
+    reached = [repo_root / path for row in rows for path in row]
+    share = re.compile(
+        r"@pytest\.mark\.one_in\(|\b(?:turn: Callable\[\[int\], slice|amount: Callable\[\[int, int)"
+    )
+    modules = (repo_root / "tests").rglob("test_*.py")
+    shortened = {path for path in modules if share.search(path.read_text())}
+    assert len(shortened) > 20
+    assert {p for p in shortened if not any(p.is_relative_to(row) for row in reached)} == set()

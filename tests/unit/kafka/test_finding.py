@@ -115,6 +115,7 @@ def damaged_store(shop: Workshop, bad: dict[int, list[int]]) -> KafkaStore:
     return store
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("limit", [1, 4, 100])
 @pytest.mark.parametrize("span", [1, 5, 1024])

@@ -118,6 +118,7 @@ def check(store: KafkaStore, times_ms: Callable[[int], int]) -> None:
         assert timely.offset == wanted[0], at_ms
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize("times_ms", [rising, in_steps, back_and_forth])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)

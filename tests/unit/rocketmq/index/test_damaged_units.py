@@ -107,6 +107,7 @@ every_unit = pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 both_ways = pytest.mark.parametrize("backward", [False, True])
 
 
+@pytest.mark.one_in(3)
 @every_unit
 @both_ways
 @pytest.mark.parametrize("limit", [1, 7, 1000])

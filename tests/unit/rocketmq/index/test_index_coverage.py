@@ -178,6 +178,7 @@ def check_tools(shop: Workshop, values: list[bytes] | None = None) -> None:
             assert len(found) == 1, value
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "unknown"])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_nothing_is_missed(
