@@ -15,14 +15,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 import uvloop
+
+from tests import schedule
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("logserver", "storage", "api")
@@ -32,6 +36,7 @@ OPEN_FILES = Path("/proc/self/fd")
 SOAK_EXAMPLES = 20_000  # examples of a state machine
 LEFT_OPEN = 4  # files that an event loop or a library opens once per process are no leak
 LEFT_OPEN_BY_JAVA = 4  # more, in the module that starts Spark's Java: two pipes and four sockets, kept by the process
+MANY_CASES, SAMPLED = 4, 4  # of the sample: every fourth case of a test with four or more
 FIGURE = "figure"  # a user property of a test, which processes of a parallel run also report
 WANTED = {
     "java": "wanted java",
@@ -64,6 +69,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=_seed_of_commit(),
         metavar="HEX",
         help="of random cases and of turns: 8 hex digits, by default the first of the commit, 0 without git",
+    )
+    parser.addoption(
+        "--sample",
+        action="store_true",
+        help="a share of a test with many cases, as the commit says",
     )
     parser.addoption("--figures", type=Path, metavar="FILE", help="write the figures there too")
 
@@ -167,33 +177,50 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect slow, java and spark tests in the quick run, and in CI the cases of `one_in` that are not this commit's
-    turn; pytest reports them as deselected. In the full run, modules with such tests go first: the short modules fill
-    the gaps at the end of a parallel run.
+    turn, with `--sample` also of other tests with many cases; pytest reports them as deselected.
+
+    Long modules go first (tests/schedule.py): short modules fill the gaps at the end of a parallel run.
     """
-    if config.getoption("--all-suites") and config.getoption("--soak") is None:
-        _take_turns(config, items)
+    sample = config.getoption("--sample")
+    if sample or (config.getoption("--all-suites") and config.getoption("--soak") is None):
+        _take_turns(config, items, MANY_CASES if sample else None)
     only = config.getoption("--only")
     if config.getoption("--all-suites") and only is None:
         long_modules = {item.path for item in items if _is_long(item)}
-        items.sort(key=lambda item: item.path not in long_modules)
+        items.sort(key=lambda item: (item.path not in long_modules, schedule.rank(item.nodeid)))
         return
     left_out = [item for item in items if _is_long(item) == (only != "long")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_long(item) == (only == "long")]
+    if only == "long":
+        items.sort(key=lambda item: schedule.rank(item.nodeid))
 
 
-def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect cases of tests marked `one_in(n)`: the seed chooses every n-th case of a test."""
-    seed, counts, left_out = config.getoption("--seed"), Counter[str](), []
-    for item in items:
-        mark = item.get_closest_marker("one_in")
-        if mark is None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out modules as tests/schedule.py says, unless another distribution is asked for."""
+    return schedule.scheduler(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def _take_turns(config: pytest.Config, items: list[pytest.Item], many: int | None) -> None:
+    """Deselect cases of tests marked `one_in(n)`: the seed chooses every n-th case of a test.
+
+    `many`: of other tests with so many cases also take every SAMPLED-th; each test begins at a case of its own.
+    """
+    tests = [item.nodeid.partition("[")[0] for item in items]
+    cases, turns, left_out = Counter(tests), Counter[str](), []
+    for test, item in zip(tests, items, strict=True):
+        mark, first = item.get_closest_marker("one_in"), config.getoption("--seed")
+        if mark is not None:
+            every = mark.args[0]
+        elif many is not None and cases[test] >= many:
+            every, first = SAMPLED, first + zlib.crc32(test.encode())
+        else:
             continue
-        test = item.nodeid.partition("[")[0]
-        if (counts[test] + seed) % mark.args[0]:
+        if (turns[test] + first) % every:
             left_out.append(item)
-        counts[test] += 1
+        turns[test] += 1
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         unwanted = set(left_out)
