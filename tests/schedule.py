@@ -30,7 +30,7 @@ LONGEST: Final = (
     "tests/pipeline/test_notebook.py",
     "tests/robustness/fuzz/test_fuzz.py",
     "tests/interop/rocketmq/test_real_rocketmq_timers.py",
-    "tests/test_readme.py",
+    "tests/test_first_hour.py",
     "tests/robustness/test_staged_append.py",
     "tests/robustness/test_error_sweep.py",
     "tests/unit/rocketmq/recovery/test_power.py",

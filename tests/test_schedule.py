@@ -30,9 +30,9 @@ def test_modules_with_the_session_are_one_unit() -> None:
 
 
 def test_another_module_is_a_unit_of_its_own() -> None:
-    assert unit("tests/test_readme.py::test_tour") == "tests/test_readme.py"
+    assert unit("tests/test_tidy.py::test_one") == "tests/test_tidy.py"
     assert unit("tests/missing.py::TestIt::test_one") == "tests/missing.py"
-    assert rank("tests/test_readme.py::test_tour") == LONGEST.index("tests/test_readme.py")
+    assert rank("tests/test_release.py::test_one") == LONGEST.index("tests/test_release.py")
     assert rank("tests/test_tidy.py::test_modules_are_short") == len(LONGEST)
 
 
