@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
 import msgspec
@@ -85,17 +86,24 @@ async def no_store(stop: asyncio.Event) -> None:
         await server.stop()
 
 
-async def bare(stop: asyncio.Event) -> None:
-    """Aiohttp's own server and msgspec: bodies are decoded and answers encoded, no more."""
+@asynccontextmanager
+async def running_bare() -> AsyncIterator[str]:
+    """Run the bare server inside the block; yield its URL."""
     protocols = web.Server(_Bare().answer, access_log=None, read_bufsize=READ_BUFFER_BYTES)
     runner = web.ServerRunner(protocols)
     await runner.setup()
     site = web.TCPSite(runner, *LISTEN, backlog=BACKLOG)
     await site.start()
     try:
-        await _announce(f"http://{Address(LISTEN.host, site.port)}", stop)
+        yield f"http://{Address(LISTEN.host, site.port)}"
     finally:
         await runner.cleanup()
+
+
+async def bare(stop: asyncio.Event) -> None:
+    """Aiohttp's own server and msgspec: bodies are decoded and answers encoded, no more."""
+    async with running_bare() as url:
+        await _announce(url, stop)
 
 
 class _Bare:
