@@ -23,7 +23,7 @@ from api.http.auth import Guard
 from api.http.cors import Cors
 from api.http.errors import ApiError, as_api_error, error_response
 from api.http.negotiation import HTML, media_type, negotiate, wants_page
-from api.http.parameters import Params, parse_query
+from api.http.parameters import QueryReader
 from api.openapi import ApiDocs
 from api.operation import Operation, Resource
 from api.operations.consumers import CONSUMERS
@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 access = logging.getLogger("api.access")
 
 CACHED_PATHS: Final = 1024
+CACHED_TYPES: Final = 256
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 RESOURCES: Final[Sequence[Resource]] = (
@@ -83,6 +84,8 @@ class App:
         self._cors = Cors(service.settings)
         self._logs_access = service.settings.access_log
         self._router = Router(all_operations(service.settings))
+        self._queries = QueryReader(service.settings)
+        self._media_types = lru_cache(maxsize=CACHED_TYPES)(_media_types)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer to one request. An exception that leaves this method is a bug (a 500 in the same shape)."""
@@ -91,12 +94,18 @@ class App:
         if self._cors.is_on:
             cast("ApiProtocol", request.protocol).cross_origin = self._cors.headers(request)
         try:
-            if self._cors.is_preflight(request):
+            if self._cors.is_on and self._cors.is_preflight(request):
                 methods = self._router.methods(request.rel_url.raw_path)
                 response: web.StreamResponse = self._cors.preflight(request, methods)
             else:
                 operation, path = self._router.find(request.method, request.rel_url.raw_path)
-                response = await self._answer(self._checked(request, operation, path), operation)
+                call = self._checked(request, operation, path)
+                try:
+                    response = await operation.handler(call)
+                    if not response.prepared and (response.content_length or 0) > SMALL_BYTES:
+                        await self._deliver(call, response)
+                finally:
+                    call.release()
         except ApiError as error:
             response = await _refusal(request, operation, error)
         except StorageError as error:
@@ -112,31 +121,21 @@ class App:
             _log_access(request, response, _pattern(operation), elapsed_s)
         return response
 
-    async def _answer(self, call: RequestContext, operation: Operation) -> web.StreamResponse:
-        with call.reservation:
-            response = await operation.handler(call)
-            if not response.prepared and (response.content_length or 0) > SMALL_BYTES:
-                await self._deliver(call, response)
-            return response
-
     def _checked(
         self, request: web.BaseRequest, operation: Operation, path: Mapping[str, str]
     ) -> RequestContext:
         """Return the context of a request whose token, media types and parameters are allowed."""
-        headers, settings = request.headers, self.service.settings
-        offers = operation.offers
-        is_page = wants_page(headers.get("Accept"), offers)
-        self.guard.check(request, operation.scope, is_page=is_page)
-        answer_type = negotiate(headers.get("Accept"), offers) if offers else ""
-        body_type = ""
-        if operation.has_raw_body:
-            body_type = media_type(headers.get("Content-Type"), operation.body_types)
-        query = parse_query(request.rel_url.raw_query_string)
+        headers = request.headers
+        accept = headers.get("Accept")
+        if self.guard.is_on:
+            is_page = wants_page(accept, operation.offers)
+            self.guard.check(request, operation.scope, is_page=is_page)
+        answer_type, body_type = self._media_types(operation, accept, headers.get("Content-Type"))
         return RequestContext(
             request,
             self.service,
             path=path,
-            params=Params(query, operation.query_names, settings),
+            params=self._queries.params(request.rel_url.raw_query_string, operation.query_names),
             body_type=body_type,
             answer_type=answer_type,
         )
@@ -200,6 +199,17 @@ class Router:
             f"{method[:20]} is not possible here: use {', '.join(allowed)}",
             headers={"Allow": ", ".join(allowed)},
         )
+
+
+def _media_types(
+    operation: Operation, accept: str | None, content_type: str | None
+) -> tuple[str, str]:
+    """Return the media types of the answer and of a body that the handler reads itself. Raises 406, 415."""
+    offers = operation.offers
+    answer_type = negotiate(accept, offers) if offers else ""
+    if not operation.has_raw_body:
+        return answer_type, ""
+    return answer_type, media_type(content_type, operation.body_types)
 
 
 def _nothing_at(raw_path: str) -> ApiError:

@@ -167,7 +167,7 @@ class Details(TypedDict, total=False):
     needs_store: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Operation:
     """One operation.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from ipaddress import ip_address
@@ -41,11 +41,10 @@ class RequestContext:
     """A request that has found its route.
 
     `path` has the decoded parameters of the path, `params` is the query. `answer_type` is the negotiated media type,
-    `body_type` the media type of a body that the handler reads itself. `reservation` is for the bytes of the answer;
-    the creator of the call releases it.
+    `body_type` the media type of a body that the handler reads itself. The creator of the call releases it.
     """
 
-    __slots__ = ("answer_type", "body_type", "params", "path", "request", "reservation", "service")
+    __slots__ = ("_reservation", "answer_type", "body_type", "params", "path", "request", "service")
 
     def __init__(
         self,
@@ -62,8 +61,20 @@ class RequestContext:
         self.params = params
         self.body_type = body_type
         self.answer_type = answer_type
-        self.reservation = service.answers.reserve(0)
         self.path = path
+        self._reservation: Reservation | None = None
+
+    @property
+    def reservation(self) -> Reservation:
+        """The reservation of the answer's bytes, which begins with none."""
+        if self._reservation is None:
+            self._reservation = Reservation(self.service.answers)
+        return self._reservation
+
+    def release(self) -> None:
+        """Release the bytes of the answer: it has been sent, or it is small."""
+        if self._reservation is not None:
+            self._reservation.release()
 
     @property
     def settings(self) -> Settings:
@@ -140,9 +151,9 @@ class RequestContext:
             raise LookupError("the route has no partition")
         return self.service.topics.partition(self.topic, number)
 
-    async def body(self, reservation: Reservation) -> bytes:
+    def body(self, reservation: Reservation) -> Awaitable[bytes]:
         """Read the whole body within the limits; `reservation` has grown by its size."""
-        return await read_body(self.request, self.settings, reservation)
+        return read_body(self.request, self.service.settings, reservation)
 
     def while_connected(self) -> AbstractContextManager[None]:
         """Cancel the code inside the block if the client disconnects, until an answer is being sent.

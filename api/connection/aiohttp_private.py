@@ -24,6 +24,11 @@ class OpenHandler(web.RequestHandler):
     __slots__ = ()
 
     @property
+    def is_ending(self) -> bool:
+        """True if the connection ends now or after its current request."""
+        return self._force_close or self._close
+
+    @property
     def ending(self) -> tuple[bool, bool]:
         """Whether the connection ends at once, and whether it ends after its current request."""
         return self._force_close, self._close

@@ -35,11 +35,12 @@ async def read_body(
     Raises 413 over the limit, 415 for an unknown Content-Encoding, 400 for a broken one, 408 if the client pauses for
     too long, Busy if too many bytes are in flight.
     """
-    limit_bytes = settings.max_body_bytes
-    is_packed = _is_packed(request)
+    limit_bytes, headers = settings.max_body_bytes, request.headers
+    is_packed = "Content-Encoding" in headers and _is_packed(request)
     if (request.content_length or 0) > limit_bytes:
         raise _too_large(limit_bytes)
-    await meet_expectation(request)
+    if "Expect" in headers:
+        await meet_expectation(request)
     packed = await _read(request, limit_bytes, settings.body_timeout_ms / 1000, reservation)
     if not is_packed:
         return packed

@@ -28,8 +28,10 @@ log = logging.getLogger(__name__)
 _TOO_MANY: Final = (
     b'{"error_code":42901,"message":"too many connections: try again later (max_connections)"}'
 )
-_UPGRADES: Final = (b"pgrade:", b"PGRADE:")  # matches Upgrade, upgrade and UPGRADE
+# Together they match Upgrade, upgrade and UPGRADE.
+_UPGRADE, _UPGRADE_LARGE = b"pgrade:", b"PGRADE:"
 _HEAD_END: Final = b"\r\n\r\n"
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 # aiohttp's stand-in for the method of a request that it could not parse.
 _UNPARSED_METHOD: Final = "UNKNOWN"
 _TURNED_AWAY_OPEN_S: Final = 1.0
@@ -104,7 +106,7 @@ class ApiProtocol(OpenHandler):
         """Number of times that writing was paused and then resumed."""
         self.body: StreamReader = EMPTY_PAYLOAD
         """The body of the latest request: bytes that the client sends after an early answer are read too."""
-        self.cross_origin: Mapping[str, str] = {}
+        self.cross_origin = _NO_HEADERS
         """The CORS headers of the answer to the current request."""
         self.half_closed = asyncio.get_running_loop().create_future()
         """Done once the client sends no more. It may still read, but it must not wait for new data."""
@@ -129,35 +131,28 @@ class ApiProtocol(OpenHandler):
                 return
         await super().start()
 
-    def begin(self, request: web.BaseRequest) -> None:
-        """Mark a request as the current one.
-
-        aiohttp does this in a task of the request. Before Python 3.12 that task begins after later events of the
-        connection: a half-close would look like one without a request.
-        """
-        self.body = request.content
-        self.cross_origin = {}
-        self.set_current(request)
-
     def data_received(self, data: bytes) -> None:
         """Process received bytes.
 
         aiohttp ignores data on a connection that will close, although the body of a request may still be arriving.
         That body is read to its end, and no request after it is answered.
         """
-        ends, ends_soon = self.ending
-        if ends or ends_soon:
-            bodies = (self.body, *self.unanswered_bodies)
-            if self.transport is None or all(body.is_eof() for body in bodies):
-                return
-            self.ending = (False, False)
-        if any(header in data for header in _UPGRADES):
+        if self.is_ending:
+            self._receive_while_ending(data)
+        elif _UPGRADE in data or _UPGRADE_LARGE in data:
             self._take_requests(data)
         else:
             super().data_received(data)
-        if ends or ends_soon:
-            ends_now, ends_later = self.ending
-            self.ending = (ends or ends_now, ends_soon or ends_later)
+
+    def _receive_while_ending(self, data: bytes) -> None:
+        bodies = (self.body, *self.unanswered_bodies)
+        if self.transport is None or all(body.is_eof() for body in bodies):
+            return
+        ends, ends_soon = self.ending
+        self.ending = (False, False)
+        self.data_received(data)
+        ends_now, ends_later = self.ending
+        self.ending = (ends or ends_now, ends_soon or ends_later)
 
     def _take_requests(self, data: bytes) -> None:
         """Process data with requests that may ask for a protocol upgrade, one request at a time.
@@ -173,7 +168,8 @@ class ApiProtocol(OpenHandler):
     def _request_end(self, data: bytes) -> int:
         """Return the number of bytes up to the end of a request with an upgrade, else of all data."""
         if all(body.is_eof() for body in self.unanswered_bodies):
-            starts = [at for header in _UPGRADES if (at := data.find(header)) >= 0]
+            found = data.find(_UPGRADE), data.find(_UPGRADE_LARGE)
+            starts = [at for at in found if at >= 0]
             head_end = data.find(_HEAD_END, min(starts)) if starts else -1
             return len(data) if head_end < 0 else head_end + len(_HEAD_END)
         message = self.last_request
@@ -315,7 +311,12 @@ def _request(
         message = message._replace(version=HttpVersion10)
     loop = asyncio.get_running_loop()
     request = web.BaseRequest(message, payload, protocol, writer, task, loop)
-    cast("ApiProtocol", protocol).begin(request)
+    connection = cast("ApiProtocol", protocol)
+    connection.body = payload
+    connection.cross_origin = _NO_HEADERS
+    # aiohttp does this in a task of the request. Before Python 3.12 that task begins after later events of the
+    # connection: a half-close would look like one without a request.
+    connection.set_current(request)
     return request
 
 

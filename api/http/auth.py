@@ -43,6 +43,11 @@ class Guard:
         if self._path is not None:
             self._tokens = load_tokens(self._path)
 
+    @property
+    def is_on(self) -> bool:
+        """True if there is a token file."""
+        return self._tokens is not None
+
     def check(
         self, request: web.BaseRequest, scope: Scope | None, *, is_page: bool = False
     ) -> None:

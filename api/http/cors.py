@@ -60,12 +60,9 @@ class Cors:
         self._origins = frozenset(settings.cors_origins)
         self._any = ANY_ORIGIN in self._origins
         self._credentials = settings.cors_credentials
-        self._vary: Mapping[str, str] = {} if self._any else {"Vary": "Origin"}
-
-    @property
-    def is_on(self) -> bool:
+        self.is_on = bool(self._origins)
         """True if pages of other origins may read answers."""
-        return bool(self._origins)
+        self._vary: Mapping[str, str] = {} if self._any else {"Vary": "Origin"}
 
     def headers(self, request: web.BaseRequest) -> Mapping[str, str]:
         """Return the headers of the answer to this request, whatever the answer will be."""

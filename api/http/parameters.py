@@ -9,7 +9,7 @@ record twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -122,10 +122,10 @@ class StartPosition:
         return {"type": "string", "pattern": pattern}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Parameter(Generic[T]):
     """A parameter of the path, the query or the headers, with its kind and its meaning. `default` applies if it is
-    not given.
+    not given. Compared by identity: two operations may give one name two meanings.
     """
 
     name: str
@@ -143,13 +143,23 @@ class Parameter(Generic[T]):
 
 
 class Params:
-    """The query of one request, as parsed by `parse_query`."""
+    """The query of a request, as parsed by `parse_query`. Requests with the same query share one, see `QueryReader`."""
 
-    __slots__ = ("_settings", "query")
+    __slots__ = ("_read", "_settings", "_unset", "query")
 
-    def __init__(self, query: Mapping[str, str], known: Sequence[str], settings: Settings) -> None:
-        """Raise 40000 for a parameter that is not one of `known`."""
+    def __init__(
+        self,
+        query: Mapping[str, str],
+        known: Sequence[str],
+        settings: Settings,
+        unset: dict[Parameter[Any], Any],
+    ) -> None:
+        """Raise 40000 for a parameter that is not one of `known`. `unset` keeps the values of parameters that are not
+        given, for all queries of a server.
+        """
         self._settings = settings
+        self._unset = unset
+        self._read: dict[Callable[[Params], Any], Any] = {}
         self.query = query
         for name in query:
             if name not in known:
@@ -166,19 +176,37 @@ class Params:
                     MALFORMED, f"query parameter {parameter.name} is not taken here: {reason}"
                 )
 
+    def once(self, read: Callable[[Params], T]) -> T:
+        """Return `read(self)`, which is called once: a producer sends the same query in each request. `read` must use
+        nothing but the query.
+        """
+        values = self._read
+        if read not in values:
+            values[read] = read(self)
+        value: T = values[read]
+        return value
+
     def get(self, parameter: Parameter[T]) -> T | None:
         """Return the value of a parameter, or its default; None if it has neither. Raises 40000."""
         text = self.query.get(parameter.name)
-        if text is None and parameter.default is not None:
-            text = parameter.fallback(self._settings)
-        if text is None:
-            if parameter.required:
-                raise ApiError(
-                    MALFORMED,
-                    f"query parameter {parameter.name} is missing: add {parameter.name}=VALUE",
-                )
-            return None
-        return parameter.kind.read(parameter.name, text, self._settings)
+        if text is not None:
+            return parameter.kind.read(parameter.name, text, self._settings)
+        unset = self._unset
+        if parameter not in unset:
+            unset[parameter] = self._value_if_unset(parameter)
+        value: T | None = unset[parameter]
+        return value
+
+    def _value_if_unset(self, parameter: Parameter[T]) -> T | None:
+        text = parameter.fallback(self._settings)
+        if text is not None:
+            return parameter.kind.read(parameter.name, text, self._settings)
+        if parameter.required:
+            raise ApiError(
+                MALFORMED,
+                f"query parameter {parameter.name} is missing: add {parameter.name}=VALUE",
+            )
+        return None
 
     def __getitem__(self, parameter: Parameter[T]) -> T:
         """Return the value of a parameter that has a default. Raises 40000."""
@@ -188,12 +216,25 @@ class Params:
         return value
 
 
-@lru_cache(maxsize=CACHED_QUERIES)
+class QueryReader:
+    """Parses the queries of one server. The last queries are kept, because a producer sends the same query in each
+    request, and then its values are parsed once.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._unset: dict[Parameter[Any], Any] = {}
+        self.params = lru_cache(maxsize=CACHED_QUERIES)(self._params)
+
+    def _params(self, raw_query: str, known: Sequence[str]) -> Params:
+        """Return a query of an operation that takes the parameters `known`. `params` keeps the last ones."""
+        return Params(parse_query(raw_query), known, self._settings, self._unset)
+
+
 def parse_query(raw_query: str) -> Mapping[str, str]:
     """Return the parameters of a query; of a repeated parameter the last.
 
-    Results are cached, because a producer sends the same query in each request. Raises 40000 for bytes that are not
-    UTF-8: they would be decoded to another text.
+    Raises 40000 for bytes that are not UTF-8: they would be decoded to another text.
     """
     try:
         raw_query.encode()  # bytes that were not percent-encoded

@@ -6,7 +6,7 @@ nor run a stream (`api.records.stream`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -212,7 +212,7 @@ async def produce(call: RequestContext) -> web.StreamResponse:
         return await _produce_lines(call)
     if call.answer_type == NDJSON:
         call.answer_type = negotiate(call.request.headers.get("Accept"), PLAIN_TYPES)
-    with call.service.budget.reserve(0) as reservation:
+    with Reservation(call.service.budget) as reservation:
         if body_type == RECORD_BATCH:
             return await _produce_batches(call, reservation)
         if body_type == OCTET_STREAM:
@@ -227,9 +227,9 @@ async def produce(call: RequestContext) -> web.StreamResponse:
     examples=(_JSON_EXAMPLE,),
     **_DETAILS,
 )
-async def produce_to_partition(call: RequestContext) -> web.StreamResponse:
+def produce_to_partition(call: RequestContext) -> Awaitable[web.StreamResponse]:
     """Produce records to a partition."""
-    return await produce(call)
+    return produce(call)
 
 
 @PRODUCE.post(
@@ -364,8 +364,9 @@ def _answer(
     rows = offset_rows(
         decoded.count, runs, decoded.positions, decoded.failed, record_names=record_names
     )
-    if any(run.error is None for run in runs):
-        return call.json(ProduceAnswer(rows))
+    for run in runs:
+        if run.error is None:
+            return call.json(ProduceAnswer(rows))
     first = next(row for row in rows if row.error_code is not None)
     facts: dict[str, object] = {"offsets": rows}
     for run in runs:

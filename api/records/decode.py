@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field, structs
 
 from api.http.errors import BASE64, BODY_TOO_LARGE, MALFORMED, NOT_OFFERED, PAYLOAD, ApiError
 from api.http.negotiation import Format
@@ -121,8 +121,7 @@ class Limits:
     max_depth: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Produced:
+class Produced(Struct, frozen=True, kw_only=True):
     """A decoded body: the valid records with their positions in it, and the records that failed alone.
 
     `may_have_times` False: no record has a timestamp of the client.
@@ -154,7 +153,7 @@ class Produced:
         """Return the same with these errors instead of the records at these positions."""
         valid = [index for index, at in enumerate(self.positions) if at not in errors]
         numbers = self.partitions
-        return replace(
+        return structs.replace(
             self,
             records=[self.records[index] for index in valid],
             positions=[self.positions[index] for index in valid],
@@ -237,7 +236,13 @@ def _decode_plain(body: bytes, limits: Limits) -> Produced | None:
         return None
     _check_count(len(decoded), limits)
     records = [_new(Record, (one.key, one.value, (), None, None, (), None)) for one in decoded]
-    return replace(_all_valid(records, None), may_have_times=False)
+    return Produced(
+        count=len(records),
+        records=records,
+        positions=range(len(records)),
+        partitions=None,
+        may_have_times=False,
+    )
 
 
 def _decode_one_by_one(body: bytes, how: _Kind, limits: Limits) -> Produced:

@@ -6,7 +6,7 @@ Owns these parameters and how they are read; must not know how records are sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Final
@@ -75,13 +75,25 @@ IDEMPOTENCY_KEY: Final = Parameter(
 
 def read_options(call: RequestContext) -> ProduceOptions:
     """Return the options in the query. Raises 40000, and 42207 for a codec of the other backend."""
-    params, store = call.params, call.service.store
+    messages = call.service.store.capabilities.messages
+    options = call.params.once(_message_options if messages else _batch_options)
+    return structs.replace(options, born_host=call.peer) if messages else options
+
+
+def _message_options(params: Params) -> ProduceOptions:
+    return _options(params, MESSAGE_COMPRESSIONS)
+
+
+def _batch_options(params: Params) -> ProduceOptions:
+    return _options(params, COMPRESSIONS)
+
+
+def _options(params: Params, codecs: Collection[str]) -> ProduceOptions:
     return ProduceOptions(
         acks=read_acks(params),
         timeout_ms=params.get(TIMEOUT),
-        compression=_compression(params, store),
+        compression=_compression(params, codecs),
         producer=_sequence(params),
-        born_host=born_host(call),
     )
 
 
@@ -138,7 +150,12 @@ def request_of(
         size_bytes=size_bytes,
         partition=call.partition_number,
         partitions=decoded.partitions,
-        **structs.asdict(options),
+        acks=options.acks,
+        timeout_ms=options.timeout_ms,
+        compression=options.compression,
+        producer=options.producer,
+        key=options.key,
+        born_host=options.born_host,
     )
 
 
@@ -178,10 +195,9 @@ def _sequence(params: Params) -> ProducerSequence | None:
     return ProducerSequence(*numbers)
 
 
-def _compression(params: Params, store: LogStore) -> str | None:
+def _compression(params: Params, codecs: Collection[str]) -> str | None:
     """Return the requested codec. Raises 42207 for a codec that the store's format does not have."""
     codec = params.get(COMPRESSION)
-    codecs = MESSAGE_COMPRESSIONS if store.capabilities.messages else COMPRESSIONS
     if codec is not None and codec not in codecs:
         raise ApiError(
             NOT_OFFERED,

@@ -15,7 +15,6 @@ Types that need a schema registry are recognised and rejected.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
@@ -167,8 +166,7 @@ Kinds: TypeAlias = tuple[str | None, str | None]
 Stored = TypeVar("Stored", bound=_Stored)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypedRecords(Produced):
+class TypedRecords(Produced, frozen=True, kw_only=True):
     """Decoded records with the types of key and value, by position, for their reports."""
 
     kinds: Sequence[Kinds]

@@ -51,6 +51,8 @@ class MemoryBudget:
     def release(self, size_bytes: int) -> None:
         """Release bytes, and wake the tasks that wait for free bytes."""
         self.held_bytes -= size_bytes
+        if not self._waiting:
+            return
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             if not one.done():
@@ -102,8 +104,9 @@ class Reservation:
 
     def release(self) -> None:
         """Release all bytes of this reservation."""
-        self._budget.release(self.size_bytes)
-        self.size_bytes = 0
+        if self.size_bytes:
+            self._budget.release(self.size_bytes)
+            self.size_bytes = 0
 
     def __enter__(self) -> Reservation:
         return self
