@@ -21,6 +21,7 @@ from storage.contract import (
     SupportsGroupOffsets,
     SupportsInspect,
     SupportsParts,
+    SupportsPromptAppend,
     SupportsRawMessages,
     TaskRunner,
 )
@@ -147,6 +148,7 @@ __all__ = [
     "SupportsGroupOffsets",
     "SupportsInspect",
     "SupportsParts",
+    "SupportsPromptAppend",
     "SupportsRawMessages",
     "TaskRunner",
     "TimedOffset",

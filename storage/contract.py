@@ -341,6 +341,28 @@ class SupportsClusterId(Protocol):
 
 
 @runtime_checkable
+class SupportsPromptAppend(Protocol):
+    """Appends for a thread that must not wait, such as that of an event loop."""
+
+    def append_promptly(
+        self,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        *,
+        compression: str | None = None,
+        born_hosts: Sequence[bytes] = (),
+    ) -> AppendResult | None:
+        """Append and publish records like `LogStore.append`, if this only hands bytes to the kernel.
+
+        Return None, with nothing stored, if the append needs more:
+        - a lock that another thread holds
+        - a file to be created, opened or synced
+        - compression
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsBatchBytes(Protocol):
     """Record batches written and read unchanged: for raw produce and fetch, conversion, and a wire front end."""
 

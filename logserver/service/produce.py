@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Final
 
 from msgspec import structs
@@ -81,12 +80,21 @@ class Producer:
         InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a request with a sequence or a key),
         KeyReused, StoreReadOnly, StoreFenced, DiskFull, TimedOut.
         """
-        return await self._once_more(partial(self._produce, request))
+        try:
+            return await self._produce(request)
+        except UnknownTopic:
+            await self._deleted_meanwhile()
+        return await self._produce(request)
 
     async def _produce(self, request: Produce) -> list[AppendOutcome]:
-        info = await self._target(request.topic, request.partition)
+        info: TopicInfo | None = self._topics.get(request.topic)
+        is_new = info is None
+        if info is None:
+            info = await self._preview(request.topic, request.partition)
+            is_new = request.topic not in self._topics
+        check_open(info)
         parts, failed = self._partitioner.parts(info, request)
-        is_new, unanswered = request.topic not in self._topics, request.acks is Acks.NONE
+        unanswered = request.acks is Acks.NONE
         if is_new or unanswered:
             whole = request.producer is not None or request.key is not None
             refused = failed + await self._access.run(_refusals, self._store, parts, whole=whole)
@@ -101,9 +109,12 @@ class Producer:
             request = structs.replace(request, acks=Acks.WRITTEN)
         outcomes = await self._append(parts, request)
         if request.acks is not Acks.NONE:
-            stored = sum(len(outcome.positions) for outcome in outcomes if outcome.error is None)
+            stored = 0
+            for outcome in outcomes:
+                if outcome.error is None:
+                    stored += len(outcome.positions)
             self._metrics.produced(records=stored, size_bytes=request.size_bytes)
-        return failed + outcomes
+        return failed + outcomes if failed else outcomes
 
     def far_ahead(
         self, topic: str, records: Sequence[Record], outcomes: Sequence[AppendOutcome]
@@ -155,7 +166,11 @@ class Producer:
         """Append whole batches of a client: all or nothing. Raises InvalidBatch, NotOffered and what `produce`
         raises.
         """
-        return await self._once_more(partial(self._produce_batches, request))
+        try:
+            return await self._produce_batches(request)
+        except UnknownTopic:
+            await self._deleted_meanwhile()
+        return await self._produce_batches(request)
 
     async def _produce_batches(self, request: ProduceBatches) -> list[AppendOutcome]:
         info = await self._target(request.topic, request.partition)
@@ -192,20 +207,13 @@ class Producer:
         if is_new or request.acks is Acks.NONE:
             await self._access.run(self._store.preview_topic, request.topic, request.data)
 
-    async def _once_more(
-        self, attempt: Callable[[], Awaitable[list[AppendOutcome]]]
-    ) -> list[AppendOutcome]:
-        """Run an attempt, and a second one if the topic was deleted during the first.
+    async def _deleted_meanwhile(self) -> None:
+        """Wait until the deletion of a topic has ended, for a second attempt of a request.
 
         The second attempt finds the new topic of that name, or creates it. Nothing is stored twice: the records of
         the first attempt were deleted with the topic, and after the error the writer stores no more records of it.
         """
-        try:
-            return await attempt()
-        except UnknownTopic:
-            pass
         await self._topics.changed()  # the store deletes a topic before the server forgets it
-        return await attempt()
 
     async def _append(
         self, parts: Sequence[PartitionAppend], request: Produce | ProduceBatches

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from logserver.idempotency.keys import KeyedWriter
 from logserver.service.access import StoreAccess
@@ -42,6 +42,10 @@ class TopicCatalog(Mapping[str, TopicInfo]):
 
     def __getitem__(self, name: str) -> TopicInfo:
         return self._topics[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a topic, or `default`: one look-up, for the path of every request."""
+        return self._topics.get(name, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._topics)

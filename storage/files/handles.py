@@ -112,6 +112,11 @@ class HandleCache:
         """The number of open files."""
         return len(self._entries)
 
+    @property
+    def room(self) -> int:
+        """The number of files that can be opened before another file must be closed, and first synced."""
+        return self._limit - len(self._entries)
+
     def borrow(self, path: Path, write: bool = False, *, create: bool = False) -> Lease:
         """Return a lease; `with cache.borrow(path) as file:` keeps the file open inside the block. Enter a lease
         exactly once.

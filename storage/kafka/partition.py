@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from storage.contract import Clock
 from storage.errors import (
@@ -35,6 +36,7 @@ from storage.errors import (
 )
 from storage.files import Fence, HandleCache, atomic_write
 from storage.kafka.format import checkpoints, names
+from storage.kafka.format.compression import codec_id
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot
 from storage.kafka.log import encoding, reading
@@ -60,6 +62,8 @@ from storage.model import (
     TopicPartition,
 )
 from storage.shared.sequencing import last_sequence_of
+
+FILES_OF_APPEND: Final = 3  # the log and its two indexes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,16 +277,46 @@ class Partition:
                     producer.producer_id, epoch=producer.epoch, base_sequence=producer.sequence
                 )
             mark = self._stamp()
-            times_ms = (record.timestamp_ms for record in records)
-            encoding.check_times(times_ms, self.settings, now_ms=mark.now_ms)
-            encoded = encoding.encode_records(
-                records,
-                mark,
-                compression=compression or self.settings.compression,
-                producer=producer,
-                limit_bytes=self.settings.max_message_bytes,
-            )
+            encoded = self._encoded(records, mark, compression, producer)
             return self._write(encoded, mark, publish=publish)
+
+    def append_promptly(
+        self, records: Sequence[Record], *, compression: str | None
+    ) -> AppendResult | None:
+        room = self._shared.files.room
+        if room < FILES_OF_APPEND or codec_id(compression or self.settings.compression):
+            return None
+        if not self._append_lock.acquire(blocking=False):
+            return None
+        try:
+            self._check_writable()
+            if self._epoch is None:
+                return None  # the first append since the start may write the epochs
+            mark = self._stamp()
+            encoded = self._encoded(records, mark, compression, None)
+            if self._segments.active.must_roll(encoded.batches, len(encoded.data)):
+                return None
+            return self._write(encoded, mark, publish=True)
+        finally:
+            self._append_lock.release()
+
+    def _encoded(
+        self,
+        records: Sequence[Record],
+        mark: Stamp,
+        compression: str | None,
+        producer: ProducerSequence | None,
+    ) -> Encoded:
+        """Check and encode records. Raises RecordTooLarge, UnrepresentableRecord."""
+        times_ms = (record.timestamp_ms for record in records)
+        encoding.check_times(times_ms, self.settings, now_ms=mark.now_ms)
+        return encoding.encode_records(
+            records,
+            mark,
+            compression=compression or self.settings.compression,
+            producer=producer,
+            limit_bytes=self.settings.max_message_bytes,
+        )
 
     def append_batches(
         self, data: bytes, *, keep_offsets: bool, publish: bool, client: bool, checked: bool
@@ -411,7 +445,10 @@ class Partition:
     def _note_epochs(self, batches: Sequence[AppendedBatch]) -> None:
         """Add an entry for each newer leader epoch. It is durable before the batches are written."""
         latest = self._epochs.latest
-        if max(header.leader_epoch for _, header in batches) <= (-1 if latest is None else latest):
+        for _, header in batches:
+            if latest is None or header.leader_epoch > latest:
+                break
+        else:
             return
         epochs = LeaderEpochs(self._epochs.entries)
         for _, header in batches:

@@ -441,6 +441,16 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             records, compression=compression, producer=producer, publish=publish
         )
 
+    def append_promptly(
+        self,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        *,
+        compression: str | None = None,
+        born_hosts: Sequence[bytes] = (),
+    ) -> AppendResult | None:
+        return self.partition(partition).append_promptly(records, compression=compression)
+
     def append_batches(
         self,
         partition: TopicPartition,

@@ -118,7 +118,8 @@ class SparseIndex:
         return None if keys is None else (keys, self._values)
 
     def __len__(self) -> int:
-        return len(self._loaded())
+        keys = self._keys
+        return len(self._loaded() if keys is None else keys)
 
     def entries(self) -> Sequence[tuple[int, int]]:
         """Return all entries, ascending."""
@@ -148,7 +149,8 @@ class SparseIndex:
         to its full size.
         """
         keys = self._loaded()
-        self.mend()
+        if self._remade:
+            self.mend()
         count = len(keys)
         if count == self._written and self._preallocated:
             return
@@ -224,6 +226,14 @@ class IndexBuilder:
             self._bytes_since_entry = 0
         self._bytes_since_entry += header.size_bytes
         return indexed
+
+    def values(self) -> tuple[int, int, int]:
+        """Return the values that `add` changes, for `reset`."""
+        return self.max_timestamp_ms, self.max_timestamp_offset, self._bytes_since_entry
+
+    def reset(self, values: tuple[int, int, int]) -> None:
+        """Forget the batches that were added since `values` was called."""
+        self.max_timestamp_ms, self.max_timestamp_offset, self._bytes_since_entry = values
 
     def wants_time_entry(self, last: tuple[int, int] | None) -> bool:
         """Return whether a time index with the newest entry `last` needs an entry for the maximum timestamp so far."""

@@ -76,9 +76,10 @@ def with_lookup_headers(records: Sequence[Record]) -> Sequence[Record]:
     Raises UnrepresentableRecord for properties, for a lookup key that is empty or has a space, and for a record that
     has the header already.
     """
-    if not any(r.tag is not None or r.lookup_keys or r.properties for r in records):
-        return records
-    return [_with_lookups(record, index) for index, record in enumerate(records)]
+    for record in records:
+        if record.tag is not None or record.lookup_keys or record.properties:
+            return [_with_lookups(record, index) for index, record in enumerate(records)]
+    return records
 
 
 def _with_lookups(record: Record, index: int) -> Record:

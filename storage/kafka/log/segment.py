@@ -9,7 +9,6 @@ any time: they read the file only below `size_bytes`, which grows after the byte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -151,7 +150,8 @@ class Segment:
         Raises DiskFull, IoFailure.
         """
         start = self.size_bytes
-        builder_before = copy(self.builder)
+        builder = self.builder
+        builder_before = builder.values()
         entries_before = len(self.offset_index), len(self.time_index)
         try:
             with self._files.borrow(self.path, write=True) as file:
@@ -159,11 +159,12 @@ class Segment:
                     file.truncate(max(self.settings.segment_bytes, len(data)))
                 file.pwrite(data, start)
             for at, header in batches:
-                self._add_to_indexes(header, start + at)
+                if builder.add(header):
+                    self._add_entries(header, start + at)
             self.offset_index.write()
             self.time_index.write()
         except DiskFull:
-            self._builder = builder_before
+            builder.reset(builder_before)
             self.offset_index.truncate(entries_before[0])
             self.time_index.truncate(entries_before[1])
             with self._files.borrow(self.path, write=True) as file:
@@ -174,10 +175,11 @@ class Segment:
         self.end_offset = batches[-1].header.next_offset  # before the size: readers check both
         self.size_bytes = start + len(data)
 
-    def _add_to_indexes(self, header: BatchHeader, position: int) -> None:
+    def _add_entries(self, header: BatchHeader, position: int) -> None:
+        """Add the entries of a batch that the builder has selected, where there is room."""
         relative_offset = header.last_offset - self.base_offset
         has_room = len(self.offset_index) < self.offset_index.max_entries
-        if self.builder.add(header) and has_room and relative_offset <= MAX_RELATIVE_OFFSET:
+        if has_room and relative_offset <= MAX_RELATIVE_OFFSET:
             self.offset_index.append(relative_offset, position)
             if len(self.time_index) < self.time_index.max_entries - 1:
                 self._add_time_entry()
@@ -197,7 +199,8 @@ class Segment:
         """
         if self.offset_index.held is None or self.time_index.held is None:
             self._hold_entries_below(header.base_offset - self.base_offset)
-        self._add_to_indexes(header, position)
+        if self.builder.add(header):
+            self._add_entries(header, position)
         self.size_bytes = position + header.size_bytes
 
     def _hold_entries_below(self, relative_offset: int) -> None:
@@ -214,7 +217,9 @@ class Segment:
         settings = self.settings
         if self.size_bytes > settings.segment_bytes - size_bytes:
             return True
-        newest = max(batch.header.max_timestamp for batch in appended)
+        newest = NO_TIMESTAMP
+        for _, header in appended:
+            newest = max(newest, header.max_timestamp)
         waited_ms = newest - self.first_timestamp_ms if self.size_bytes else 0
         return (
             (self.size_bytes > 0 and waited_ms > settings.segment_ms - settings.segment_jitter_ms)
