@@ -13,8 +13,9 @@ the relaxed queue.
 
 A hop costs 60 to 110 us of processor time, a small append into the page cache 20 us and its encoding. So the relaxed
 queue makes small appends of a group on the event loop, if the store can make them without a wait: see
-SupportsPromptAppend. Order and errors are those of the thread: a queue has one group at a time, and a group's appends are made in order. The
-first append that is not made leaves the rest of its group to the thread, which also finds out what is wrong with it.
+SupportsPromptAppend. Order and errors are those of the thread: a queue has one group at a time, and a group's appends
+are made in order. The first append that is not made leaves the rest of its group to the thread, which also finds out
+what is wrong with it.
 """
 
 from __future__ import annotations
