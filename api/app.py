@@ -50,6 +50,7 @@ access = logging.getLogger("api.access")
 
 CACHED_PATHS: Final = 1024
 CACHED_TYPES: Final = 256
+_NO_ROUTE: Final = "none"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 RESOURCES: Final[Sequence[Resource]] = (
@@ -118,7 +119,7 @@ class App:
         elapsed_s = perf_counter() - begun
         self._count(request, operation, response.status, elapsed_s)
         if self._logs_access:
-            _log_access(request, response, _pattern(operation), elapsed_s)
+            _log_access(request, response, operation, elapsed_s)
         return response
 
     def _checked(
@@ -152,7 +153,7 @@ class App:
         self, request: web.BaseRequest, operation: Operation | None, status: int, elapsed_s: float
     ) -> None:
         self.service.metrics.requested(
-            route=_pattern(operation),
+            route=_NO_ROUTE if operation is None else operation.pattern,
             method=request.method if request.method in _METHODS else "other",
             status=status,
             elapsed_s=elapsed_s,
@@ -216,10 +217,6 @@ def _nothing_at(raw_path: str) -> ApiError:
     return ApiError(404, f"there is nothing at {raw_path[:200]!r}; see /docs")
 
 
-def _pattern(operation: Operation | None) -> str:
-    return operation.pattern if operation is not None else "none"
-
-
 def _segments(path: str) -> Sequence[str]:
     """Return the segments of a path; none for "/"."""
     return path.removesuffix("/").split("/")[1:]
@@ -243,7 +240,10 @@ async def _refusal(
 
 
 def _log_access(
-    request: web.BaseRequest, response: web.StreamResponse, pattern: str, elapsed_s: float
+    request: web.BaseRequest,
+    response: web.StreamResponse,
+    operation: Operation | None,
+    elapsed_s: float,
 ) -> None:
     """Log one line for a request, without query, headers or body: these may contain keys, values or a token."""
     access.info(
@@ -253,7 +253,7 @@ def _log_access(
             "peer": request.remote,
             "method": request.method[:20],
             "path": request.rel_url.raw_path[:500],
-            "route": pattern,
+            "route": _NO_ROUTE if operation is None else operation.pattern,
             "status": response.status,
             "size_bytes": response.body_length if response.prepared else response.content_length,
             "elapsed_ms": round(elapsed_s * 1000, 3),

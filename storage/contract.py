@@ -356,7 +356,7 @@ class SupportsPromptAppend(Protocol):
 
         Return None, with nothing stored, if the append needs more:
         - a lock that another thread holds
-        - a file to be created, opened or synced
+        - a file to be created or synced, or another file to be closed before one is opened
         - compression
         """
         ...

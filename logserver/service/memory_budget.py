@@ -112,4 +112,5 @@ class Reservation:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.release()
+        if self.size_bytes:
+            self.release()

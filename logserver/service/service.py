@@ -108,6 +108,7 @@ class LogService:
         self._search_threads = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="search")
         # What `stop` closes: set by `start`.
         self._store: LogStore | None = None
+        self._access: StoreAccess | None = None
         self._writer: Writer | None = None
         self._keyed_writer: KeyedWriter | None = None
         self._upkeep: Upkeep | None = None
@@ -158,6 +159,7 @@ class LogService:
         self._upkeep.start()
         self._groups = Groups(self._topics)
         self._groups.start(self.metrics)
+        self._access = access
         if self._state.name != "stopping":
             self._state.name = "ready"
 
@@ -251,7 +253,9 @@ class LogService:
     @property
     def producer(self) -> Producer:
         """The path of produce requests. Raises StoreReadOnly."""
-        self.topics.access.check_writable()
+        if self._access is None:
+            raise self._state.not_ready()
+        self._access.check_writable()
         return self._producer
 
     # -- reading

@@ -294,9 +294,10 @@ class Partition:
                 return None  # the first append since the start may write the epochs
             mark = self._stamp()
             encoded = self._encoded(records, mark, compression, None)
-            if self._segments.active.must_roll(encoded.batches, len(encoded.data)):
+            active = self._segments.active
+            if active.must_roll(encoded.batches, len(encoded.data)):
                 return None
-            return self._write(encoded, mark, publish=True)
+            return self._write(encoded, mark, publish=True, segment=active)
         finally:
             self._append_lock.release()
 
@@ -407,8 +408,16 @@ class Partition:
                 epoch = self._shared.epochs.next_after(self._epochs.latest)
         return Stamp(self._next, epoch, self._shared.clock(), self.settings.log_append_time)
 
-    def _write(self, encoded: Encoded, mark: Stamp | None, *, publish: bool) -> AppendResult:
+    def _write(
+        self,
+        encoded: Encoded,
+        mark: Stamp | None,
+        *,
+        publish: bool,
+        segment: Segment | None = None,
+    ) -> AppendResult:
         """Append checked batches to the log; `mark` None: they keep their own offsets. The append lock must be held.
+        `segment`: the active segment, if it has room for them.
 
         Raises RecordTooLarge if they are larger than a segment. On DiskFull none of their bytes stays.
         """
@@ -423,7 +432,7 @@ class Partition:
                 index=0,
             )
         with self._shared.fence.guarding():
-            segment = self._segment_for(data, batches)
+            segment = segment or self._segment_for(data, batches)
             self._note_epochs(batches)
             segment.append(data, batches)
             self._advance(encoded, segment, publish=publish)
@@ -431,9 +440,9 @@ class Partition:
         if mark is not None:
             self._epoch = mark.leader_epoch
             append_time_ms = mark.now_ms if mark.log_append_time else -1
-        base_offset, last_offset = batches[0].header.base_offset, encoded.next_offset - 1
+        base_offset, next_offset = batches[0].header.base_offset, self._next
         return AppendResult(
-            base_offset, last_offset, append_time_ms, range(base_offset, last_offset + 1)
+            base_offset, next_offset - 1, append_time_ms, range(base_offset, next_offset)
         )
 
     def _segment_for(self, data: bytes, batches: Sequence[AppendedBatch]) -> Segment:

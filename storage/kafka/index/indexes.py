@@ -148,7 +148,9 @@ class SparseIndex:
         """Write new entries to the file, without a sync. A file that is not preallocated is first extended (sparsely)
         to its full size.
         """
-        keys = self._loaded()
+        keys = self._keys
+        if keys is None:
+            keys = self._loaded()
         if self._remade:
             self.mend()
         count = len(keys)

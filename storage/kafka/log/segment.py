@@ -152,7 +152,7 @@ class Segment:
         start = self.size_bytes
         builder = self.builder
         builder_before = builder.values()
-        entries_before = len(self.offset_index), len(self.time_index)
+        entries_before: tuple[int, int] | None = None  # set with the first new entry
         try:
             with self._files.borrow(self.path, write=True) as file:
                 if start == 0 and self.settings.preallocate:
@@ -160,13 +160,18 @@ class Segment:
                 file.pwrite(data, start)
             for at, header in batches:
                 if builder.add(header):
+                    entries_before = entries_before or (
+                        len(self.offset_index),
+                        len(self.time_index),
+                    )
                     self._add_entries(header, start + at)
             self.offset_index.write()
             self.time_index.write()
         except DiskFull:
             builder.reset(builder_before)
-            self.offset_index.truncate(entries_before[0])
-            self.time_index.truncate(entries_before[1])
+            if entries_before is not None:
+                self.offset_index.truncate(entries_before[0])
+                self.time_index.truncate(entries_before[1])
             with self._files.borrow(self.path, write=True) as file:
                 file.truncate(start)
             raise

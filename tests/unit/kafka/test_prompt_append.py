@@ -1,0 +1,163 @@
+"""Prompt appends of a partition: they store what other appends store, and never create or sync a file."""
+
+from __future__ import annotations
+
+import errno
+import threading
+
+import pytest
+
+from storage import Record, SupportsPromptAppend
+from storage.errors import (
+    DiskFull,
+    StoreClosed,
+    StoreFenced,
+    StoreReadOnly,
+    UnrepresentableRecord,
+)
+from storage.files import OverlayFileSystem
+from storage.kafka.store import KafkaStore
+from tests.unit.files.guarded import Watched, failing
+from tests.unit.kafka.workshop import T0, Workshop, only_partition, put_value, values
+
+PROMPT_STEPS = {"open", "close", "write", "truncate"}  # a file open for reading is opened again
+SMALL_SEGMENTS = {"internal.segment.bytes": "2000", "log.index.interval.bytes": "100"}
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched(OverlayFileSystem())
+
+
+@pytest.fixture
+def shop(watched: Watched) -> Workshop:
+    return Workshop(watched)
+
+
+def put_promptly(store: KafkaStore, value: bytes, compression: str | None = None) -> int | None:
+    """Append a value; return its offset, or None if the append needs a wait."""
+    result = store.append_promptly(T0, [Record(None, value)], compression=compression)
+    return None if result is None else result.base_offset
+
+
+def test_only_bytes_are_handed_to_the_kernel(shop: Workshop, watched: Watched) -> None:
+    """Over many segments and index entries, whatever cannot be done promptly changes nothing at all."""
+    store = shop.open_with_topic(SMALL_SEGMENTS)
+    assert isinstance(store, SupportsPromptAppend)
+    refused = 0
+    for number in range(200):
+        value = b"%d" % number
+        watched.log.clear()
+        before = shop.names()
+        if put_promptly(store, value) is None:
+            assert watched.log == []
+            refused += 1
+            put_value(store, value)
+        else:
+            assert {step for step, _ in watched.log} <= PROMPT_STEPS
+            assert shop.names() == before
+    assert len(shop.bases()) > 3
+    assert refused == len(shop.bases()) - 1  # one for each roll
+    assert values(store) == [b"%d" % number for number in range(200)]
+    store.close()
+    assert values(shop.open()) == [b"%d" % number for number in range(200)]
+
+
+def test_the_bytes_are_those_of_other_appends() -> None:
+    logs = []
+    for prompt in (True, False):
+        shop = Workshop()
+        store = shop.open_with_topic()
+        for value in (b"a", b"b" * 5000, b"c"):
+            if prompt:
+                assert put_promptly(store, value) is not None
+            else:
+                put_value(store, value)
+        store.close()
+        logs.append([shop.bytes_of(0, suffix) for suffix in (".log", ".index", ".timeindex")])
+    assert logs[0] == logs[1]
+
+
+def test_the_first_append_of_a_start_needs_a_wait(shop: Workshop) -> None:
+    """It makes the leader epoch durable, and may read and mend the index files."""
+    with shop.open_with_topic() as store:
+        put_value(store, b"a")
+    store = shop.open()
+    assert put_promptly(store, b"b") is None
+    put_value(store, b"b")
+    assert put_promptly(store, b"c") == 2
+
+
+def test_no_thread_is_waited_for(shop: Workshop, watched: Watched) -> None:
+    store = shop.open_with_topic()
+    put_value(store, b"a")
+    begun, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        assert end.wait(30)
+
+    watched.before["write", "00000000000000000000.log"] = hold
+    other = threading.Thread(target=put_value, args=(store, b"b"))
+    other.start()
+    assert begun.wait(30)
+    try:
+        assert put_promptly(store, b"c") is None
+    finally:
+        end.set()
+        other.join()
+    assert put_promptly(store, b"c") == 2
+
+
+def test_compression_needs_a_wait(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    assert put_promptly(store, b"a", compression="gzip") is None
+    assert put_promptly(store, b"a", compression="none") == 0
+    store.alter_topic("t", {"compression.type": "gzip"})
+    assert put_promptly(store, b"b") is None
+
+
+def test_no_file_is_closed_for_an_append(shop: Workshop) -> None:
+    """Closing another file may sync it."""
+    store = shop.open(open_files=5)
+    store.create_topic("t", 1)
+    put_value(store, b"a")
+    assert put_promptly(store, b"b") is None
+    assert values(store) == [b"a"]
+
+
+def test_errors_are_those_of_other_appends(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    put_value(store, b"a")
+    with pytest.raises(UnrepresentableRecord):
+        store.append_promptly(T0, [Record(None, b"b", properties={"p": "1"})])
+    assert only_partition(store).next_offset == 1
+    store.close()
+    read_only = shop.open(read_only=True)
+    for closed, expected in ((store, StoreClosed), (read_only, StoreReadOnly)):
+        with pytest.raises(expected):
+            put_promptly(closed, b"b")
+
+
+def test_a_failed_write_fences_the_store(shop: Workshop, watched: Watched) -> None:
+    store = shop.open_with_topic()
+    put_value(store, b"a")
+    watched.before["write", "00000000000000000000.log"] = failing(errno.EIO)
+    for _ in range(2):
+        with pytest.raises(StoreFenced):
+            put_promptly(store, b"b")
+    assert store.bounds(T0).end == 1
+
+
+def test_a_full_disk_leaves_nothing(shop: Workshop, watched: Watched) -> None:
+    store = shop.open_with_topic()
+    put_value(store, b"a")
+    watched.before["write", "00000000000000000000.log"] = full
+    with pytest.raises(DiskFull):
+        put_promptly(store, b"b")
+    assert put_promptly(store, b"c") == 1
+    assert values(store) == [b"a", b"c"]
+
+
+def full() -> None:
+    raise DiskFull("no space", path="/f", operation="write", errno=errno.ENOSPC)

@@ -1,0 +1,172 @@
+"""Small appends on the event loop: which ones are made there, and how the rest goes to the thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from logserver.metrics import Metrics
+from logserver.service.commit import AVOID_TIMES, PROMPT_RECORDS, SLOW_S, Writer
+from logserver.service.requests import Acks, AppendOutcome, PartitionAppend
+from storage import AppendResult, ProducerSequence, Record, TopicPartition
+from storage.errors import UnrepresentableRecord
+from tests.watched_store import WatchedStore
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class PromptStore(WatchedStore):
+    """A store that can append promptly, except to `busy` partitions, and that notes the thread of each append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.create_topic("t", 2)
+        self.busy: set[TopicPartition] = set()
+        self.threads: list[
+            tuple[int, bool]
+        ] = []  # the partition, and whether the loop's thread appended
+
+    def append_promptly(
+        self,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        *,
+        compression: str | None = None,
+        born_hosts: Sequence[bytes] = (),
+    ) -> AppendResult | None:
+        if partition in self.busy:
+            return None
+        return self.append(partition, records, compression=compression, born_hosts=born_hosts)
+
+    def append(
+        self, partition: TopicPartition, records: Sequence[Record], **options: object
+    ) -> AppendResult:
+        result = super().append(partition, records, **options)  # type: ignore[arg-type]
+        here = threading.current_thread() is threading.main_thread()
+        self.threads.append((partition.partition, here))
+        return result
+
+
+@pytest.fixture
+def store() -> PromptStore:
+    return PromptStore()
+
+
+@pytest.fixture
+async def writer(store: PromptStore) -> AsyncIterator[Writer]:
+    """A writer in sync mode: acks=1 goes to the relaxed queue, acks=all to the durable queue."""
+    started = Writer(store, sync=True, metrics=Metrics(), published=lambda partition: None)
+    yield started
+    await started.close()
+
+
+def part(*values: str, partition: TopicPartition = T0, **options: object) -> PartitionAppend:
+    records = [Record(None, value.encode()) for value in values]
+    return PartitionAppend(partition, records, range(len(records)), **options)  # type: ignore[arg-type]
+
+
+def offsets(outcomes: Sequence[AppendOutcome]) -> list[int]:
+    return [outcome.base_offset for outcome in outcomes]
+
+
+async def test_small_appends_are_made_on_the_loop_and_shared(
+    store: PromptStore, writer: Writer
+) -> None:
+    answers = [writer.submit([part(value)], Acks.WRITTEN) for value in "abc"]
+    assert [offsets(await answer) for answer in answers] == [[0], [1], [2]]
+    assert store.threads == [(0, True)]
+    assert store.bounds(T0).end == 3
+    assert writer.take_unflushed() == {T0}
+
+
+async def test_a_durable_append_is_never_made_on_the_loop(
+    store: PromptStore, writer: Writer
+) -> None:
+    await writer.submit([part("a")], Acks.ALL)
+    assert store.threads == [(0, False)]
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        part(*map(str, range(PROMPT_RECORDS + 1))),
+        part("x" * (65 << 10)),
+        part("a", producer=ProducerSequence(7, 0, 0)),
+    ],
+    ids=["records", "bytes", "sequence"],
+)
+async def test_other_appends_go_to_the_thread(
+    store: PromptStore, writer: Writer, large: PartitionAppend
+) -> None:
+    await writer.submit([large], Acks.WRITTEN)
+    assert store.threads == [(0, False)]
+
+
+async def test_the_rest_of_a_group_goes_to_the_thread_in_order(
+    store: PromptStore, writer: Writer
+) -> None:
+    store.busy = {T1}
+    sent = [("a", T0), ("b", T1), ("c", T0), ("d", T1)]
+    answers = [
+        writer.submit([part(value, partition=partition)], Acks.WRITTEN) for value, partition in sent
+    ]
+    assert [offsets(await answer) for answer in answers] == [[0], [0], [1], [1]]
+    assert store.threads == [(0, True), (1, False)]
+
+
+async def test_a_request_of_two_partitions_has_both_outcomes(
+    store: PromptStore, writer: Writer
+) -> None:
+    store.busy = {T1}
+    outcomes = await writer.submit([part("a"), part("b", partition=T1)], Acks.WRITTEN)
+    assert [outcome.partition for outcome in outcomes] == [0, 1]
+
+
+async def test_the_thread_finds_the_invalid_record(store: PromptStore, writer: Writer) -> None:
+    def refuse(
+        partition: TopicPartition, records: Sequence[Record]
+    ) -> UnrepresentableRecord | None:
+        values = [record.value for record in records]
+        at = values.index(b"bad") if b"bad" in values else None
+        return None if at is None else UnrepresentableRecord("bad", field="value", index=at)
+
+    store.fail_append = refuse
+    outcomes = await writer.submit([part("a", "bad", "c")], Acks.WRITTEN)
+    assert [outcome.error is None for outcome in outcomes] == [True, False, True]
+    assert not any(here for _, here in store.threads)
+
+
+async def test_a_slow_append_keeps_the_loop_free_for_a_while(
+    store: PromptStore, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_s = 2 * SLOW_S
+    monkeypatch.setattr("logserver.service.commit.AVOID_TIMES", 3)
+
+    def wait(partition: TopicPartition, records: Sequence[Record]) -> None:
+        time.sleep(slow_s)
+
+    store.fail_append = wait
+    await writer.submit([part("a")], Acks.WRITTEN)
+    store.fail_append = lambda partition, records: None
+    await writer.submit([part("b")], Acks.WRITTEN)
+    time.sleep(4 * slow_s)  # noqa: ASYNC251  # no other task runs
+    await writer.submit([part("c")], Acks.WRITTEN)
+    assert store.threads == [(0, True), (0, False), (0, True)]
+    assert AVOID_TIMES * SLOW_S == 1
+
+
+async def test_a_mistake_is_answered_and_does_not_stop_the_queue(
+    store: PromptStore, writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(partition: TopicPartition, records: Sequence[Record]) -> None:
+        raise ZeroDivisionError
+
+    store.fail_append = broken
+    with pytest.raises(ZeroDivisionError):
+        await writer.submit([part("a")], Acks.WRITTEN)
+    store.fail_append = lambda partition, records: None
+    assert offsets(await writer.submit([part("b")], Acks.WRITTEN)) == [0]
+    assert "a group commit broke" in caplog.text
