@@ -152,10 +152,10 @@ class Params:
         query: Mapping[str, str],
         known: Sequence[str],
         settings: Settings,
-        unset: dict[Parameter[Any], Any],
+        unset: dict[Any, Any],
     ) -> None:
         """Raise 40000 for a parameter that is not one of `known`. `unset` keeps the values of parameters that are not
-        given, for all queries of a server.
+        given, by parameter and by tuple of parameters, for all queries of a server.
         """
         self._settings = settings
         self._unset = unset
@@ -197,6 +197,20 @@ class Params:
         value: T | None = unset[parameter]
         return value
 
+    def values(self, parameters: tuple[Parameter[Any], ...]) -> list[Any]:
+        """Return what `get` returns for each of the parameters: one copy of their defaults, and the given values."""
+        unset: list[Any] | None = self._unset.get(parameters)
+        if unset is None:
+            unset = [self._value_if_unset(parameter) for parameter in parameters]
+            self._unset[parameters] = unset
+        values = unset.copy()
+        query, settings = self.query, self._settings
+        for place, parameter in enumerate(parameters):
+            text = query.get(parameter.name)
+            if text is not None:
+                values[place] = parameter.kind.read(parameter.name, text, settings)
+        return values
+
     def _value_if_unset(self, parameter: Parameter[T]) -> T | None:
         text = parameter.fallback(self._settings)
         if text is not None:
@@ -223,7 +237,7 @@ class QueryReader:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._unset: dict[Parameter[Any], Any] = {}
+        self._unset: dict[Any, Any] = {}
         self.params = lru_cache(maxsize=CACHED_QUERIES)(self._params)
 
     def _params(self, raw_query: str, known: Sequence[str]) -> Params:

@@ -79,6 +79,9 @@ _FOLLOW: Final = Parameter(
     Choice({"true": True, "false": False}),
     "For a stream. `false`: it ends at the end that the log has when the request arrives.",
 )
+_PAGE_PARAMETERS: Final = (
+    _OFFSET, _MAX_RECORDS, _MAX_BYTES, _MIN_BYTES, _TIMEOUT, _ISOLATION, TAG, FORMAT,
+)  # fmt: skip
 # The meaning for a stream of two parameters that a page has too.
 _STREAM_RECORDS: Final = Parameter(
     "max_records", Integer(1), "The stream ends after this many records."
@@ -211,21 +214,26 @@ async def _rendered(
 
 def _page_request(call: RequestContext) -> tuple[Fetch, Format]:
     params = call.params
-    params.refuse((_FOLLOW,), f"it needs Accept: {' or '.join(STREAM_TYPES)}")
+    if _FOLLOW.name in params.query:
+        params.refuse((_FOLLOW,), f"it needs Accept: {' or '.join(STREAM_TYPES)}")
     accepted = RECORD_FORMATS.get(call.answer_type, Format.BINARY)
+    partition = call.partition
+    start, max_records, max_bytes, min_bytes, timeout_ms, isolation, tag, body_format = (
+        params.values(_PAGE_PARAMETERS)
+    )
     request = Fetch(
-        partition=call.partition,
-        start=params[_OFFSET],
-        max_records=params[_MAX_RECORDS],
-        max_bytes=params[_MAX_BYTES],
-        min_bytes=params[_MIN_BYTES],
-        timeout_ms=params[_TIMEOUT],
-        isolation=params[_ISOLATION],
-        tag=params.get(TAG),
+        partition=partition,
+        start=start,
+        max_records=max_records,
+        max_bytes=max_bytes,
+        min_bytes=min_bytes,
+        timeout_ms=timeout_ms,
+        isolation=isolation,
+        tag=tag,
         reservation=call.reservation,
         until=call.half_closed,
     )
-    return request, params.get(FORMAT) or accepted
+    return request, body_format or accepted
 
 
 async def _follow(call: RequestContext) -> web.StreamResponse:

@@ -308,10 +308,11 @@ class LogService:
     async def _read(
         self, read: Callable[[LogStore, Fetch], ReadResult[SomePage]], request: Fetch
     ) -> ReadResult[SomePage]:
-        self.topics.partition(*request.partition)
+        store = self.store
+        self._topics.partition(*request.partition)
         # Limits the number of pages that are on their way to the loop and not counted in the budget yet.
         async with self._reading:
-            result = await self._run(read, self.store, request)
+            result = await self._run(read, store, request)
             if request.reservation is not None:
                 request.reservation.grow_to(result.size_bytes)
         return result
@@ -321,7 +322,7 @@ class LogService:
     async def _run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call in a thread."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: call(*args, **kwargs))
+        return await loop.run_in_executor(self._threads, partial(call, *args, **kwargs))
 
 
 def _is_full(data: Path) -> bool:

@@ -62,6 +62,9 @@ class TopicCatalog(Mapping[str, TopicInfo]):
 
     def partition(self, topic: str, number: int) -> TopicPartition:
         """Return the address of a partition that exists. Raises UnknownTopic, UnknownPartition."""
+        info = self._topics.get(topic)
+        if info is not None and number in info.partitions:
+            return TopicPartition(topic, number)
         return address(self.info(topic), number)
 
     async def create(
