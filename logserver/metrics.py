@@ -1,23 +1,27 @@
 """Counters of one server, rendered for Prometheus.
 
-Owns the metric names and their cached children (a look-up by labels costs four times an increment); must not do IO,
-except that a scrape asks the store for its sizes. `render` is slow with many series: call it in a thread.
+Owns the metric names, and the numbers that each request counts; must not do IO, except that a scrape asks the store for
+its sizes. `render` is slow with many series: call it in a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate
+from time import time
+from typing import Generic, TypeVar, cast
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from storage import StoreStats
 
@@ -28,58 +32,131 @@ _LATENCIES_S = (
 _GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
+class Count:
+    """A counter as a plain number."""
+
+    __slots__ = ("created_s", "value")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.created_s = time()
+
+    def add_to(self, family: Metric, labels: Sequence[str]) -> None:
+        """Add the samples to the family of the metric."""
+        cast("CounterMetricFamily", family).add_metric(labels, self.value, created=self.created_s)
+
+
+class Spread:
+    """A histogram as plain numbers: of each bucket alone, the last for values above all bounds."""
+
+    __slots__ = ("_bounds", "_counts", "_sum", "created_s")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+        self.created_s = time()
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def add_to(self, family: Metric, labels: Sequence[str]) -> None:
+        """Add the samples to the family of the metric."""
+        bounds = (*map(floatToGoString, self._bounds), "+Inf")
+        buckets = list(zip(bounds, accumulate(self._counts), strict=True))
+        cast("HistogramMetricFamily", family).add_metric(labels, buckets, self._sum)
+        named = dict(zip(family.samples[-1].labels, labels, strict=True))
+        family.add_sample(f"{family.name}_created", named, self.created_s)
+
+
+C = TypeVar("C", Count, Spread)
+
+
+class Children(Collector, Generic[C]):
+    """A metric in plain numbers: a child for each combination of label values.
+
+    The library locks each number at each increment: 9 us for a request and its append, 2 us here. The event loop
+    counts, and any thread may collect.
+    """
+
+    def __init__(self, make: Callable[[], C], family: Callable[[], Metric]) -> None:
+        self._make: Callable[[], C] = make
+        self._family = family
+        self._children: dict[tuple[str, ...], C] = {}
+
+    def child(self, *labels: str) -> C:
+        """Return the child with these label values; it is created at the first call."""
+        return self._children.setdefault(labels, self._make())
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric with the samples of all children."""
+        family = self._family()
+        for labels, child in list(self._children.items()):
+            child.add_to(family, labels)
+        yield family
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the metric without samples, so that the registry knows its name."""
+        yield self._family()
+
+
 class Metrics:
-    """All metrics of one server, in a registry of their own. Any thread may increment them."""
+    """All metrics of one server, in a registry of their own. Count on the event loop only; any thread may render."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(
             registry=self.registry
         )  # CPU, memory, open files; no metrics on systems without /proc
-        self._requests = Counter(
-            "logserver_http_requests",
-            "HTTP requests answered.",
-            ["route", "method", "status"],
-            registry=self.registry,
+        self._requests = self._counts(
+            "http_requests", "HTTP requests answered.", "route", "method", "status"
         )
-        self._request_s = Histogram(
-            "logserver_http_request_seconds",
+        self._request_s = self._spreads(
+            "http_request_seconds",
             "Time from a request's headers to its answer, waiting included.",
-            ["route"],
-            buckets=_LATENCIES_S,
-            registry=self.registry,
+            _LATENCIES_S,
+            "route",
         )
-        self._requests_children: dict[tuple[str, str, int], Counter] = {}
-        self._request_s_children: dict[str, Histogram] = {}
-        self._produced_records = self._counter("produced_records", "Records stored.")
-        self._produced_bytes = self._counter("produced_bytes", "Bytes of produce bodies stored.")
-        self._fetched_records = self._counter("fetched_records", "Records handed out.")
-        self._fetched_bytes = self._counter("fetched_bytes", "Bytes of fetch answers.")
-        self._appends = self._counter("store_appends", "Appends made to the store.")
-        self._dropped = self._counter(
+        self._by_request: dict[tuple[str, str, int], tuple[Count, Spread]] = {}
+        self._produced_records = self._count("produced_records", "Records stored.")
+        self._produced_bytes = self._count("produced_bytes", "Bytes of produce bodies stored.")
+        self._fetched_records = self._count("fetched_records", "Records handed out.")
+        self._fetched_bytes = self._count("fetched_bytes", "Bytes of fetch answers.")
+        self._appends = self._count("store_appends", "Appends made to the store.")
+        self._dropped = self._count(
             "unacknowledged_failures", "Requests answered with acks=0 that then failed."
         )
-        self._append_s = Histogram(
-            "logserver_append_seconds",
-            "Time one group's appends took.",
-            buckets=_LATENCIES_S,
-            registry=self.registry,
+        self._append_s = self._spread(
+            "append_seconds", "Time one group's appends took.", _LATENCIES_S
         )
-        self._flush_s = Histogram(
-            "logserver_group_commit_flush_seconds",
-            "Time one group's flush took.",
-            buckets=_LATENCIES_S,
-            registry=self.registry,
+        self._flush_s = self._spread(
+            "group_commit_flush_seconds", "Time one group's flush took.", _LATENCIES_S
         )
-        self._group_size = Histogram(
-            "logserver_group_requests",
-            "Requests that shared one hop.",
-            buckets=_GROUP_SIZES,
-            registry=self.registry,
+        self._group_size = self._spread(
+            "group_requests", "Requests that shared one hop.", _GROUP_SIZES
         )
 
-    def _counter(self, name: str, about: str) -> Counter:
-        return Counter(f"logserver_{name}", about, registry=self.registry)
+    def _counts(self, name: str, about: str, *labels: str) -> Children[Count]:
+        family = partial(CounterMetricFamily, f"logserver_{name}", about, labels=labels)
+        return self._registered(Children(Count, family))
+
+    def _spreads(
+        self, name: str, about: str, bounds: Sequence[float], *labels: str
+    ) -> Children[Spread]:
+        family = partial(HistogramMetricFamily, f"logserver_{name}", about, labels=labels)
+        return self._registered(Children(partial(Spread, bounds), family))
+
+    def _registered(self, children: Children[C]) -> Children[C]:
+        self.registry.register(children)
+        return children
+
+    def _count(self, name: str, about: str) -> Count:
+        return self._counts(name, about).child()
+
+    def _spread(self, name: str, about: str, bounds: Sequence[float]) -> Spread:
+        return self._spreads(name, about, bounds).child()
 
     def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
         """Register a gauge that calls `value` at every scrape."""
@@ -92,30 +169,29 @@ class Metrics:
 
     def requested(self, *, route: str, method: str, status: int, elapsed_s: float) -> None:
         """Count one answered HTTP request."""
-        counter = self._requests_children.get((route, method, status))
-        if counter is None:
-            counter = self._requests.labels(route, method, str(status))
-            self._requests_children[route, method, status] = counter
-        counter.inc()
-        histogram = self._request_s_children.get(route)
-        if histogram is None:
-            histogram = self._request_s_children[route] = self._request_s.labels(route)
-        histogram.observe(elapsed_s)
+        key = route, method, status
+        counted = self._by_request.get(key)
+        if counted is None:
+            counted = self._requests.child(route, method, str(status)), self._request_s.child(route)
+            self._by_request[key] = counted
+        count, spread = counted
+        count.value += 1
+        spread.observe(elapsed_s)
 
     def produced(self, *, records: int, size_bytes: int) -> None:
         """Count a stored produce request."""
-        self._produced_records.inc(records)
-        self._produced_bytes.inc(size_bytes)
+        self._produced_records.value += records
+        self._produced_bytes.value += size_bytes
 
     def fetched(self, *, records: int, size_bytes: int) -> None:
         """Count an answered fetch."""
-        self._fetched_records.inc(records)
-        self._fetched_bytes.inc(size_bytes)
+        self._fetched_records.value += records
+        self._fetched_bytes.value += size_bytes
 
     def committed(self, *, requests: int, appends: int, append_s: float) -> None:
         """Count one group commit."""
         self._group_size.observe(requests)
-        self._appends.inc(appends)
+        self._appends.value += appends
         self._append_s.observe(append_s)
 
     def flushed(self, flush_s: float) -> None:
@@ -124,7 +200,7 @@ class Metrics:
 
     def dropped(self) -> None:
         """Count a request that failed after it was answered (acks=0)."""
-        self._dropped.inc()
+        self._dropped.value += 1
 
     def render(self) -> bytes:
         """Return all metrics in the Prometheus text format."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import all_operations
 from logserver.config import Settings
+from logserver.metrics import Children, Count, Spread
 from tests.http.harness import Api, opener, records, serving, settings
 
 SCALED = re.compile(r"_(ms|millis\w*|micros\w*|minutes|kb|mb|kilobytes|percent)(_|$)")
@@ -50,6 +54,55 @@ async def test_labels_have_few_values(api: Api) -> None:
             if "route" in sample.labels:
                 assert sample.labels["route"] in allowed["route"], sample
             assert not sample.labels.get("method", "").startswith("ODD")
+
+
+def lines(text: bytes) -> list[str]:
+    """Return the lines of metrics without the times of their creation."""
+    return [line for line in text.decode().splitlines() if "_created" not in line]
+
+
+def test_plain_numbers_are_rendered_like_those_of_the_library() -> None:
+    """Values on a bound, below and above all bounds; a counter without an increment; labels."""
+    library = CollectorRegistry()
+    counter = Counter("logserver_http_requests", "Answered.", ["route"], registry=library)
+    times = Histogram("logserver_seconds", "Time.", ["route"], buckets=(0.1, 2.5), registry=library)
+    idle = Counter("logserver_idle", "None.", registry=library)
+    plain = CollectorRegistry()
+    counts = Children(
+        Count,
+        partial(CounterMetricFamily, "logserver_http_requests", "Answered.", labels=["route"]),
+    )
+    spreads = Children(
+        partial(Spread, (0.1, 2.5)),
+        partial(HistogramMetricFamily, "logserver_seconds", "Time.", labels=["route"]),
+    )
+    none = Children(Count, partial(CounterMetricFamily, "logserver_idle", "None.", labels=[]))
+    for children in (counts, spreads, none):
+        plain.register(children)
+    assert idle is not None
+    assert none.child().value == 0
+    for route in ("/a", '/"b"'):
+        for value in (0.05, 0.1, 0.3, 2.5, 7.0):
+            counter.labels(route).inc()
+            counts.child(route).value += 1
+            times.labels(route).observe(value)
+            spreads.child(route).observe(value)
+    assert lines(generate_latest(plain)) == lines(generate_latest(library))
+    created = [name for name in generate_latest(plain).decode().split() if "_created" in name]
+    assert created == [
+        name for name in generate_latest(library).decode().split() if "_created" in name
+    ]
+
+
+async def test_a_scrape_counts_every_request_before_it(api: Api) -> None:
+    for _ in range(7):
+        await api.post("/topics/t?acks=1", records("aGk="))
+    text = (await api.get("/metrics")).body.decode()
+    route = 'route="/topics/{topic}"'
+    assert f'logserver_http_requests_total{{method="POST",{route},status="200"}} 7.0' in text
+    assert f"logserver_http_request_seconds_count{{{route}}} 7.0" in text
+    assert "logserver_produced_records_total 7.0" in text
+    assert "logserver_store_appends_total 7.0" in text
 
 
 async def test_the_dashboard_shows_what_there_is(tmp_path: Path, repo_root: Path) -> None:
