@@ -65,10 +65,13 @@ class Calls(NamedTuple):
     own: dict[str, float]
     all: float
 
-    @property
-    def total(self) -> float:
-        """All calls of our own functions."""
-        return sum(self.own.values())
+    def __str__(self) -> str:
+        """List the calls by package: of the codecs in `storage` a compiled package has no calls."""
+        layers: Counter[str] = Counter()
+        for name, count in self.own.items():
+            layers[name.partition("/")[0]] += count
+        listed = ", ".join(f"{layer} {layers[layer]:.0f}" for layer in sorted(layers))
+        return f"{listed}; {self.all:.0f} in all"
 
 
 class Profile:
@@ -236,7 +239,7 @@ def main() -> int:
 
     def rows(load: Load, runner: asyncio.Runner) -> Iterator[Row]:
         for row, calls in all_rows(load, runner, given.only, quick=given.quick):
-            about[f"calls: {row.name}"] = f"{calls.total:.0f} of ours, {calls.all:.0f} in all"
+            about[f"calls of {row.name}"] = str(calls)
             if given.calls:
                 bench.console.print(row.name)
                 for name, count in calls.own.items():
