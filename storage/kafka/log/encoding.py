@@ -355,19 +355,26 @@ def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) ->
     """Return the batches with offsets from `mark.base_offset` on and the leader epoch of `mark`. Under LogAppendTime
     the batches get its time too.
     """
-    buffer = bytearray(data)
+    view = memoryview(data)
+    parts: list[bytearray | memoryview] = []
     stamped: list[AppendedBatch] = []
     offset = mark.base_offset
     for at, header in batches:
-        stamp(buffer, at, base_offset=offset, leader_epoch=mark.leader_epoch)
+        end = at + header.size_bytes
         if mark.log_append_time:
-            restamp_append_time(buffer, at, mark.now_ms)
-            new = decode_header(bytes(buffer[at : at + HEADER_SIZE]), 0)
+            whole = bytearray(view[at:end])
+            stamp(whole, 0, base_offset=offset, leader_epoch=mark.leader_epoch)
+            restamp_append_time(whole, 0, mark.now_ms)
+            new = decode_header(bytes(whole[:HEADER_SIZE]), 0)
+            parts.append(whole)
         else:
+            head = bytearray(view[at : at + HEADER_SIZE])
+            stamp(head, 0, base_offset=offset, leader_epoch=mark.leader_epoch)
             new = header._replace(base_offset=offset, leader_epoch=mark.leader_epoch)
+            parts += head, view[at + HEADER_SIZE : end]
         stamped.append(AppendedBatch(at, new))
         offset = new.next_offset
-    return Encoded(bytes(buffer), stamped)
+    return Encoded(b"".join(parts), stamped)  # the only copy of the records
 
 
 def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> None:
