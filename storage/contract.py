@@ -345,19 +345,10 @@ class SupportsPromptAppend(Protocol):
     """Appends for a thread that must not wait, such as that of an event loop."""
 
     def append_promptly(
-        self,
-        partition: TopicPartition,
-        records: Sequence[Record],
-        *,
-        compression: str | None = None,
-        born_hosts: Sequence[bytes] = (),
+        self, partition: TopicPartition, records: Sequence[Record], born_hosts: Sequence[bytes] = ()
     ) -> AppendResult | None:
-        """Append and publish records like `LogStore.append`, if this only hands bytes to the kernel.
-
-        Return None, with nothing stored, if the append needs more:
-        - a lock that another thread holds
-        - a file to be created or synced, or another file to be closed before one is opened
-        - compression
+        """Append and publish like `LogStore.append`, if this only hands bytes to the kernel. Return None, with nothing
+        stored, if it needs a lock that another thread holds, a file to be created, closed or synced, or compression.
         """
         ...
 

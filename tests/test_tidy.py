@@ -48,6 +48,7 @@ LAST_RESORTS = {
     "logserver/cli/spark/progress.py",
     "logserver/groups/consumer.py",
     "logserver/groups/offsets.py",
+    "logserver/service/commit.py",
     "logserver/service/upkeep.py",
 }
 

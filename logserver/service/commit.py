@@ -13,9 +13,9 @@ the relaxed queue.
 
 A hop costs 60 to 110 us of processor time, a small append into the page cache 20 us and its encoding. So the relaxed
 queue makes small appends of a group on the event loop, if the store can make them without a wait: see
-SupportsPromptAppend. Order and errors are those of the thread: a queue has one group at a time, and a group's appends
-are made in order. The first append that is not made leaves the rest of its group to the thread, which also finds out
-what is wrong with it.
+SupportsPromptAppend. Order and errors are as in the thread: a queue has one group at a time, and a group's appends are
+made in order. The first append that is not made leaves the rest of its group to the thread, which also finds the
+invalid record.
 """
 
 from __future__ import annotations
@@ -107,10 +107,11 @@ class SharedAppend:
 
     @property
     def is_small(self) -> bool:
-        """True if the append takes little time, and needs no entry in the journal."""
+        """True if the append takes little time, and needs neither an entry in the journal nor a codec of its own."""
         size_bytes = self._size_bytes
+        is_plain = self.parts[0][1].compression is None and not self._has_entries
         is_small = size_bytes is not None and size_bytes <= SHARED_PART_BYTES
-        return is_small and self._count <= PROMPT_RECORDS and not self._has_entries
+        return is_small and is_plain and self._count <= PROMPT_RECORDS
 
     def records(self) -> Sequence[Record]:
         """Return the records of all parts; none of these parts is bytes."""
@@ -252,10 +253,7 @@ class CommitQueue:
             part = shared.parts[0][1]
             try:
                 result = store.append_promptly(
-                    part.partition,
-                    shared.records(),
-                    compression=part.compression,
-                    born_hosts=shared.born_hosts(),
+                    part.partition, shared.records(), shared.born_hosts()
                 )
             except StorageError:  # nothing is stored
                 break

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -67,7 +67,7 @@ class Calls(NamedTuple):
 
     def __str__(self) -> str:
         """List the calls by package: of the codecs in `storage` a compiled package has no calls."""
-        layers: Counter[str] = Counter()
+        layers: defaultdict[str, float] = defaultdict(float)
         for name, count in self.own.items():
             layers[name.partition("/")[0]] += count
         listed = ", ".join(f"{layer} {layers[layer]:.0f}" for layer in sorted(layers))

@@ -280,11 +280,8 @@ class Partition:
             encoded = self._encoded(records, mark, compression, producer)
             return self._write(encoded, mark, publish=publish)
 
-    def append_promptly(
-        self, records: Sequence[Record], *, compression: str | None
-    ) -> AppendResult | None:
-        room = self._shared.files.room
-        if room < FILES_OF_APPEND or codec_id(compression or self.settings.compression):
+    def append_promptly(self, records: Sequence[Record]) -> AppendResult | None:
+        if self._shared.files.room < FILES_OF_APPEND or codec_id(self.settings.compression):
             return None
         if not self._append_lock.acquire(blocking=False):
             return None
@@ -293,7 +290,7 @@ class Partition:
             if self._epoch is None:
                 return None  # the first append since the start may write the epochs
             mark = self._stamp()
-            encoded = self._encoded(records, mark, compression, None)
+            encoded = self._encoded(records, mark, None, None)
             active = self._segments.active
             if active.must_roll(encoded.batches, len(encoded.data)):
                 return None

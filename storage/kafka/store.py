@@ -442,14 +442,9 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         )
 
     def append_promptly(
-        self,
-        partition: TopicPartition,
-        records: Sequence[Record],
-        *,
-        compression: str | None = None,
-        born_hosts: Sequence[bytes] = (),
+        self, partition: TopicPartition, records: Sequence[Record], born_hosts: Sequence[bytes] = ()
     ) -> AppendResult | None:
-        return self.partition(partition).append_promptly(records, compression=compression)
+        return self.partition(partition).append_promptly(records)
 
     def append_batches(
         self,

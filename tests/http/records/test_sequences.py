@@ -161,7 +161,8 @@ async def test_what_fails_behind_acks_0_is_counted(
     def refuse(*args: object, **options: object) -> AppendResult:
         raise UnrepresentableRecord("changed meanwhile", field="value", index=0)
 
-    monkeypatch.setattr(api.service.store, "append", refuse)
+    for name in ("append", "append_promptly"):
+        monkeypatch.setattr(api.service.store, name, refuse, raising=False)
     assert (await api.post("/topics/t?acks=0", records(3, 4))).status == 202
     await api.until_free()
     assert await unacknowledged_failures(api) == 2

@@ -34,9 +34,9 @@ def shop(watched: Watched) -> Workshop:
     return Workshop(watched)
 
 
-def put_promptly(store: KafkaStore, value: bytes, compression: str | None = None) -> int | None:
+def put_promptly(store: KafkaStore, value: bytes) -> int | None:
     """Append a value; return its offset, or None if the append needs a wait."""
-    result = store.append_promptly(T0, [Record(None, value)], compression=compression)
+    result = store.append_promptly(T0, [Record(None, value)])
     return None if result is None else result.base_offset
 
 
@@ -111,8 +111,7 @@ def test_no_thread_is_waited_for(shop: Workshop, watched: Watched) -> None:
 
 def test_compression_needs_a_wait(shop: Workshop) -> None:
     store = shop.open_with_topic()
-    assert put_promptly(store, b"a", compression="gzip") is None
-    assert put_promptly(store, b"a", compression="none") == 0
+    assert put_promptly(store, b"a") == 0
     store.alter_topic("t", {"compression.type": "gzip"})
     assert put_promptly(store, b"b") is None
 

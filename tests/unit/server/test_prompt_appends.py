@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -30,16 +29,11 @@ class PromptStore(WatchedStore):
         ] = []  # the partition, and whether the loop's thread appended
 
     def append_promptly(
-        self,
-        partition: TopicPartition,
-        records: Sequence[Record],
-        *,
-        compression: str | None = None,
-        born_hosts: Sequence[bytes] = (),
+        self, partition: TopicPartition, records: Sequence[Record], born_hosts: Sequence[bytes] = ()
     ) -> AppendResult | None:
         if partition in self.busy:
             return None
-        return self.append(partition, records, compression=compression, born_hosts=born_hosts)
+        return self.append(partition, records, born_hosts=born_hosts)
 
     def append(
         self, partition: TopicPartition, records: Sequence[Record], **options: object
@@ -95,8 +89,9 @@ async def test_a_durable_append_is_never_made_on_the_loop(
         part(*map(str, range(PROMPT_RECORDS + 1))),
         part("x" * (65 << 10)),
         part("a", producer=ProducerSequence(7, 0, 0)),
+        part("a", compression="none"),
     ],
-    ids=["records", "bytes", "sequence"],
+    ids=["records", "bytes", "sequence", "codec"],
 )
 async def test_other_appends_go_to_the_thread(
     store: PromptStore, writer: Writer, large: PartitionAppend
@@ -142,20 +137,22 @@ async def test_the_thread_finds_the_invalid_record(store: PromptStore, writer: W
 async def test_a_slow_append_keeps_the_loop_free_for_a_while(
     store: PromptStore, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow_s = 2 * SLOW_S
-    monkeypatch.setattr("logserver.service.commit.AVOID_TIMES", 3)
+    now_s, append_s = 100.0, 2 * SLOW_S
+    monkeypatch.setattr("logserver.service.commit.perf_counter", lambda: now_s)
 
     def wait(partition: TopicPartition, records: Sequence[Record]) -> None:
-        time.sleep(slow_s)
+        nonlocal now_s
+        now_s += append_s
 
     store.fail_append = wait
     await writer.submit([part("a")], Acks.WRITTEN)
-    store.fail_append = lambda partition, records: None
+    append_s = 0.0
     await writer.submit([part("b")], Acks.WRITTEN)
-    time.sleep(4 * slow_s)  # noqa: ASYNC251  # no other task runs
+    now_s += 0.99 * AVOID_TIMES * 2 * SLOW_S
     await writer.submit([part("c")], Acks.WRITTEN)
-    assert store.threads == [(0, True), (0, False), (0, True)]
-    assert AVOID_TIMES * SLOW_S == 1
+    now_s += 0.02 * AVOID_TIMES * 2 * SLOW_S
+    await writer.submit([part("d")], Acks.WRITTEN)
+    assert store.threads == [(0, True), (0, False), (0, False), (0, True)]
 
 
 async def test_a_mistake_is_answered_and_does_not_stop_the_queue(
