@@ -292,6 +292,7 @@ def test_damage_before_good_records_is_refused_unless_accepted(
     assert "position" in why
     assert "--accept-loss" in why
     assert "--read-only" in why
+    assert "logserver salvage" in why
     with log.open("rb") as file:
         assert file.read(WRITTEN_BYTES) == damaged
     viewer = serve("--data", data, "--read-only")

@@ -300,7 +300,7 @@ def _refuse_damaged(path: Path, opening: Opening, plans: Sequence[PartitionPlan]
     first = refusals[0]
     raise DamagedStore(
         f"{first.path}: position {first.position}: {first.message}. Nothing but the lock file has been "
-        "changed. Serve the rest with --read-only, or cut there with --accept-loss",
+        "changed. Serve the rest with --read-only, copy it with `logserver salvage`, or cut there with --accept-loss",
         path=first.path,
         position=first.position,
         findings=refusals,

@@ -92,7 +92,7 @@ def resolve_sizes(
     if odd and findings is None:
         raise DamagedStore(
             f"{odd[0].path}: {odd[0].message}. Nothing but the lock file has been "
-            "changed; --read-only shows the rest",
+            "changed; --read-only shows the rest, and `logserver salvage` copies it",
             path=odd[0].path,
             position=odd[0].position,
             findings=odd,

@@ -331,7 +331,8 @@ def _refuse_damaged(opening: Opening, plan: StorePlan) -> None:
     way = "cut there" if plan.damages else "restore the files, or go on above those offsets"
     raise DamagedStore(
         f"{refusal.path}: position {refusal.position}: {refusal.message}. "
-        f"Nothing but the lock file has been changed. Serve the rest with --read-only, or {way} with --accept-loss",
+        "Nothing but the lock file has been changed. Serve the rest with --read-only, copy it with `logserver "
+        f"salvage`, or {way} with --accept-loss",
         path=refusal.path,
         position=refusal.position,
         findings=plan.findings,
