@@ -17,9 +17,9 @@ from click.shell_completion import CompletionItem
 
 from logserver.cli.auth_options import Access, access_options
 from logserver.cli.options import parse_time
-from logserver.client import LogClient, Retry
+from logserver.client import LogClient, Retry, ServerRefused
 from storage import StorageError
-from storage.errors import InvalidArgument
+from storage.errors import InvalidArgument, UnknownTopic
 
 DEFAULT_URL: Final = "http://127.0.0.1:8082"
 URL_VARIABLE: Final = "LOGSERVER_URL"
@@ -137,13 +137,32 @@ def run_with_client(
     *,
     timeout_s: float = ANSWER_S,
 ) -> None:
-    """Run a coroutine with a client; an interrupt cancels the coroutine, so that it can clean up."""
+    """Run a coroutine with a client; an interrupt cancels the coroutine, so that it can clean up.
+
+    If a topic does not exist, the error names the similar ones.
+    """
 
     async def run() -> None:
         async with client_of(url, access, timeout_s=timeout_s) as client:
-            await command(client)
+            try:
+                await command(client)
+            except ServerRefused as error:
+                raise await _with_similar_topics(client, error) from None
 
     asyncio.run(run())
+
+
+async def _with_similar_topics(client: LogClient, error: ServerRefused) -> ServerRefused:
+    topic = str(error.facts().get("topic"))
+    if error.message != UnknownTopic(topic).message:
+        return error
+    try:
+        message = UnknownTopic(topic, await client.topics()).message
+    except StorageError:  # the token may not list topics
+        return error
+    return ServerRefused(
+        message, status=error.status, error_code=error.error_code, answer=error.facts()
+    )
 
 
 def parse_pairs(texts: Sequence[str], what: str) -> list[tuple[str, str]]:

@@ -41,6 +41,15 @@ def test_a_topic_from_making_to_deleting(server: LogServer, topic: str) -> None:
     assert "does not exist" in refused(run("topic", "delete", topic))
 
 
+def test_a_slip_in_a_topic_names_the_similar_ones(server: LogServer, topic: str) -> None:
+    fine("topic", "create", topic)
+    for command in (["topic", "show"], ["topic", "delete"], ["consume", "-e", "-t"]):
+        line = refused(run(*command, f"{topic[:-1]}x{topic[-1]}"))
+        assert f"does not exist; similar: {topic}" in line
+        assert line.endswith("[server-refused]")
+    assert "similar" not in refused(run("topic", "show", "other.thing.of.its.own"))
+
+
 def test_the_list_counts_records_and_bytes(server: LogServer, topic: str, tmp_path: Path) -> None:
     """The topics of a RocketMQ store share one log: they have no size of their own."""
     fine("topic", "create", topic, "--partitions", 2)
