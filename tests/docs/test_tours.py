@@ -36,7 +36,7 @@ def test_every_block_is_run() -> None:
     shown = {page.name for page in DOCS.glob("*.md") if _blocks(page) & {"console", "python", "sh"}}
     others = [path for path in modules("tests") if path.parent != Path("tests/docs")]
     tested = {page for page in shown if any(f'"{page}"' in text_of(path) for path in others)}
-    assert shown - tested == set(TOURS)
+    assert shown - tested <= set(TOURS) <= shown
     assert {"pipeline.md", "clients.md"} <= tested
 
 
