@@ -30,6 +30,8 @@ COMPILED = [
     "storage/rocketmq/format/suspect_fields.py",
     "storage/rocketmq/index/dispatch_request.py",
     "storage/rocketmq/index/key_index_table.py",
+    "storage/rocketmq/index/queue_runs.py",
+    "storage/rocketmq/index/record_pass.py",
     "storage/rocketmq/log/encoding.py",
 ]
 

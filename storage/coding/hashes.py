@@ -30,6 +30,12 @@ MAX_DIGITS: Final = 640
 SEED: Final = 0x9747B28C
 FACTOR: Final = 0x5BD1E995
 
+CACHED: Final = 1 << 16  # number of string parts with a cached hash
+SUFFIX: Final = 3
+SUFFIX_POWER: Final = 31**3
+MIDDLE: Final = 8
+MIDDLE_POWER: Final = 31**8
+
 _DIGITS: Final = b"0123456789abcdefghijklmnopqrstu"
 _HIGH: Final = bytes([_DIGITS[unit // BASE] for unit in range(256)])
 _LOW: Final = bytes([_DIGITS[unit % BASE] for unit in range(256)])
@@ -87,3 +93,51 @@ def partitions_for_keys(keys: Sequence[bytes | None], partitions: int) -> list[i
     if partitions < 1:
         raise InvalidArgument(f"{partitions} partitions: need at least 1", field="partitions")
     return [-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions for key in keys]
+
+
+class KeyHasher:
+    """A hasher of strings that often begin alike: h(a + b) = h(a) * 31^len(b) + h(b), in 32 bits.
+
+    A string is split before its last 3 characters, and the part before them again before its last 8. In a
+    unique key these parts are the counter and the time; the part before them is the same for all keys of a
+    client. A non-ASCII string is hashed as a whole: a character may be two units of UTF-16.
+    """
+
+    def __init__(self) -> None:
+        self.prefixes: dict[str, int] = {}
+        self.suffixes: dict[str, int] = {}
+        self._beginnings: dict[str, int] = {}
+
+    def java_hash(self, text: str) -> int:
+        """Return Java's hash as 32 bits without a sign."""
+        if not text.isascii():
+            return java_hash(text) & MASK
+        start, end = text[:-SUFFIX], text[-SUFFIX:]
+        prefix = self.prefixes.get(start)
+        if prefix is None:
+            prefix = self._hash_prefix(start)
+            _keep(self.prefixes, start, prefix)
+        if len(end) < SUFFIX:
+            return java_hash(text) & MASK
+        suffix = self.suffixes.get(end)
+        if suffix is None:
+            suffix = java_hash(end) & MASK
+            _keep(self.suffixes, end, suffix)
+        return prefix * SUFFIX_POWER + suffix & MASK
+
+    def _hash_prefix(self, text: str) -> int:
+        start, end = text[:-MIDDLE], text[-MIDDLE:]
+        if not start:
+            return java_hash(text) & MASK
+        beginning = self._beginnings.get(start)
+        if beginning is None:
+            beginning = java_hash(start) & MASK
+            _keep(self._beginnings, start, beginning)
+        return beginning * MIDDLE_POWER + java_hash(end) & MASK
+
+
+def _keep(cache: dict[str, int], text: str, hashed: int) -> None:
+    """Cache a hash. A full cache is emptied, since the strings in use change with time."""
+    if len(cache) >= CACHED:
+        cache.clear()
+    cache[text] = hashed

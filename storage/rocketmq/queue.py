@@ -13,19 +13,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from storage.contract import Clock
 from storage.errors import Corrupt, InvalidArgument, IoFailure, RecordTooLarge, StorageError
 from storage.files import Fence
 from storage.findings import finding
-from storage.model import AppendResult, Finding, ProducerSequence, StoredRecord, TopicPartition
-from storage.rocketmq.format.message import HOST_SIZE_V4, Message, magic_for, message_size
+from storage.model import (
+    AppendResult,
+    Finding,
+    ProducerSequence,
+    RawMessage,
+    StoredRecord,
+    TopicPartition,
+)
+from storage.rocketmq.format.message import (
+    HOST_SIZE_V4,
+    Message,
+    magic_for,
+    message_size,
+    takes_queue_offset,
+)
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.properties import closed_record
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.consume_queue import ConsumeQueue
-from storage.rocketmq.index.dispatch_request import Dispatch, new_dispatches
 from storage.rocketmq.index.index_coverage import key_beside
 from storage.rocketmq.index.light_queues import is_in_lmq
 from storage.rocketmq.index.queues import Queue
@@ -87,7 +100,6 @@ class Appender:
         self._clock = clock
         self._store_host = settings.store_host
         self._batch_bytes = min(settings.max_message_bytes + RECORD_EXTRA_BYTES, log.largest_record)
-        self._with_tags = settings.index_tags
         self._with_crc = parts.with_crc  # the properties reserve room for the CRC over the record
 
     def append(
@@ -152,30 +164,31 @@ class Appender:
         first_offset = following = queue.next_offset
         log = self._log
         log_end = log.end
-        dispatches: list[Dispatch] = []
+        locator = locator_of(stamp.store_host, 0)
+        written: list[tuple[bytes, int]] = []
+        locators: list[int] = []
         self._dispatcher.make_way()
         with self._fence.guarding():
             try:
                 for start, stop in runs(sizes, self._batch_bytes):
                     position = log.reserve(sum(sizes[start:stop]))
                     place = Placement(form.utf8, form.magic, queue_id, following, position, *stamp)
-                    data, following = self._place(topic, encoded[start:stop], place, dispatches)
+                    messages = [message for message, _ in encoded[start:stop]]
+                    data = self._place(messages, place)
                     log.write(data)
+                    written.append((data, position))
+                    locators += accumulate(sizes[start : stop - 1], initial=locator + position)
+                    following += sum(takes_queue_offset(one.sys_flag) for one in messages)
             except StorageError:
                 self._take_back(log_end, sum(sizes))
                 raise
         if are_raw and self._coverage is not None and any(key_beside(p) for _, p in encoded):
             self._coverage.exclude_keys([(log_end, log.end)])  # before a reader sees the records
         count = following - first_offset
-        self._dispatcher.submit(dispatches, log.end)
+        for data, position in written:
+            self._dispatcher.submit(data, position)
         queue.advance(count, log_end=log.end, publish=publish)
-        locator = locator_of(stamp.store_host, 0)
-        return AppendResult(
-            first_offset,
-            first_offset + count - 1,
-            -1,
-            [locator + dispatch.physical_offset for dispatch in dispatches],
-        )
+        return AppendResult(first_offset, first_offset + count - 1, -1, locators)
 
     def check_sizes(self, topic: str, encoded: Sequence[Encoded]) -> None:
         """Raise RecordTooLarge if an append of these records would; no lock is needed."""
@@ -199,20 +212,12 @@ class Appender:
             )
         return sizes
 
-    def _place(
-        self,
-        topic: str,
-        encoded: Sequence[Encoded],
-        place: Placement,
-        dispatches: list[Dispatch],
-    ) -> tuple[bytes, int]:
-        """Return (the bytes of records, the queue offset after them); add their dispatches to `dispatches`."""
-        records = encode_messages([message for message, _ in encoded], place)
+    def _place(self, messages: Sequence[RawMessage], place: Placement) -> bytes:
+        """Return the bytes of records."""
+        records = encode_messages(messages, place)
         if self._with_crc:
             records = [closed_record(record) for record in records]
-        new, following = new_dispatches(topic, encoded, records, place, with_tags=self._with_tags)
-        dispatches += new
-        return b"".join(records), following
+        return b"".join(records)
 
     def _take_back(self, log_end: int, written_bytes: int) -> None:
         """Undo the writes of a failed append; if that fails too, the store is fenced. Raises IoFailure."""

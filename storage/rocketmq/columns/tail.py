@@ -27,9 +27,7 @@ from storage.rocketmq.format.message import BODY_POSITION
 from storage.rocketmq.format.queue_entry import FILLER, UNIT_SIZE, QueueEntry, decode_units
 from storage.rocketmq.format.scan import BAD
 from storage.rocketmq.index.consume_queue import ConsumeQueue
-from storage.rocketmq.index.dispatch_request import dispatches_of
-from storage.rocketmq.index.dispatcher import Builder
-from storage.rocketmq.index.light_queues import lmq_dispatches
+from storage.rocketmq.index.dispatcher import Builder, BuildOptions
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.file_sequence import FileSequence
@@ -105,7 +103,7 @@ class TailedStore:
         self.findings = store.recovery.findings
         self._topics = frozenset(store.topics())
         self._builder = Builder(
-            self.queues, None, self._deleted_topics(), with_fillers=run.lacks_first
+            self.queues, None, self._deleted_topics(), BuildOptions(with_fillers=run.lacks_first)
         )
         self._last = max((_last_place(queue) for queue in self.queues), default=NOWHERE)
         self._last_head = self._head_of_last(run)
@@ -213,11 +211,10 @@ class TailedStore:
             if isinstance(step, Stop):
                 self._note_bad(step)
                 return
-            found = dispatches_of(step.data, step.records, step.start, with_tags=False)
-            self._builder.build(found)
-            in_lmqs = lmq_dispatches(step, self.queues)
-            self._builder.build_queues(self._builder.live(in_lmqs))
             self._last, size = step.records[-1]
+            self._builder.take(step.data, step.start, self._last + size - step.start)
+            self._builder.build()
+            self._builder.build_queues(self._builder.in_lmqs(step))
             self.log.end = self._last + size
             self._last_head = self._head_of_last(run)
 

@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from storage.model import RawMessage
 from storage.rocketmq.format.index_file import index_keys
 from storage.rocketmq.format.message import (
     BODY_POSITION,
@@ -34,9 +33,8 @@ from storage.rocketmq.format.message import (
     decode_message,
     takes_queue_offset,
 )
-from storage.rocketmq.format.message_encoding import Placement
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.format.queue_entry import FILLER, UNIT, code_of
+from storage.rocketmq.format.queue_entry import UNIT, code_of
 from storage.rocketmq.format.suspect_fields import is_folder_name
 
 if TYPE_CHECKING:
@@ -93,79 +91,6 @@ new_dispatch: Final = tuple.__new__
 """`Dispatch._make` without its length check, in half the time."""
 
 
-def by_queue(
-    dispatches: Sequence[Dispatch], refused: list[Dispatch] | None = None
-) -> dict[tuple[str, int], list[Dispatch]]:
-    """Group the dispatches of records that have a queue offset by (topic, queue id).
-
-    A topic whose name no folder can have has no queue: its records are added to `refused`.
-    """
-    groups: dict[tuple[str, int], list[Dispatch]] = {}
-    for dispatch in dispatches:
-        topic, queue_id, _, _, _, _, _, sys_flag, _ = dispatch
-        if takes_queue_offset(sys_flag):
-            group = groups.get((topic, queue_id))
-            if group is None:
-                if not is_folder_name(topic):
-                    if refused is not None:
-                        refused.append(dispatch)
-                    continue
-                group = groups[topic, queue_id] = []
-            group.append(dispatch)
-    return groups
-
-
-def units_of(
-    group: Sequence[Dispatch],
-    following: int,
-    *,
-    last_end: int,
-    bad_places: Sequence[tuple[int, int]] = (),
-    with_fillers: bool,
-) -> tuple[list[bytes], int, list[Dispatch], Dispatch | None]:
-    """Return the entries of a queue with next offset `following`, the end of its last record, the records with an
-    impossible offset, and the first record that got another offset than its own.
-
-    Records that have an entry already are skipped: they end at or before `last_end`. If records of the queue are
-    missing before a record, its entry
-
-    - keeps its offset, and the gap gets entries that point to the bad places of the log, (physical offset, bytes),
-      if there are any between the two records;
-    - keeps its offset after fillers, if `with_fillers`;
-    - goes to the end of the queue otherwise, as in RocketMQ (ConsumeQueue.putMessagePositionInfo).
-    """
-    parts: list[bytes] = []
-    refused: list[Dispatch] = []
-    moved: Dispatch | None = None
-    for dispatch in group:
-        _, _, offset, position, size, tags_code, _, _, _ = dispatch
-        end = position + size
-        if offset < following or end <= last_end:
-            continue
-        if offset > following:
-            if offset - following > LARGEST_GAP:
-                refused.append(dispatch)
-                continue
-            between = [place for place in bad_places if last_end <= place[0] < position]
-            if between or with_fillers:
-                parts += _left_out(between, offset - following)
-                following = offset
-            elif moved is None:
-                moved = dispatch
-        parts.append(pack_unit(position, size, tags_code))
-        following += 1
-        last_end = end
-    return parts, last_end, refused, moved
-
-
-def _left_out(bad_places: Sequence[tuple[int, int]], count: int) -> list[bytes]:
-    """Return entries for `count` missing records: they point to these bad places in order, or are fillers."""
-    if not bad_places:
-        return [FILLER * count]
-    units = [pack_unit(place, size, 0) for place, size in bad_places[:count]]
-    return units + units[-1:] * (count - len(units))
-
-
 def keys_of(
     topic: str, properties: dict[str, str], sys_flag: int, *, with_tags: bool
 ) -> Sequence[str]:
@@ -173,37 +98,6 @@ def keys_of(
     if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return ()
     return index_keys(topic, properties, with_tags=with_tags)
-
-
-def new_dispatches(
-    topic: str,
-    messages: Sequence[tuple[RawMessage, dict[str, str]]],
-    records: Sequence[bytes],
-    place: Placement,
-    *,
-    with_tags: bool,
-) -> tuple[list[Dispatch], int]:
-    """Return (the dispatches of appended records, the queue offset after them). `messages`: the messages with
-    their properties; `records`: their encoded bytes; `place`: where the first record goes.
-    """
-    dispatches: list[Dispatch] = []
-    _, _, queue_id, first_offset, first_position, time_ms, _ = place
-    offset: i64 = first_offset
-    position: i64 = first_position
-    for record, (message, properties) in zip(records, messages, strict=True):
-        sys_flag = message.sys_flag
-        counts: i64 = takes_queue_offset(sys_flag)
-        size: i64 = len(record)
-        # fmt: off
-        dispatches.append(new_dispatch(Dispatch, (
-            topic, queue_id, offset if counts else 0, position, size,
-            code_of(topic, properties, time_ms), time_ms, sys_flag,
-            keys_of(topic, properties, sys_flag, with_tags=with_tags),
-        )))
-        # fmt: on
-        position += size
-        offset += counts
-    return dispatches, offset
 
 
 def dispatch_of(
@@ -255,26 +149,3 @@ def heads_of(data: bytes, records: Sequence[tuple[int, int]], start: int) -> lis
             topic = topics[name] = name.decode(errors="replace")
         heads.append((topic, queue_id, queue_offset, sys_flag, time_ms, topic_end + 2))
     return heads
-
-
-def dispatches_of(
-    data: bytes,
-    records: Sequence[tuple[int, int]],
-    start: int,
-    *,
-    with_tags: bool,
-    delays_ms: Sequence[int] | None = None,
-) -> list[Dispatch]:
-    """Return the dispatches of records, with arguments as for `heads_of`; `delays_ms` as for `code_of`."""
-    found: list[Dispatch] = []
-    for (physical_offset, size), head in zip(records, heads_of(data, records, start), strict=True):
-        topic, queue_id, queue_offset, sys_flag, time_ms, begin = head
-        properties = decode_properties(data[begin : physical_offset - start + size])
-        # fmt: off
-        found.append(new_dispatch(Dispatch, (
-            topic, queue_id, queue_offset, physical_offset, size,
-            code_of(topic, properties, time_ms, delays_ms), time_ms, sys_flag,
-            keys_of(topic, properties, sys_flag, with_tags=with_tags),
-        )))
-        # fmt: on
-    return found

@@ -1,10 +1,10 @@
 """Building the queues and the index from the commit log (ReputMessageService).
 
 Owns the order in which records are dispatched, how far dispatching is done, and the one thread of the
-storage layer; must not read the log: an append or recovery passes the dispatches in. `step` does in
+storage layer; must not read the log: an append or recovery passes the bytes of records in. `step` does in
 the calling thread the work of the background thread, so a reader never waits for that thread.
 
-    append -> submit -> [dispatches, ...] -> step: units of each queue, then the index
+    append -> submit -> [records, ...] -> step: pass over them, entries of each queue, then the index
 
 A record that cannot be written stays pending. On a full disk the write is tried again; any other error fences the
 store, and the next start builds from the log. Readers meanwhile find the queue entries in memory. The index has no
@@ -15,25 +15,50 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.errors import DiskFull, StorageError, StoreFenced
 from storage.files import Fence
 from storage.rocketmq.index.consume_queue import settle
-from storage.rocketmq.index.dispatch_request import LARGEST_GAP, Dispatch, by_queue, units_of
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.light_queues import lmq_dispatches
+from storage.rocketmq.index.queue_runs import LARGEST_GAP, first_place, fit, runs_of
 from storage.rocketmq.index.queues import Queue, QueueTable
+from storage.rocketmq.index.record_pass import NOTHING, Passed, QueueRuns, RecordPass
+from storage.rocketmq.log.scan import LogRange
 
 GATHER_S: Final = 0.01  # a wake-up waits this long for more; a reader that comes first runs `step`
 RETRY_S: Final = 1.0  # wait after a full disk
-TOGETHER: Final = 4096  # stop gathering records for one build at this number
+TOGETHER_BYTES: Final = 1 << 20  # stop gathering records for one build at this size
 PENDING_APPENDS: Final = 1024
+PENDING_BYTES: Final = 16 << 20
+
+
+class BuildOptions(NamedTuple):
+    """How records become entries and strings: see RecordPass for `with_tags` and `delays_ms`.
+
+    `with_fillers`: write a filler for each offset without a record. Only for a log without its first possible file:
+    when RocketMQ meets a filler in a pull, it skips all records in that file (DefaultMessageStore.getMessage). See
+    `FileSequence.lacks_first`.
+    """
+
+    with_fillers: bool
+    with_tags: bool = True
+    delays_ms: Sequence[int] | None = None
+
+
+class Last(NamedTuple):
+    """The last record that was built."""
+
+    physical_offset: int
+    store_timestamp_ms: int
 
 
 class Builder:
-    """A builder of queues and index from dispatches: each record once, in the order of the log.
+    """A builder of queues and index from the bytes of the log: each record once, in the order of the log.
 
     `deleted`: by topic, the physical offset below which its records are deleted. Not thread-safe.
     """
@@ -43,102 +68,149 @@ class Builder:
         queues: QueueTable,
         index: KeyIndex | None,
         deleted: Mapping[str, int],
-        *,
-        with_fillers: bool,
+        options: BuildOptions,
     ) -> None:
-        """`with_fillers`: write a filler for each offset without a record. Only for a log without its first possible
-        file: when RocketMQ meets a filler in a pull, it skips all records in that file
-        (DefaultMessageStore.getMessage). See `FileSequence.lacks_first`.
-        """
         self.queues = queues
         self.index = index
-        self.deleted = deleted
-        self.moved: dict[tuple[str, int], Dispatch] = {}  # by queue, see `units_of`
-        self._with_fillers = with_fillers
-        self.last: Dispatch | None = None  # the last record that was built
+        self.moved: dict[tuple[str, int], Dispatch] = {}  # by queue, see `fit`
+        self.last: Last | None = None
         self.refused: list[Dispatch] = []  # records with an impossible queue offset or topic
+        self._deleted = deleted
+        self._options = options
+        self._pass = self.new_pass()
         self._bad_places: list[tuple[int, int]] = []  # in the log: physical offset and bytes
         self._log_start = 0
+
+    @property
+    def deleted(self) -> Mapping[str, int]:
+        """By topic, the physical offset below which its records are deleted."""
+        return self._deleted
+
+    @deleted.setter
+    def deleted(self, deleted: Mapping[str, int]) -> None:
+        self._deleted = deleted
+        self._pass.forget_topics()
+
+    def new_pass(self, *, queues_from: int = 0, strings_from: int = 0) -> RecordPass:
+        """Return a pass over records for these queues and this index; see RecordPass."""
+        return RecordPass(
+            self,
+            with_tags=self._options.with_tags,
+            delays_ms=self._options.delays_ms,
+            batch_topics=self.queues.batch_topics,
+            queues_from=queues_from,
+            strings_from=NOTHING if self.index is None else strings_from,
+        )
+
+    # ---- the rules of the pass ----
+
+    def alive_from(self, topic: str, queue_id: int) -> int:
+        """Return the physical offset from which on the records of a queue are not deleted."""
+        return self._deleted.get(topic, 0)
+
+    def is_over(self, dispatch: Dispatch) -> bool:
+        """Return whether a record was deleted with its topic."""
+        return dispatch.physical_offset < self._deleted.get(dispatch.topic, 0)
+
+    def code_of(self, dispatch: Dispatch) -> int:
+        """Return the tags code of a record of the schedule topic."""
+        return dispatch.tags_code
+
+    # ---- building ----
 
     def pass_over(self, physical_offset: int, size_bytes: int, *, log_start: int) -> None:
         """Add a bad place of the log, where records may be missing: entries of these records will point to it."""
         self._bad_places.append((physical_offset, size_bytes))
         self._log_start = log_start
 
-    def build(self, dispatches: Sequence[Dispatch]) -> None:
-        """Append to the queues, then to the index. Entries that exist are left unchanged."""
-        live = self.live(dispatches)
-        self.build_queues(live)
-        self.build_index(live)
-        if dispatches:
-            self.last = dispatches[-1]
+    def take(self, data: bytes, physical_offset: int, size_bytes: int) -> None:
+        """Pass over the records that are the first bytes of `data`; the first is at this physical offset."""
+        self._pass.take(data, 0, size_bytes, physical_offset)
 
-    def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
-        """Return the dispatches of records that were not deleted with their topic."""
-        deleted = self.deleted
-        if not deleted:
-            return dispatches
-        return [d for d in dispatches if d.physical_offset >= deleted.get(d.topic, 0)]
+    def build(self) -> None:
+        """Append what was taken to the queues, then to the index. Entries that exist are left unchanged. After an
+        error the same records must be taken again.
+        """
+        record_pass = self._pass
+        has_records = record_pass.records > 0
+        self.build_passed(record_pass.taken())
+        if has_records:
+            self.last = Last(record_pass.last_offset, record_pass.last_time_ms)
 
-    def build_queues(self, dispatches: Sequence[Dispatch]) -> None:
+    def build_passed(self, passed: Passed) -> None:
+        """Append the result of a pass to the queues, then to the index."""
+        self.refused += passed.refused
+        self.build_queues(passed.queues)
+        self.build_index(passed.strings)
+
+    def build_queues(self, entries: Sequence[QueueRuns]) -> None:
         """Append the missing entries, with one write per queue. All files for them are created and made durable
         first: if one cannot be created, no queue gets its entries.
         """
-        batch_topics = self.queues.batch_topics
-        groups = [
-            (self.queues.add(*key), group)
-            for key, group in by_queue(dispatches, self.refused).items()
-            if key[0] not in batch_topics
-        ]
+        groups = [(self.queues.add(group.topic, group.queue_id), group) for group in entries]
         for queue, group in groups:
-            queue.units.make_room(group[0].queue_offset)
+            queue.units.make_room(group.runs[0].queue_offset)
         settle([queue.units for queue, _ in groups])
         for queue, group in groups:
             self._append_units(queue, group)
 
-    def _append_units(self, queue: Queue, group: Sequence[Dispatch]) -> None:
+    def in_lmqs(self, log_range: LogRange, physical_offset: int = 0) -> Sequence[QueueRuns]:
+        """Return the entries of LMQ queues for the records that are not deleted, from this physical offset on."""
+        found = lmq_dispatches(log_range, self.queues)
+        return runs_of(
+            d for d in found if d.physical_offset >= physical_offset and not self.is_over(d)
+        )
+
+    def _append_units(self, queue: Queue, group: QueueRuns) -> None:
         units = queue.units
-        deleted_end = self.deleted.get(queue.partition.topic, 0)
+        deleted_end = self._deleted.get(queue.partition.topic, 0)
         bad_places = [place for place in self._bad_places if place[0] >= deleted_end]
         first = units.end
-        if units.is_empty and not self._may_lack_first(first, group[0], bad_places):
-            first = max(first, group[0].queue_offset)
-        parts, last_end, refused, moved = units_of(
+        if units.is_empty and not self._may_lack_first(first, group, bad_places):
+            first = max(first, group.runs[0].queue_offset)
+        fitted = fit(
             group,
             first,
             last_end=units.last_end,
             bad_places=bad_places,
-            with_fillers=self._with_fillers,
+            with_fillers=self._options.with_fillers,
         )
-        self.refused += refused
-        if moved is not None:
-            self.moved.setdefault((moved.topic, moved.queue_id), moved)
-        if parts:
-            units.append(b"".join(parts), first, last_end)
+        self.refused += fitted.refused
+        if fitted.moved is not None:
+            self.moved.setdefault((group.topic, group.queue_id), fitted.moved)
+        if fitted.parts:
+            units.append(b"".join(fitted.parts), first, fitted.last_end)
 
-    def hold(self, dispatches: Sequence[Dispatch]) -> None:
-        """Expose queue entries that are not yet written to a file."""
-        for key, group in by_queue(self.live(dispatches)).items():
-            units = self.queues.add(*key).units
-            parts, *_ = units_of(
-                group, units.end, last_end=units.last_end, with_fillers=self._with_fillers
+    def hold(self, taken: Iterable[tuple[bytes, int]]) -> None:
+        """Expose queue entries of records, (bytes, physical offset), that are not yet written to a file."""
+        record_pass = self.new_pass(strings_from=NOTHING)
+        for data, physical_offset in taken:
+            record_pass.take(data, 0, len(data), physical_offset)
+        for group in record_pass.taken().queues:
+            units = self.queues.add(group.topic, group.queue_id).units
+            fitted = fit(
+                group,
+                units.end,
+                last_end=units.last_end,
+                with_fillers=self._options.with_fillers,
             )
-            units.hold(b"".join(parts))
+            units.hold(b"".join(fitted.parts))
 
     def _may_lack_first(
-        self, first: int, dispatch: Dispatch, bad_places: Sequence[tuple[int, int]]
+        self, first: int, group: QueueRuns, bad_places: Sequence[tuple[int, int]]
     ) -> bool:
         """Return whether a queue without entries begins at `first`, with entries for records lost at a bad place.
         Otherwise it begins with this record: the records before it were deleted with the head of the log.
         """
-        if self._log_start or not 0 <= dispatch.queue_offset - first <= LARGEST_GAP:
+        queue_offset, physical_offset = first_place(group)
+        if self._log_start or not 0 <= queue_offset - first <= LARGEST_GAP:
             return False
-        return any(position < dispatch.physical_offset for position, _ in bad_places)
+        return any(position < physical_offset for position, _ in bad_places)
 
-    def build_index(self, dispatches: Sequence[Dispatch]) -> None:
-        """Put the keys into the index; do nothing if the index is off."""
+    def build_index(self, strings: bytes) -> None:
+        """Put the strings into the index; do nothing if the index is off."""
         if self.index is not None:
-            self.index.put_all(dispatches)
+            self.index.put_strings(strings)
 
 
 class Dispatcher:
@@ -150,7 +222,8 @@ class Dispatcher:
         self._fence = fence
         self._broken = False  # a write by the dispatcher has failed: guarded by `_lock`
         self._position = position  # written under `_lock`, read by any thread
-        self._pending: deque[tuple[Sequence[Dispatch], int]] = deque()
+        self._pending: deque[tuple[bytes, int]] = deque()  # records, and where they begin
+        self._submitted = position  # the end of the last pending record
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -161,17 +234,21 @@ class Dispatcher:
         """The physical offset up to which queues and index are built."""
         return self._position
 
-    def submit(self, dispatches: Sequence[Dispatch], end: int) -> None:
-        """Add the records of one append, which end at the physical offset `end`."""
-        self._pending.append((dispatches, end))
+    def submit(self, records: bytes, physical_offset: int) -> None:
+        """Add appended records that are adjacent in the log, from this physical offset on."""
+        self._submitted = physical_offset + len(records)
+        self._pending.append((records, physical_offset))
         if not self._wake.is_set():
             self._wake.set()
 
     def make_way(self) -> None:
-        """Build in the calling thread, before an append, if too many appends are pending: this bounds the
+        """Build in the calling thread, before an append, if too much is pending: this bounds the
         pending records. Raises DiskFull, StoreFenced.
         """
-        if len(self._pending) >= PENDING_APPENDS:
+        if (
+            len(self._pending) >= PENDING_APPENDS
+            or self._submitted - self._position >= PENDING_BYTES
+        ):
             self.step()
 
     def step(self) -> None:
@@ -200,7 +277,7 @@ class Dispatcher:
         self.try_step()
         if queue.units.readable_end < end:
             with self._lock:
-                self.builder.hold([d for dispatches, _ in tuple(self._pending) for d in dispatches])
+                self.builder.hold(tuple(self._pending))
 
     def try_step(self) -> int:
         """Run `step` as far as possible, without DiskFull and StoreFenced; return the `position` reached."""
@@ -218,14 +295,15 @@ class Dispatcher:
 
     def _build_some(self) -> None:
         """Build some of the pending records; they are removed from the pending queue only after that."""
-        gathered: list[Dispatch] = []
-        taken, end = 0, self._position
-        for dispatches, stop in tuple(self._pending):  # copied at once: submits go on
-            gathered += dispatches
-            taken, end = taken + 1, stop
-            if len(gathered) >= TOGETHER:
+        taken = size_bytes = 0
+        end = self._position
+        for records, physical_offset in tuple(self._pending):  # copied at once: submits go on
+            self.builder.take(records, physical_offset, len(records))
+            taken, end = taken + 1, physical_offset + len(records)
+            size_bytes += len(records)
+            if size_bytes >= TOGETHER_BYTES:
                 break
-        self.builder.build(gathered)
+        self.builder.build()
         for _ in range(taken):
             self._pending.popleft()
         self._position = end

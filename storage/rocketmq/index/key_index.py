@@ -25,9 +25,9 @@ from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format.index_file import IndexHeader, file_size, index_string, key_hash
 from storage.rocketmq.format.names import index_name, parse_index_name
-from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.key_index_file import ALWAYS, DoubtedIndex, KeyIndexFile, TimeRange
-from storage.rocketmq.index.key_index_table import KeyHasher, KeyIndexTable
+from storage.rocketmq.index.key_index_table import KeyIndexTable
+from storage.rocketmq.index.record_pass import STRING, STRING_SIZE
 
 TAIL_BYTES: Final = 4 << 20  # of entries in memory; at this size they are written
 
@@ -53,7 +53,6 @@ class KeyIndex:
         self.findings: Sequence[Finding] = ()
         self._files = files
         self._clock = clock
-        self._hasher = KeyHasher()
         self._lock = threading.Lock()  # held for every change of a file or of the run
         self._run: tuple[
             KeyIndexFile, ...
@@ -209,44 +208,40 @@ class KeyIndex:
 
     # ---- writing ----
 
-    def put(self, dispatch: Dispatch) -> None:
-        """Index one record; see `put_all`."""
-        self.put_all((dispatch,))
-
-    def put_all(self, dispatches: Iterable[Dispatch]) -> None:
-        """Index records in the order of the log. Records before the last record that was put are skipped:
-        they are in the index already. A record without strings (a rolled back record) may still create
-        a file.
+    def put_strings(self, strings: bytes) -> None:
+        """Index strings, as record_pass.py draws them, of records in the order of the log. Records before the last
+        record that was put are skipped: they are in the index already. A record without strings (a rolled back
+        record) may still create a file.
 
         Creates the next file when a file is full; the full file is then on disk. Raises DiskFull,
         IoFailure. After an error the caller may pass the same records again: no string is put twice.
         """
-        dispatches = [*dispatches]
         with self._lock:
-            done, strings = self._resumed(dispatches)
-            while done < len(dispatches):
+            position = self._resumed(strings)
+            while position < len(strings):
                 table = self._table
                 if table is None or table.is_full:
-                    with self._resuming_at(dispatches[done].physical_offset, strings):
+                    with self._resuming_at(*_before(strings, position)):
                         table = self._open_table()
-                done, strings = table.put_run(dispatches, done, strings)
+                position = table.put_strings(strings, position)
             table = self._table
             if table is not None and len(table.tail[1]) > TAIL_BYTES:
                 with self._resuming_at(table.end_physical_offset + 1, 0):
                     self._run[-1].write_entries()
 
-    def _resumed(self, dispatches: Sequence[Dispatch]) -> tuple[int, int]:
-        """Return (number of the first record to put, number of its first string), after the part that was
-        put before an error.
-        """
+    def _resumed(self, strings: bytes) -> int:
+        """Return the position of the first string to put, after the part that was put before an error."""
         if self._resume is None:
-            return 0, 0
-        offset, strings = self._resume
-        for done, dispatch in enumerate(dispatches):
-            if dispatch.physical_offset >= offset:
+            return 0
+        offset, done = self._resume
+        for position in range(0, len(strings), STRING_SIZE):
+            _, physical_offset, _ = STRING.unpack_from(strings, position)
+            if physical_offset > offset or (physical_offset == offset and not done):
                 self._resume = None
-                return done, strings if dispatch.physical_offset == offset else 0
-        return len(dispatches), 0
+                return position
+            if physical_offset == offset:
+                done -= 1
+        return len(strings)
 
     @contextmanager
     def _resuming_at(self, physical_offset: int, strings: int) -> Iterator[None]:
@@ -269,13 +264,13 @@ class KeyIndex:
         elif len(run) > 1 and not run[-1].has_entries:
             run[-1].begin_behind(run[-2].header)  # its header may never have reached the disk
         try:
-            self._table = run[-1].open_table(self._hasher)
+            self._table = run[-1].open_table()
         except IoFailure:
             if not run[-1].has_entries:
                 raise
             run[-1].doubt()  # it cannot be read: continue in a new file
             self._run = (*run, self._create(run))
-            self._table = self._run[-1].open_table(self._hasher)
+            self._table = self._run[-1].open_table()
         return self._table
 
     def _finish(self, file: KeyIndexFile) -> None:
@@ -389,6 +384,18 @@ def _or_doubted(file: KeyIndexFile, offsets: Iterator[int]) -> Iterator[int]:
     except IoFailure as error:
         file.doubt()
         raise DoubtedIndex(f"{file.path}: {error.message}") from error
+
+
+def _before(strings: bytes, position: int) -> tuple[int, int]:
+    """Return (physical offset of the record whose string is at `position`, number of its strings before it)."""
+    _, physical_offset, _ = STRING.unpack_from(strings, position)
+    count = 0
+    while position:
+        position -= STRING_SIZE
+        if STRING.unpack_from(strings, position)[1] != physical_offset:
+            break
+        count += 1
+    return physical_offset, count
 
 
 def _takes_part(header: IndexHeader, times: TimeRange) -> bool:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from storage.coding.native import BytesWriter
 from storage.coding.varint import INT64_MAX, INT64_MIN
 from storage.errors import Corrupt, DiskFull, IoFailure
 from storage.files import HandleCache, is_missing, remove_if_present
@@ -48,9 +49,8 @@ from storage.rocketmq.format.index_file import (
     slot_position,
 )
 from storage.rocketmq.index.key_index_table import (
-    KeyHasher,
     KeyIndexTable,
-    empty_slots,
+    entry_in,
     follow_chains,
     slots_of,
 )
@@ -173,15 +173,15 @@ class KeyIndexFile:
 
     # ---- writing ----
 
-    def open_table(self, hasher: KeyHasher) -> KeyIndexTable:
+    def open_table(self) -> KeyIndexTable:
         """Return the table that takes entries; load it if necessary."""
         if self._table is None:
             self._check_sums()
             self._extend()
-            slots = empty_slots(self.slots)
+            stored = b""
             if self._header.index_count > FIRST_ENTRY:
-                slots = self.stored_slots()
-            self._table = KeyIndexTable(hasher, self._header, slots, entries=self.entries)
+                stored = self._read(self.slots * SLOT_SIZE, HEADER_SIZE)
+            self._table = KeyIndexTable(self._header, stored, self.slots, entries=self.entries)
             self.is_ours = True
         return self._table
 
@@ -217,8 +217,8 @@ class KeyIndexFile:
         first, tail = table.tail
         if tail:
             with self._files.borrow(self.path, write=True) as file:
-                file.pwrite(bytes(tail), entry_position(self.slots, first))
-            table.tail = (first + len(tail) // ENTRY_SIZE, bytearray())
+                file.pwrite(tail.getvalue(), entry_position(self.slots, first))
+            table.tail = (first + len(tail) // ENTRY_SIZE, BytesWriter())
 
     def write_back(self) -> None:
         """Write the state in memory to the file: entries, then slots, then the header. Not synced."""
@@ -323,21 +323,24 @@ class KeyIndexFile:
             first, tail = table.tail  # read after the slot: see KeyIndexTable
             count = first + len(tail) // ENTRY_SIZE
         else:
-            first, tail = self.entries, bytearray()
+            first, tail = self.entries, BytesWriter()
             count = self._header.index_count
             if count <= FIRST_ENTRY:
                 return
             number = int.from_bytes(self._read(SLOT_SIZE, slot_position(slot)), "big", signed=True)
         block, block_first = b"", first  # entries read so far, and the number of the first
         while 0 < number <= count:
-            data: bytes | bytearray = tail
-            position = (number - first) * ENTRY_SIZE
-            if position < 0:
+            if number >= first:
+                position = (number - first) * ENTRY_SIZE
+                if position + ENTRY_SIZE > len(tail):
+                    return
+                data, position = entry_in(tail, position), 0
+            else:
                 if number < block_first:
                     block, block_first = self._entries_up_to(number)
                 data, position = block, (number - block_first) * ENTRY_SIZE
-            if position + ENTRY_SIZE > len(data):
-                return
+                if position + ENTRY_SIZE > len(data):
+                    return
             found_hash, offset, seconds, previous = unpack_entry(data, position)
             if seconds < 0:
                 return

@@ -1,8 +1,7 @@
 """The part of an index file that is in memory while it takes entries: slots, unwritten entries, header.
 
-Owns how a string gets into the table (IndexFile.putKey of RocketMQ) and a fast form of Java's string hash for
-strings with common parts; must not do IO: key_index_file.py reads and writes. Compiled if a compiler is
-available; otherwise the same source is interpreted.
+Owns how a string gets into the table (IndexFile.putKey of RocketMQ); must not do IO: key_index_file.py reads and
+writes. Compiled if a compiler is available: then an entry is made without any Python object.
 
 One writer at a time. Readers at any time: an entry is in `tail` before its number is in a slot. A reader
 must read the slot first and `tail` after it. It then finds the entry in `tail` or, if the writer has
@@ -13,10 +12,19 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
 from typing import Final
 
-from storage.coding.hashes import MASK, SIGN, java_hash
+from storage.coding.native import (
+    BytesWriter,
+    i32,
+    i64,
+    is_native,
+    read_i32_be,
+    read_i64_be,
+    vec,
+    write_i32_be,
+    write_i64_be,
+)
 from storage.rocketmq.format.index_file import (
     ENTRY,
     ENTRY_SIZE,
@@ -25,89 +33,39 @@ from storage.rocketmq.format.index_file import (
     IndexHeader,
     time_diff_s,
 )
-from storage.rocketmq.index.dispatch_request import Dispatch
+from storage.rocketmq.index.record_pass import STRING, STRING_SIZE
 
 PAGE_SHIFT: Final = 10
 PAGE_SLOTS: Final = 1 << PAGE_SHIFT  # slots that are written together, 4 KiB
-CACHED: Final = 1 << 16  # number of string parts with a cached hash
-
-SUFFIX: Final = 3
-SUFFIX_POWER: Final = 31**3
 pack_entry: Final = ENTRY.pack
-
-MIDDLE: Final = 8
-MIDDLE_POWER: Final = 31**8
-
-
-class KeyHasher:
-    """A hasher of strings that often begin alike: h(a + b) = h(a) * 31^len(b) + h(b), in 32 bits.
-
-    A string is split before its last 3 characters, and the part before them again before its last 8. In a
-    unique key these parts are the counter and the time; the part before them is the same for all keys of a
-    client. A non-ASCII string is hashed as a whole: a character may be two units of UTF-16.
-    """
-
-    def __init__(self) -> None:
-        self.prefixes: dict[str, int] = {}
-        self.suffixes: dict[str, int] = {}
-        self._beginnings: dict[str, int] = {}
-
-    def java_hash(self, text: str) -> int:
-        """Return Java's hash as 32 bits without a sign."""
-        if not text.isascii():
-            return java_hash(text) & MASK
-        start, end = text[:-SUFFIX], text[-SUFFIX:]
-        prefix = self.prefixes.get(start)
-        if prefix is None:
-            prefix = self._hash_prefix(start)
-            _keep(self.prefixes, start, prefix)
-        if len(end) < SUFFIX:
-            return java_hash(text) & MASK
-        suffix = self.suffixes.get(end)
-        if suffix is None:
-            suffix = java_hash(end) & MASK
-            _keep(self.suffixes, end, suffix)
-        return prefix * SUFFIX_POWER + suffix & MASK
-
-    def _hash_prefix(self, text: str) -> int:
-        start, end = text[:-MIDDLE], text[-MIDDLE:]
-        if not start:
-            return java_hash(text) & MASK
-        beginning = self._beginnings.get(start)
-        if beginning is None:
-            beginning = java_hash(start) & MASK
-            _keep(self._beginnings, start, beginning)
-        return beginning * MIDDLE_POWER + java_hash(end) & MASK
-
-
-def _keep(cache: dict[str, int], text: str, hashed: int) -> None:
-    """Cache a hash. A full cache is emptied, since the strings in use change with time."""
-    if len(cache) >= CACHED:
-        cache.clear()
-    cache[text] = hashed
+unpack_string: Final = STRING.unpack_from
+_OFFSET_POSITION: Final = 4
+_TIME_POSITION: Final = 12
 
 
 class KeyIndexTable:
     """The table of one index file that takes entries. The public fields are read by any thread, and written
-    by `put_run` and by the file's owner.
+    by `put_strings` and by the file's owner.
     """
 
-    def __init__(
-        self, hasher: KeyHasher, header: IndexHeader, slots: memoryview[int], *, entries: int
-    ) -> None:
-        """`slots` are native ints; the entries before `header.index_count` are in the file."""
-        self.slots = slots
+    def __init__(self, header: IndexHeader, stored: bytes, slots: int, *, entries: int) -> None:
+        """Create the table of a file with this many slots. `stored`: the slots as they are in the file, empty for a
+        new file; the entries before `header.index_count` are in the file.
+        """
+        self.slots: vec[i32] = vec[i32]([0] * slots)
+        if stored:
+            _load(self.slots, stored)
         self.entries = entries
-        self.dirty_pages = bytearray(-(-len(slots) // PAGE_SLOTS))
+        self.dirty_pages = BytesWriter()
+        self.clean_slots()
         # Number of the first entry that is not in the file, and the entries from it on. Replaced as
         # one tuple, so that a reader's pair is consistent.
-        self.tail: tuple[int, bytearray] = (max(header.index_count, FIRST_ENTRY), bytearray())
+        self.tail: tuple[int, BytesWriter] = (max(header.index_count, FIRST_ENTRY), BytesWriter())
         self.begin_timestamp_ms = header.begin_timestamp_ms
         self.end_timestamp_ms = header.end_timestamp_ms
         self.begin_physical_offset = header.begin_physical_offset
         self.end_physical_offset = header.end_physical_offset
         self.hash_slot_count = header.hash_slot_count
-        self._hasher = hasher
 
     @property
     def index_count(self) -> int:
@@ -132,71 +90,93 @@ class KeyIndexTable:
             self.index_count,
         )
 
-    def put_run(self, dispatches: Sequence[Dispatch], done: int, strings: int) -> tuple[int, int]:
-        """Put records from number `done` on; of the first record, only the strings from number `strings` on.
-        Return the next `done` and `strings`: (len(dispatches), 0) if all strings had room.
+    def put_strings(self, strings: bytes, position: i64) -> i64:
+        """Put strings, as record_pass.py draws them, from `position` on, until the file is full. Return the position
+        of the first that was not put.
 
-        A record before the last record that was put is skipped: it is in the index already.
+        A string of a record before the last record that was put is skipped: it is in the index already.
         """
-        prefixes, suffixes = self._hasher.prefixes, self._hasher.suffixes
-        slots, dirty_pages, slot_count = self.slots, self.dirty_pages, len(self.slots)
-        entries = self.entries
         first, tail = self.tail
-        number = first + len(tail) // ENTRY_SIZE
-        begin_ms = seconds_at_ms = self.begin_timestamp_ms
-        seconds = 0  # for `seconds_at_ms`, kept: many records have the same store time
-        while done < len(dispatches) and number < entries:
-            _, _, _, offset, _, _, time_ms, _, keys = dispatches[done]
-            stop = min(len(keys), strings + entries - number)
-            if stop <= strings or (not strings and offset < self.end_physical_offset):
-                done, strings = done + 1, 0
+        number: i64 = first + len(tail) // ENTRY_SIZE
+        room: i64 = self.entries
+        stop: i64 = len(strings)
+        begin_ms: i64 = self.begin_timestamp_ms
+        last_offset: i64 = self.end_physical_offset
+        last_ms: i64 = begin_ms
+        seconds: i64 = 0  # for `last_ms`, kept: many records have the same store time
+        hashed: i64
+        offset: i64
+        time_ms: i64
+        while position < stop and number < room:
+            if _NATIVE:
+                hashed = i64(read_i32_be(strings, position))
+                offset = read_i64_be(strings, position + _OFFSET_POSITION)
+                time_ms = read_i64_be(strings, position + _TIME_POSITION)
+            else:
+                hashed, offset, time_ms = unpack_string(strings, position)
+            position += STRING_SIZE
+            if hashed < 0 or offset < last_offset:
                 continue
-            if time_ms != seconds_at_ms:
-                seconds_at_ms, seconds = time_ms, time_diff_s(time_ms, begin_ms)
-            if number <= FIRST_ENTRY:  # only this string's time is relative to an inherited begin
-                begin_ms = self.begin_timestamp_ms = time_ms
-                self.begin_physical_offset = offset
-                stop = strings + 1
-            for key in keys[strings:stop]:
-                try:
-                    hashed = prefixes[key[:-SUFFIX]] * SUFFIX_POWER + suffixes[key[-SUFFIX:]] & MASK
-                except KeyError:
-                    hashed = self._hasher.java_hash(key)
-                if hashed >= SIGN:
-                    hashed = 0 if hashed == SIGN else MASK + 1 - hashed
-                slot = hashed % slot_count
-                previous = slots[slot]
-                if not 0 < previous <= number:
-                    previous = 0
-                    self.hash_slot_count += 1
-                tail += pack_entry(hashed, offset, seconds, previous)
-                slots[slot] = number
-                dirty_pages[slot >> PAGE_SHIFT] = 1
-                number += 1
+            if time_ms != last_ms:
+                last_ms, seconds = time_ms, time_diff_s(time_ms, begin_ms)
+            self._put(tail, number, hashed, offset, seconds)
+            if number == FIRST_ENTRY:  # only this string's time is relative to an inherited begin
+                begin_ms, seconds = time_ms, 0
+                self.begin_timestamp_ms, self.begin_physical_offset = time_ms, offset
+            number += 1
+            last_offset = offset
             self.end_timestamp_ms, self.end_physical_offset = time_ms, offset
-            if number == FIRST_ENTRY + 1:
-                seconds = 0  # relative to the begin, which is now the file's own
-            done, strings = (done, stop) if stop < len(keys) else (done + 1, 0)
-        return done, strings
+        return position
+
+    def _put(self, tail: BytesWriter, number: i64, hashed: i64, offset: i64, seconds: i64) -> None:
+        """Put one entry: a reader finds it in `tail` before its number is in the slot."""
+        slots = self.slots
+        slot: i64 = hashed % i64(len(slots))
+        previous: i64 = i64(slots[slot])
+        if not 0 < previous <= number:
+            previous = 0
+            self.hash_slot_count += 1
+        if _NATIVE:
+            write_i32_be(tail, i32(hashed))
+            write_i64_be(tail, offset)
+            write_i32_be(tail, i32(seconds))
+            write_i32_be(tail, i32(previous))
+        else:
+            tail.write(pack_entry(hashed, offset, seconds, previous))
+        slots[slot] = i32(number)
+        self.dirty_pages[slot >> PAGE_SHIFT] = 1
 
     def dirty_slots(self) -> list[tuple[int, bytes]]:
         """Return (number of the first slot, bytes for the file) of every run of changed pages. The pages
         stay marked until `clean_slots`.
         """
         runs = []
-        dirty = self.dirty_pages
+        dirty = self.dirty_pages.getvalue()
+        slots = memoryview(self.slots)
         start = dirty.find(1)
         while start >= 0:
             end = dirty.find(0, start)
             end = len(dirty) if end < 0 else end
-            slots = array("i", self.slots[start * PAGE_SLOTS : end * PAGE_SLOTS])
-            runs.append((start * PAGE_SLOTS, file_order(slots).tobytes()))
+            changed = array("i", slots[start * PAGE_SLOTS : end * PAGE_SLOTS].tobytes())
+            runs.append((start * PAGE_SLOTS, file_order(changed).tobytes()))
             start = dirty.find(1, end)
         return runs
 
     def clean_slots(self) -> None:
         """Unmark all pages, after the result of `dirty_slots` was written."""
-        self.dirty_pages = bytearray(len(self.dirty_pages))
+        self.dirty_pages = BytesWriter()
+        self.dirty_pages.write(bytes(-(-len(self.slots) // PAGE_SLOTS)))
+
+
+def _load(slots: vec[i32], stored: bytes) -> None:
+    """Set the slots as they are in a file."""
+    for slot, number in enumerate(slots_of(stored)):
+        slots[slot] = i32(number)
+
+
+def entry_in(tail: BytesWriter, position: int) -> bytes:
+    """Return the entry at `position` of entries in memory."""
+    return bytes([tail[at] for at in range(position, position + ENTRY_SIZE)])
 
 
 def follow_chains(data: bytes, slots: array[int], number: int) -> bool:
@@ -228,9 +208,5 @@ def slots_of(data: bytes) -> memoryview[int]:
     return memoryview(file_order(array("i", data)))
 
 
-def empty_slots(count: int) -> memoryview[int]:
-    """Return the slots of a new file. Memory is used only for pages that are written."""
-    return memoryview(bytearray(count * SLOT_SIZE)).cast("i")
-
-
+_NATIVE: Final = is_native(file_order)
 assert array("i").itemsize == SLOT_SIZE

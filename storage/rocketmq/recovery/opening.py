@@ -19,8 +19,7 @@ from storage.model import Finding, Loss, RecoveryReport
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.properties import has_crc_property
-from storage.rocketmq.index.dispatch_request import dispatch_of
-from storage.rocketmq.index.dispatcher import Builder
+from storage.rocketmq.index.dispatcher import Builder, BuildOptions, Last
 from storage.rocketmq.index.index_coverage import IndexCoverage, record_end
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import wrong_fields, wrong_header
@@ -112,12 +111,16 @@ def open_parts(opening: Opening) -> OpenedStore:
         directory.write_abort()
         _keep_losses(directory, plan, started_ms)
     opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
-    builder = Builder(queues, index, opening.topics.deleted, with_fillers=run.lacks_first)
+    settings = opening.settings
+    options = BuildOptions(
+        with_fillers=run.lacks_first, with_tags=settings.index_tags, delays_ms=settings.delays_ms
+    )
+    builder = Builder(queues, index, opening.topics.deleted, options)
     built_from = _repair(opening, plan, builder, clean=clean)
     log = CommitLog(run, end=plan.log_end)
     if plan.last_record is not None:
         at, message = plan.last_record
-        builder.last = dispatch_of(message, at, with_tags=opening.settings.index_tags)
+        builder.last = Last(at, message.store_timestamp_ms)
     _restore_producers(plan, snapshot)
     return OpenedStore(
         files=opening.files,
@@ -373,8 +376,6 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool)
         plan,
         builder,
         index_from,
-        with_tags=opening.settings.index_tags,
-        delays_ms=opening.settings.delays_ms,
         progress=opening.options.progress,
     )
     built_from = max(built_from, plan.log_end if indexed_from is None else indexed_from)

@@ -7,11 +7,8 @@ store.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -20,20 +17,18 @@ from storage.files import copy_range
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.properties import CRC_PROPERTY_SIZE
-from storage.rocketmq.index.dispatch_request import Dispatch, dispatches_of
 from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.index_coverage import keys_beside
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_mending import mend
-from storage.rocketmq.index.light_queues import lmq_dispatches
 from storage.rocketmq.log.commit_log import store_time_at
 from storage.rocketmq.log.filler_records import SMALLEST, fill
 from storage.rocketmq.log.scan import Stop, walk_log
 from storage.rocketmq.recovery.plan import StorePlan
 
 BAD_PLACE_BYTES: Final = 1 << 16  # limit on the bytes that readers read at a bad place
+TOGETHER: Final = 1 << 14  # records whose entries are written together, about
 _EVERYTHING: Final = 1 << 62
-_place: Final = attrgetter("physical_offset")
 
 
 def keep_aside(plan: StorePlan, kept_dir: Path) -> None:
@@ -152,8 +147,6 @@ def build_missing(
     builder: Builder,
     index_from: int | None,
     *,
-    with_tags: bool,
-    delays_ms: Sequence[int] | None,
     progress: Progress,
 ) -> int | None:
     """Dispatch again what queues or index lack. Return from where on the index then has every record; None for none.
@@ -169,29 +162,24 @@ def build_missing(
     known_stops = {plan.log_end, *(damage.position for damage in plan.damages)}
     known_stops |= {gap_start for gap_start, _ in plan.passed_gaps}
     indexed_from: int | None = None
+    record_pass = builder.new_pass(queues_from=queues_from, strings_from=first_indexed)
     while start < plan.log_end:
         following = plan.log_end
         for log_range in walk_log(plan.run, start, plan.log_end, check_crc=False):
             if isinstance(log_range, Stop):
                 following = log_range.position
                 break
-            batch = dispatches_of(
-                log_range.data,
-                log_range.records,
-                log_range.start,
-                with_tags=with_tags,
-                delays_ms=delays_ms,
-            )
-            live = builder.live(batch)
-            in_lmqs = builder.live(lmq_dispatches(log_range, plan.queues))
-            builder.build_queues(_from(live, queues_from))
-            builder.build_queues(_from(in_lmqs, queues_from))
-            builder.build_index(_from(live, first_indexed))
+            at, size = log_range.records[-1]
+            record_pass.take(log_range.data, 0, at + size - log_range.start, log_range.start)
+            builder.build_queues(builder.in_lmqs(log_range, queues_from))
+            if record_pass.records >= TOGETHER:
+                builder.build_passed(record_pass.taken())
             if index_from < _EVERYTHING:
                 if indexed_from is None:
                     indexed_from = max(first_indexed, log_range.start)
                 plan.keys_beside += keys_beside(log_range)
-            progress("building queues and index", batch[-1].physical_offset, plan.log_end)
+            progress("building queues and index", at, plan.log_end)
+        builder.build_passed(record_pass.taken())
         if following not in known_stops:
             indexed_from = None
         start = min((s for s in stops if s is not None and s > following), default=plan.log_end)
@@ -199,11 +187,6 @@ def build_missing(
             size_bytes = min(start - following, plan.run.file_bytes - PADDING_SIZE, BAD_PLACE_BYTES)
             builder.pass_over(following, size_bytes, log_start=plan.run.start)
     return indexed_from
-
-
-def _from(batch: Sequence[Dispatch], physical_offset: int) -> Sequence[Dispatch]:
-    """Return dispatches at or after a physical offset. The input is sorted by offset."""
-    return batch[bisect_left(batch, physical_offset, key=_place) :]
 
 
 def forget_missing_files(plan: StorePlan) -> None:

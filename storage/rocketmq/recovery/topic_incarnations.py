@@ -14,7 +14,6 @@ Owns the question which records are deleted, for recovery and for the tools; mus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from storage.errors import Corrupt
@@ -47,17 +46,18 @@ class TopicIncarnations:
         self._deleted = deleted
         self._firsts: dict[Key, FirstRecord | None] = {}
 
-    def without(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
-        """Return the dispatches of records that were not deleted; see `are_over`."""
-        return [
-            d
-            for d in dispatches
-            if not (
-                self.are_over((d.topic, d.queue_id), d.queue_offset, d.physical_offset)
-                if d.is_queued
-                else self._deleted.holds(d.topic, d.physical_offset)
-            )
-        ]
+    def is_over(self, dispatch: Dispatch) -> bool:
+        """Return whether a record was deleted; see `are_over`."""
+        if dispatch.is_queued:
+            key = dispatch.topic, dispatch.queue_id
+            return self.are_over(key, dispatch.queue_offset, dispatch.physical_offset)
+        return self._deleted.holds(dispatch.topic, dispatch.physical_offset)
+
+    def alive_from(self, topic: str, queue_id: int) -> int:
+        """Return the physical offset from which on `are_over` holds for no record of a queue."""
+        queue = self._queues.get(topic, queue_id)
+        first = None if queue is None else self._first_of(queue)
+        return max(self._deleted.end_of(topic), 0 if first is None else first.physical_offset)
 
     def are_over(self, key: Key, queue_offset: int, position: int) -> bool:
         """Return whether a record with a queue offset was deleted, with its topic or with an earlier life of the topic.

@@ -98,6 +98,10 @@ class DeletedRecords:
         self.begin(topic, EVERYTHING)
         return True
 
+    def end_of(self, topic: str) -> int:
+        """Return the physical offset below which the records of this topic are deleted."""
+        return EVERYTHING if self.holds(topic, EVERYTHING - 1) else self._ends.get(topic, 0)
+
     def begin(self, topic: str, physical_offset: int) -> None:
         """Set the physical offset at which the current life of a topic begins."""
         self._ends[topic] = self.found[topic] = physical_offset

@@ -183,7 +183,11 @@ class LogWalk:
             self.position = file_end
         return None
 
+    def settle(self) -> None:
+        """Bring the public fields up to date; for a walk whose owner does not do so after every `LogRange`."""
+
     def _so_far(self) -> LogSoFar:
+        self.settle()
         return LogSoFar(self.last_store_timestamp_ms, lambda *key: self.next_offsets.get(key, 0))
 
     def _note_gap(self, stop: Stop, following: int) -> None:

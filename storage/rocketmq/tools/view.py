@@ -20,7 +20,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message, takes_queue_offset
 from storage.rocketmq.format.queue_entry import QueueEntry
 from storage.rocketmq.format.suspect_fields import is_folder_name
-from storage.rocketmq.index.dispatch_request import dispatches_of, heads_of
+from storage.rocketmq.index.dispatch_request import Dispatch, heads_of
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.lookup.find import LogWindow
 from storage.rocketmq.queue import check_address, unreadable
@@ -145,13 +145,13 @@ class View:
             if isinstance(item, Padding):
                 continue
             heads = heads_of(item.data, item.records, item.start)
-            places = [
-                place
-                for place, (topic, _, _, sys_flag, _, _) in zip(item.records, heads, strict=True)
-                if takes_queue_offset(sys_flag) and not is_folder_name(topic)
-            ]
-            for dispatch in dispatches_of(item.data, places, item.start, with_tags=False):
-                self.notes.add(refused_record(log.run, dispatch))
+            for (at, size), head in zip(item.records, heads, strict=True):
+                topic, queue_id, queue_offset, sys_flag, time_ms, _ = head
+                if takes_queue_offset(sys_flag) and not is_folder_name(topic):
+                    one = Dispatch(
+                        topic, queue_id, queue_offset, at, size, 0, time_ms, sys_flag, ()
+                    )
+                    self.notes.add(refused_record(log.run, one))
 
     @cached_property
     def known_losses(self) -> Mapping[TopicPartition, Sequence[Loss]]:

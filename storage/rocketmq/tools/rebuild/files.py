@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,13 +21,14 @@ from storage.rocketmq.format.index_file import FIRST_ENTRY, IndexHeader
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.dispatch_request import Dispatch
-from storage.rocketmq.index.dispatcher import Builder
+from storage.rocketmq.index.dispatcher import Builder, BuildOptions, Last
 from storage.rocketmq.index.key_index import TAIL_BYTES
 from storage.rocketmq.index.key_index_file import KeyIndexFile
-from storage.rocketmq.index.key_index_table import KeyHasher, KeyIndexTable
+from storage.rocketmq.index.key_index_table import KeyIndexTable
 from storage.rocketmq.index.queues import QueueTable
+from storage.rocketmq.index.record_pass import STRING
 from storage.rocketmq.state.settings import Sizes
-from storage.rocketmq.tools.rebuild.log_range import StagedEntries, staged_strings, staged_units
+from storage.rocketmq.tools.rebuild.log_range import StagedEntries, staged_entries, staged_strings
 from storage.rocketmq.tools.verify.queues import Key, Range
 
 OPEN_FILES = 32
@@ -86,7 +86,7 @@ class BuiltFiles:
     index_end_ms: int = 0
     refused: list[Dispatch] = field(default_factory=list)
     moved: list[Dispatch] = field(default_factory=list)
-    last: Dispatch | None = None
+    last: Last | None = None
     left_out: int = 0
     begun: set[str] = field(default_factory=set)
     gaps: Sequence[Range] = ()
@@ -120,13 +120,13 @@ def build_queues(site: Site, part: QueuePart) -> BuiltFiles:
     """Build queues; durable on return. Memory: some entries at a time."""
     files = HandleCache(site.fs, OPEN_FILES)
     queues = site.queues(files)
-    builder = Builder(queues, None, {}, with_fillers=site.with_fillers)
+    builder = Builder(queues, None, {}, BuildOptions(with_fillers=site.with_fillers))
     built = BuiltFiles(refused=builder.refused)
     try:
-        for key, unit_runs in part.queues:
-            for unit_run in unit_runs:
-                for dispatches in staged_units(site.fs, key, unit_run):
-                    builder.build_queues(dispatches)
+        for key, staged in part.queues:
+            for one in staged:
+                for entries in staged_entries(site.fs, key, one):
+                    builder.build_queues([entries])
         finish_queues(site, builder, built)
     finally:
         files.close(sync=False)
@@ -178,7 +178,7 @@ def build_index_file(site: Site, part: IndexPart) -> tuple[Path, bool, int]:
         before = _strings_from(site.fs, part.staged, first - 1) if first else iter(())
         inherited = _ended_at(next(before, None))
         file = KeyIndexFile.create(files, path, inherited, slots=slots, entries=entries)
-        table = file.open_table(KeyHasher())
+        table = file.open_table()
         _fill(file, table, _strings_from(site.fs, part.staged, first))
         file.write_back()
         file.sync()
@@ -189,49 +189,28 @@ def build_index_file(site: Site, part: IndexPart) -> tuple[Path, bool, int]:
         files.close(sync=False)
 
 
-class IndexBatch(NamedTuple):
-    """Records whose strings are to be put in the index. The first `strings` strings of the first record are skipped."""
-
-    dispatches: list[Dispatch]
-    strings: int
-
-
-def _fill(file: KeyIndexFile, table: KeyIndexTable, batches: Iterator[IndexBatch]) -> None:
-    for dispatches, strings in batches:
-        table.put_run(dispatches, 0, strings)
+def _fill(file: KeyIndexFile, table: KeyIndexTable, blocks: Iterator[bytes]) -> None:
+    for strings in blocks:
+        table.put_strings(strings, 0)
         if table.is_full:
             return
         if len(table.tail[1]) > TAIL_BYTES:
             file.write_entries()
 
 
-def _strings_from(
-    fs: FileSystem, staged: Sequence[StagedStrings], first: int
-) -> Iterator[IndexBatch]:
-    """Yield records, beginning with the record that has string number `first` of the whole index."""
+def _strings_from(fs: FileSystem, staged: Sequence[StagedStrings], first: int) -> Iterator[bytes]:
+    """Yield strings, beginning with string number `first` of the whole index."""
     for path, before, strings in staged:
-        if before + strings <= first:
-            continue
-        for in_file, dispatches in staged_strings(fs, path, first - before):
-            number = before + in_file
-            done = 0
-            while done < len(dispatches) and number + len(dispatches[done].keys) <= first:
-                number += len(dispatches[done].keys)
-                done += 1
-            rest = dispatches if not done else list(islice(dispatches, done, None))
-            yield IndexBatch(rest, max(first - number, 0))
+        if before + strings > first:
+            yield from staged_strings(fs, path, max(first - before, 0))
 
 
-def _ended_at(batch: IndexBatch | None) -> IndexHeader:
-    """Return the header fields that a file inherits from the previous file. That file's last record is the first of
-    `batch`.
-    """
-    if batch is None:
+def _ended_at(strings: bytes | None) -> IndexHeader:
+    """Return the header fields that a file inherits from the previous file, whose last string is the first of these."""
+    if strings is None:
         return IndexHeader()
-    last = batch.dispatches[0]
-    return IndexHeader(
-        end_timestamp_ms=last.store_timestamp_ms, end_physical_offset=last.physical_offset
-    )
+    _, physical_offset, time_ms = STRING.unpack_from(strings)
+    return IndexHeader(end_timestamp_ms=time_ms, end_physical_offset=physical_offset)
 
 
 CHUNK_BYTES: Final = 1 << 20

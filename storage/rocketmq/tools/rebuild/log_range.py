@@ -1,47 +1,51 @@
-"""The dispatches of a log range for a rebuild, and their staging for the parts that build files.
+"""The walk of a rebuild over a log range, and the staging of its entries and strings for the parts that build files.
 
 Owns the walk that every rebuild does, and the staged files of the log ranges; must not build. In a rebuild in parts
 each range writes one file in the folder of the rebuild, which is removed at the end. It holds the data of the range's
 records, in order:
 
-    queues   the entries of one queue after the other: queue offset, physical offset, size, tags code, 28
-             bytes each; the result has the position of each queue's entries
-    index    blocks of records that have strings: number of strings, size in bytes (8 bytes each), and
-             [(physical offset, store time, strings), ...] as marshal writes it
+    queues   the entries of one queue after the other, in runs: queue offset of the first, number of entries (8 bytes
+             each), and the entries; the result has the position of each queue's runs
+    index    the strings as record_pass.py draws them, without those of records that have none
 """
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from storage.files import FileSystem
 from storage.model import Finding
-from storage.rocketmq.format.message import takes_queue_offset
-from storage.rocketmq.index.dispatch_request import Dispatch, by_queue, dispatches_of
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.light_queues import lmq_dispatches
+from storage.rocketmq.index.queue_runs import joined, runs_of
+from storage.rocketmq.index.record_pass import (
+    NOTHING,
+    STRING_SIZE,
+    EntryRun,
+    Passed,
+    QueueRuns,
+    RecordPass,
+)
 from storage.rocketmq.log.filler_records import is_blank
-from storage.rocketmq.log.scan import LogRange
 from storage.rocketmq.recovery.store_files import StoreFiles
 from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
 from storage.rocketmq.tools.log_tasks import RangeTask, Reached, reached_by, resume
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.snapshot import StoreSnapshot
-from storage.rocketmq.tools.verify.due_times import with_stored_times
+from storage.rocketmq.tools.verify.due_times import stored_code
 from storage.rocketmq.tools.verify.queues import Key
 from storage.shared.diagnostics import Meter, Notes
 
-STAGED_UNIT: Final = Struct(">qqiq")
-BLOCK_HEAD: Final = Struct(">qq")
-BLOCK_STRINGS: Final = 1 << 15
-UNITS_AT_ONCE: Final = 1 << 16
-
-Strings = tuple[int, int, Sequence[str]]
-"""(physical offset, store time in ms, strings) of a record."""
+RUN_HEAD: Final = Struct(">qq")
+READ_BYTES: Final = 4 << 20  # longer than a run, which holds the entries of some log ranges
+STAGED_BYTES: Final = 1 << 20
+TOGETHER: Final = 1 << 14  # records whose entries are yielded together, about
+_NO_STRING: Final = 0xFF  # first byte of the note of a record without strings
 
 
 class StagedEntries(NamedTuple):
@@ -49,6 +53,7 @@ class StagedEntries(NamedTuple):
 
     path: Path
     position: int
+    size_bytes: int
     units: int
 
 
@@ -78,7 +83,9 @@ class StagedRange:
 
 
 class DispatchWalk(LogWalk):
-    """A walk over a range of the log that yields the dispatches of its records. `opened`: the files of `snapshot`."""
+    """A walk over a range of the log that yields the entries or the strings of its records. `opened`: the files of
+    `snapshot`. It is the pass's own rules: which records were deleted, and the stored delivery times.
+    """
 
     def __init__(
         self,
@@ -105,65 +112,105 @@ class DispatchWalk(LogWalk):
         self._for_queues = for_queues
         self._incarnations = TopicIncarnations(opened.run, opened.queues, snapshot.deleted)
         self.known_gaps = resume(self, part)
-        self.left_out = 0  # records of deleted topics
-        self.last: Dispatch | None = None  # of the last record that was not deleted
+        self._pass = RecordPass(
+            self,
+            with_tags=snapshot.index_tags,
+            delays_ms=snapshot.delays_ms,
+            batch_topics=opened.queues.batch_topics,
+            queues_from=0 if for_queues else NOTHING,
+            strings_from=NOTHING if for_queues else 0,
+        )
 
     @property
     def begun(self) -> Mapping[str, int]:
         """The topics found to be deleted and created again; see TopicIncarnations."""
         return self._incarnations.begun
 
-    def dispatches(self) -> Iterator[Sequence[Dispatch]]:
-        """Yield the dispatches of records that were not deleted, some at a time; for queues also to LMQ queues."""
-        snapshot = self._snapshot
+    @property
+    def left_out(self) -> int:
+        """The number of records of deleted topics."""
+        return self._pass.left_out
+
+    @property
+    def last(self) -> LastRecord | None:
+        """The last record that was not deleted."""
+        done = self._pass
+        if done.last_alive_offset < 0:
+            return None
+        return LastRecord(done.last_alive_offset, done.last_alive_time_ms, done.last_alive_strings)
+
+    def passes(self) -> Iterator[Passed]:
+        """Yield the entries of records that were not deleted, also those of LMQ queues, or their strings; some records
+        at a time.
+        """
+        record_pass = self._pass
+        in_lmqs: list[Dispatch] = []
         for log_range in self.log_ranges():
             if isinstance(log_range, Padding):
                 continue
-            found = self._found(log_range)
-            kept = self._incarnations.without(found)
-            self.left_out += len(found) - len(kept)
-            self.last = kept[-1] if kept else self.last
-            if not self._for_queues:
-                yield kept
-                continue
-            if snapshot.delays_ms is None:
-                kept = with_stored_times(kept, self._queues, self.notes)
-            yield [*kept, *snapshot.live(lmq_dispatches(log_range, self._queues))]
+            at, size = log_range.records[-1]
+            record_pass.take(log_range.data, 0, at + size - log_range.start, log_range.start)
+            if self._for_queues:
+                in_lmqs += self._snapshot.live(lmq_dispatches(log_range, self._queues))
+            if record_pass.records >= TOGETHER:
+                yield self._taken(in_lmqs)
+                in_lmqs = []
+        yield self._taken(in_lmqs)
 
-    def _found(self, log_range: LogRange) -> Sequence[Dispatch]:
-        found = dispatches_of(
-            log_range.data,
-            log_range.records,
-            log_range.start,
-            with_tags=self._snapshot.index_tags,
-            delays_ms=self._snapshot.delays_ms,
-        )
-        self.last_store_timestamp_ms = found[-1].store_timestamp_ms
-        for topic, queue_id, queue_offset, at, size, *_, sys_flag, _ in found:
-            if takes_queue_offset(sys_flag):
-                self.next_offsets[topic, queue_id] = queue_offset + 1
-            elif is_blank(topic, sys_flag):  # a bad place that a salvage filled
-                self.gaps.append((at, at + size))
-        return found
+    def _taken(self, in_lmqs: Sequence[Dispatch]) -> Passed:
+        self.settle()
+        passed = self._pass.taken()
+        if in_lmqs:
+            passed = passed._replace(queues=joined([passed.queues, runs_of(in_lmqs)]))
+        return passed
+
+    def settle(self) -> None:
+        """See LogWalk."""
+        record_pass = self._pass
+        if not record_pass.records:
+            return
+        self.last_store_timestamp_ms = record_pass.last_time_ms
+        for topic, queue_id, following in record_pass.next_offsets():
+            self.next_offsets[topic, queue_id] = following
+        for dispatch in record_pass.unqueued:
+            if is_blank(dispatch.topic, dispatch.sys_flag):  # a bad place that a salvage filled
+                at = dispatch.physical_offset
+                self.gaps.append((at, at + dispatch.size))
+        record_pass.unqueued.clear()
+
+    # ---- the rules of the pass ----
+
+    def alive_from(self, topic: str, queue_id: int) -> int:
+        """See TopicIncarnations."""
+        return self._incarnations.alive_from(topic, queue_id)
+
+    def is_over(self, dispatch: Dispatch) -> bool:
+        """See TopicIncarnations."""
+        return self._incarnations.is_over(dispatch)
+
+    def code_of(self, dispatch: Dispatch) -> int:
+        """Return the delivery time that the store's entry has, if no delay levels were given."""
+        if self._snapshot.delays_ms is not None or not self._for_queues:
+            return dispatch.tags_code
+        return stored_code(dispatch, self._queues, self.notes)
 
 
 def stage_range(
     snapshot: StoreSnapshot, folder: Path, part: RangeTask, *, index: bool
 ) -> StagedRange:
     """Stage the queue entries or the index strings of a range; not synced on return. Memory: the range's queue
-    entries (28 bytes a record) or a block of strings.
+    entries (20 bytes a record) or a block of strings.
     """
     with snapshot.opened() as opened:
         notes, path = Notes(), folder / f"{part.start:020}"
         walk = DispatchWalk(snapshot, opened, part, notes, for_queues=not index)
         staged = _Strings(snapshot.fs, path) if index else _Units(snapshot.fs, path)
         try:
-            for dispatches in walk.dispatches():
-                staged.add(dispatches)
+            for passed in walk.passes():
+                staged.add(passed)
             runs, strings = staged.finish()
         finally:
             staged.close()
-    last = walk.last
     return StagedRange(
         goes_on_at=walk.goes_on_at,
         looked_back=walk.looked_back,
@@ -172,9 +219,7 @@ def stage_range(
         path=path,
         runs=runs,
         strings=strings,
-        last=None
-        if last is None
-        else LastRecord(last.physical_offset, last.store_timestamp_ms, len(last.keys)),
+        last=walk.last,
         left_out=walk.left_out,
         refused=staged.refused,
         begun=walk.begun,
@@ -187,26 +232,31 @@ class _Units:
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self.path = path
         self._file = fs.open(path, write=True, create=True)
-        self._units: dict[Key, bytearray] = {}
+        self._runs: dict[Key, bytearray] = {}
+        self._counts: dict[Key, int] = {}
         self.refused: list[Dispatch] = []
 
-    def add(self, dispatches: Sequence[Dispatch]) -> None:
+    def add(self, passed: Passed) -> None:
         """Append the entries of records, which come in log order."""
-        pack = STAGED_UNIT.pack
-        for key, group in by_queue(dispatches, self.refused).items():
-            units = self._units.setdefault(key, bytearray())
-            for _, _, offset, physical_offset, size, tags_code, _, _, _ in group:
-                units += pack(offset, physical_offset, size, tags_code)
+        self.refused += passed.refused
+        for topic, queue_id, runs in passed.queues:
+            key = topic, queue_id
+            staged = self._runs.setdefault(key, bytearray())
+            for queue_offset, units in runs:
+                count = len(units) // UNIT_SIZE
+                staged += RUN_HEAD.pack(queue_offset, count)
+                staged += units
+                self._counts[key] = self._counts.get(key, 0) + count
 
     def finish(self) -> tuple[dict[Key, StagedEntries], int]:
         """Write the entries. Return their places by queue, and 0 strings."""
-        runs: dict[Key, StagedEntries] = {}
+        found: dict[Key, StagedEntries] = {}
         position = 0
-        for key, units in self._units.items():
-            self._file.pwrite(bytes(units), position)
-            runs[key] = StagedEntries(self.path, position, len(units) // STAGED_UNIT.size)
-            position += len(units)
-        return runs, 0
+        for key, staged in self._runs.items():
+            self._file.pwrite(bytes(staged), position)
+            found[key] = StagedEntries(self.path, position, len(staged), self._counts[key])
+            position += len(staged)
+        return found, 0
 
     def close(self) -> None:
         self._file.close()
@@ -222,68 +272,73 @@ class _Strings:
         self._file = fs.open(path, write=True, create=True)
         self._file.truncate(0)
         self._position = 0
-        self._block: list[Strings] = []
-        self._in_block = self._total = 0
+        self._block = bytearray()
 
-    def add(self, dispatches: Sequence[Dispatch]) -> None:
+    def add(self, passed: Passed) -> None:
         """Append the strings of records, which come in log order."""
-        for dispatch in dispatches:
-            if dispatch.keys:
-                self._block.append(
-                    (dispatch.physical_offset, dispatch.store_timestamp_ms, tuple(dispatch.keys))
-                )
-                self._in_block += len(dispatch.keys)
-        if self._in_block >= BLOCK_STRINGS:
+        self._block += only_strings(passed.strings)
+        if len(self._block) >= STAGED_BYTES:
             self._write()
 
     def _write(self) -> None:
-        data = marshal.dumps(self._block)
-        self._file.pwrite(BLOCK_HEAD.pack(self._in_block, len(data)) + data, self._position)
-        self._position += BLOCK_HEAD.size + len(data)
-        self._total += self._in_block
-        self._block, self._in_block = [], 0
+        self._file.pwrite(bytes(self._block), self._position)
+        self._position += len(self._block)
+        self._block.clear()
 
     def finish(self) -> tuple[dict[Key, StagedEntries], int]:
         """Write the remaining strings. Return no queue entries, and the number of strings."""
         if self._block:
             self._write()
-        return {}, self._total
+        return {}, self._position // STRING_SIZE
 
     def close(self) -> None:
         self._file.close()
 
 
-def staged_units(fs: FileSystem, key: Key, unit_run: StagedEntries) -> Iterator[list[Dispatch]]:
-    """Yield the entries of a queue in a staged file as dispatches, some at a time."""
-    path, position, units = unit_run
-    topic, queue_id = key
-    file = fs.open(path)
+def only_strings(strings: bytes) -> bytes:
+    """Return the strings without the notes of records that have none."""
+    if _NO_STRING not in strings[::STRING_SIZE]:
+        return strings
+    rows = (strings[at : at + STRING_SIZE] for at in range(0, len(strings), STRING_SIZE))
+    return b"".join(row for row in rows if row[0] != _NO_STRING)
+
+
+def staged_entries(fs: FileSystem, key: Key, staged: StagedEntries) -> Iterator[QueueRuns]:
+    """Yield the entries of a queue in a staged file, some at a time."""
+    file = fs.open(staged.path)
     try:
-        for first in range(0, units, UNITS_AT_ONCE):
-            size_bytes = min(UNITS_AT_ONCE, units - first) * STAGED_UNIT.size
-            data = file.pread(size_bytes, position + first * STAGED_UNIT.size)
-            yield [
-                Dispatch(topic, queue_id, offset, physical_offset, size, tags_code, 0, 0, ())
-                for offset, physical_offset, size, tags_code in STAGED_UNIT.iter_unpack(data)
-            ]
+        position, end = staged.position, staged.position + staged.size_bytes
+        while position < end:
+            data = file.pread(min(READ_BYTES, end - position), position)
+            runs, size_bytes = _whole_runs(data)
+            yield QueueRuns(*key, runs)
+            position += size_bytes
     finally:
         file.close()
 
 
-def staged_strings(fs: FileSystem, path: Path, skip: int) -> Iterator[tuple[int, list[Dispatch]]]:
-    """Yield (number of strings before the block, dispatches) for the blocks of a staged file that end after its first
-    `skip` strings.
-    """
+def _whole_runs(data: bytes) -> tuple[list[EntryRun], int]:
+    """Return the runs that are complete in the data, and their length."""
+    runs: list[EntryRun] = []
+    position = 0
+    while position + RUN_HEAD.size <= len(data):
+        queue_offset, count = RUN_HEAD.unpack_from(data, position)
+        start = position + RUN_HEAD.size
+        stop = start + count * UNIT_SIZE
+        if stop > len(data):
+            break
+        runs.append(EntryRun(queue_offset, data[start:stop]))
+        position = stop
+    return runs, position
+
+
+def staged_strings(fs: FileSystem, path: Path, skip: int) -> Iterator[bytes]:
+    """Yield the strings in a staged file after the first `skip`, some at a time."""
     file = fs.open(path)
     try:
-        position, before = 0, 0
-        while head := file.pread(BLOCK_HEAD.size, position):
-            strings, size_bytes = BLOCK_HEAD.unpack(head)
-            position += BLOCK_HEAD.size
-            if before + strings > skip:
-                block = cast("list[Strings]", marshal.loads(file.pread(size_bytes, position)))
-                yield before, [Dispatch("", 0, 0, at, 0, 0, ms, 0, keys) for at, ms, keys in block]
-            position += size_bytes
-            before += strings
+        position = skip * STRING_SIZE
+        while data := file.pread(STAGED_BYTES // STRING_SIZE * STRING_SIZE, position):
+            yield data
+            position += len(data)
     finally:
         file.close()

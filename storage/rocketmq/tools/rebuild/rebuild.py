@@ -10,7 +10,7 @@ rename each:
     DIR/consumequeue -> DIR.cut-TIME/consumequeue      DIR.rebuild-TIME/consumequeue -> DIR/consumequeue
 
 A crash between the renames leaves a store without that folder, and both folders next to it. Another rebuild then
-repairs the store. The staged data is about 28 bytes a record for queues, and the strings of the records for the index.
+repairs the store. The staged data is about 20 bytes a record for queues, and 20 bytes a string for the index.
 """
 
 from __future__ import annotations

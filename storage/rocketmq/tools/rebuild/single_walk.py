@@ -1,4 +1,4 @@
-"""A rebuild in this process: one walk over the log, whose dispatches go to the engine's own builders at once.
+"""A rebuild in this process: one walk over the log, whose entries and strings go to the engine's own builders at once.
 
 Owns the comparison of files as soon as they are complete; must not put files in place. Without `write` a compared file
 is removed, so that memory holds a piece of the new files at a time.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from storage.contract import Clock
 from storage.files import HandleCache
-from storage.rocketmq.index.dispatcher import Builder
+from storage.rocketmq.index.dispatcher import Builder, BuildOptions, Last
 from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.record_pass import STRING_SIZE
 from storage.rocketmq.tools.log_tasks import RangeTask
 from storage.rocketmq.tools.rebuild.files import (
     BuiltFiles,
@@ -18,7 +19,7 @@ from storage.rocketmq.tools.rebuild.files import (
     finish_queues,
     is_same,
 )
-from storage.rocketmq.tools.rebuild.log_range import DispatchWalk
+from storage.rocketmq.tools.rebuild.log_range import DispatchWalk, only_strings
 from storage.rocketmq.tools.snapshot import snapshot_of
 from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.shared.diagnostics import Meter, Notes
@@ -44,17 +45,19 @@ def build_here(
         _build_queues(site, files, walk, built)
     else:
         _build_index(site, files, walk, built, clock)
-    built.last, built.left_out, built.begun = walk.last, walk.left_out, set(walk.begun)
+    last = walk.last
+    built.last = None if last is None else Last(last.physical_offset, last.store_timestamp_ms)
+    built.left_out, built.begun = walk.left_out, set(walk.begun)
     built.gaps, built.notes = walk.gaps, notes.all()
     return built
 
 
 def _build_queues(site: Site, files: HandleCache, walk: DispatchWalk, built: BuiltFiles) -> None:
     queues = site.queues(files)
-    builder = Builder(queues, None, {}, with_fillers=site.with_fillers)
+    builder = Builder(queues, None, {}, BuildOptions(with_fillers=site.with_fillers))
     built.refused = builder.refused
-    for dispatches in walk.dispatches():
-        builder.build_queues(dispatches)
+    for passed in walk.passes():
+        builder.build_passed(passed)
         for queue in () if site.write else queues:
             units = queue.units
             built.files += compare_queue(
@@ -82,9 +85,9 @@ def _build_index(
         if done and not finished:
             index.delete_before(done[-1].header.end_physical_offset + 1)
 
-    for dispatches in walk.dispatches():
-        index.put_all(dispatches)
-        built.strings += sum(len(dispatch.keys) for dispatch in dispatches)
+    for passed in walk.passes():
+        index.put_strings(passed.strings)
+        built.strings += len(only_strings(passed.strings)) // STRING_SIZE
         if not site.write:
             compare(finished=False)
     index.sync()

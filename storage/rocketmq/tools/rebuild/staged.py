@@ -12,7 +12,7 @@ from typing import Final
 
 from storage.contract import Clock, TaskRunner
 from storage.rocketmq.format import names
-from storage.rocketmq.index.dispatch_request import Dispatch
+from storage.rocketmq.index.dispatcher import Last
 from storage.rocketmq.tools.log_tasks import Reached, in_order
 from storage.rocketmq.tools.rebuild.files import (
     BuiltFiles,
@@ -85,13 +85,12 @@ class _PartsBuild:
             self._raw.deleted.begin(topic, begin)
             built.begun.add(topic)
         for key, unit_run in result.runs.items():
-            if key[0] not in self._raw.queues.batch_topics:
-                self._runs.setdefault(key, []).append(unit_run)
+            self._runs.setdefault(key, []).append(unit_run)
         self._strings.append(StagedStrings(result.path, built.strings, result.strings))
         built.strings += result.strings
         if result.last is not None:
             at, time_ms, self._strings_of_last = result.last
-            built.last = Dispatch("", 0, 0, at, 0, 0, time_ms, 0, ())
+            built.last = Last(at, time_ms)
 
     def queues(self) -> None:
         """Build the queues of the staged entries."""

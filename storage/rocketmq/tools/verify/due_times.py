@@ -7,7 +7,6 @@ from other levels may be too early, and a delivered record cannot be called back
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from storage.errors import Corrupt
@@ -32,27 +31,19 @@ def is_believed(unit: QueueEntry, dispatch: Dispatch) -> bool:
     return topic == SCHEDULE_TOPIC and leads_there and unit.tags_code >= time_ms
 
 
-def with_stored_times(
-    dispatches: Sequence[Dispatch], queues: QueueTable, notes: Notes
-) -> Sequence[Dispatch]:
-    """Return the dispatches with the delivery times of their entries in `queues`. One finding is noted if any such time
-    differs from the computed time.
+def stored_code(dispatch: Dispatch, queues: QueueTable, notes: Notes) -> int:
+    """Return the delivery time in the entry of a record of the schedule topic, or the computed one if that entry is not
+    believed. One finding is noted if any such time differs from the computed time.
     """
-    if all(dispatch.topic != SCHEDULE_TOPIC for dispatch in dispatches):
-        return dispatches
-    kept: list[Dispatch] = []
-    for dispatch in dispatches:
-        unit = _unit_of(dispatch, queues) if dispatch.topic == SCHEDULE_TOPIC else None
-        if unit is None or unit.tags_code == dispatch.tags_code or not is_believed(unit, dispatch):
-            kept.append(dispatch)
-            continue
-        kept.append(dispatch._replace(tags_code=unit.tags_code))
-        folder = str(queues.root / SCHEDULE_TOPIC)
-        message = (
-            "entries have other delivery times than RocketMQ's own delay levels give, and are kept"
-        )
-        notes.add(finding(CODE, folder, topic=SCHEDULE_TOPIC, message=message))
-    return kept
+    unit = _unit_of(dispatch, queues)
+    if unit is None or unit.tags_code == dispatch.tags_code or not is_believed(unit, dispatch):
+        return dispatch.tags_code
+    folder = str(queues.root / SCHEDULE_TOPIC)
+    message = (
+        "entries have other delivery times than RocketMQ's own delay levels give, and are kept"
+    )
+    notes.add(finding(CODE, folder, topic=SCHEDULE_TOPIC, message=message))
+    return unit.tags_code
 
 
 def _unit_of(dispatch: Dispatch, queues: QueueTable) -> QueueEntry | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
 from storage.files import FileSystem, HandleCache, OverlayFileSystem
+from storage.rocketmq.format.index_file import key_hash
 from storage.rocketmq.index.dispatch_request import Dispatch, dispatch_of
 from storage.rocketmq.index.key_index import KeyIndex
+from storage.rocketmq.index.record_pass import NO_STRING, STRING
 from tests.golden.rocketmq_stores import GoldenStore
 
 FOLDER = Path("/store/index")
@@ -63,6 +65,20 @@ def records(count: int, *, keys: int = 2, start: int = 0) -> list[Dispatch]:
     ]
 
 
+def strings_of(dispatches: Iterable[Dispatch]) -> bytes:
+    """Return the strings of records, as the pass over the log makes them."""
+    return b"".join(
+        STRING.pack(hashed, dispatch.physical_offset, dispatch.store_timestamp_ms)
+        for dispatch in dispatches
+        for hashed in ([key_hash(key) for key in dispatch.keys] or [NO_STRING])
+    )
+
+
+def put_all(index: KeyIndex, dispatches: Iterable[Dispatch]) -> None:
+    """Put the strings of records in one call."""
+    index.put_strings(strings_of(dispatches))
+
+
 def contents(fs: OverlayFileSystem) -> list[bytes]:
     """Return the bytes of each index file, oldest file first."""
     return [fs.read_bytes(FOLDER / name) for name in fs.list_dir(FOLDER)]
@@ -72,6 +88,6 @@ def made_of(dispatches: Sequence[Dispatch], *, slots: int = 16, entries: int = 1
     """Return the index files that result from putting these records in one call."""
     fs = OverlayFileSystem()
     index = open_index(fs, slots, entries)
-    index.put_all(dispatches)
+    put_all(index, dispatches)
     index.sync()
     return contents(fs)

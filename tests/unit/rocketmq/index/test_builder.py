@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from storage.errors import DiskFull
-from storage.model import TopicPartition
+from storage.model import RawMessage, TopicPartition
+from storage.rocketmq.format.message import MAGIC_V1
+from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.queue_entry import UNIT
-from storage.rocketmq.index.dispatch_request import Dispatch
-from storage.rocketmq.index.dispatcher import Builder
+from storage.rocketmq.index.dispatcher import Builder, BuildOptions
 from storage.rocketmq.store import RocketMQStore
 from tests.robustness.crash.faulty import SYNCS, FaultyFileSystem, fails
 from tests.unit.rocketmq.workshop import T0, Workshop
@@ -21,20 +24,40 @@ T1 = TopicPartition("t", 1)
 
 def builder_of(store: RocketMQStore, *, with_fillers: bool = False) -> Builder:
     """Return a builder over the store's queues, without an index."""
-    return Builder(store.queues, None, {}, with_fillers=with_fillers)
+    return Builder(store.queues, None, {}, BuildOptions(with_fillers=with_fillers))
 
 
-def dispatch(offset: int, physical_offset: int, *, size: int = 100, sys_flag: int = 0) -> Dispatch:
+class Given(NamedTuple):
+    """A record of t."""
+
+    queue_id: int
+    offset: int
+    physical_offset: int
+    sys_flag: int
+
+
+def dispatch(offset: int, physical_offset: int, *, sys_flag: int = 0) -> Given:
     """Return a record of t-0."""
-    return Dispatch("t", 0, offset, physical_offset, size, 0, 1, sys_flag, ())
+    return Given(0, offset, physical_offset, sys_flag)
+
+
+def build(builder: Builder, records: Sequence[Given]) -> None:
+    """Build from records of 100 bytes."""
+    message = RawMessage(b"12345678", b"", 0, 0, 1, bytes(8), 0, 0)
+    for queue_id, offset, at, sys_flag in records:
+        place = Placement(b"t", MAGIC_V1, queue_id, offset, at, 1, bytes(8))
+        (record,) = encode_messages([message._replace(sys_flag=sys_flag)], place)
+        assert len(record) == 100
+        builder.take(record, at, len(record))
+    builder.build()
 
 
 def test_what_is_there_is_left_as_it_is(shop: Workshop) -> None:
     store = shop.open_with_topic()
     builder, queue = builder_of(store), store.queue(T0)
-    builder.build([dispatch(0, 0), dispatch(1, 100)])
-    builder.build([dispatch(0, 0), dispatch(1, 100), dispatch(2, 200)])
-    builder.build([dispatch(1, 900)])
+    build(builder, [dispatch(0, 0), dispatch(1, 100)])
+    build(builder, [dispatch(0, 0), dispatch(1, 100), dispatch(2, 200)])
+    build(builder, [dispatch(1, 900)])
     assert [unit.physical_offset for unit in queue.units.read(0, 9)] == [0, 100, 200]
 
 
@@ -42,7 +65,7 @@ def test_a_queue_that_begins_later_is_filled(shop: Workshop) -> None:
     """As in the real store, only the first file of the queue holds fillers, before the first entry."""
     store = shop.open_with_topic()
     queue = store.queue(T0)
-    builder_of(store).build([dispatch(7, 700), dispatch(8, 800)])
+    build(builder_of(store), [dispatch(7, 700), dispatch(8, 800)])
     assert shop.queue_bases() == [100]
     assert (queue.units.start, queue.units.end) == (7, 9)
     raw = shop.fs.read_bytes(queue.units.directory / f"{100:020d}")
@@ -50,9 +73,9 @@ def test_a_queue_that_begins_later_is_filled(shop: Workshop) -> None:
     assert raw[:40] == filler * 2
 
 
-def of_queue(queue_id: int, offset: int, physical_offset: int) -> Dispatch:
+def of_queue(queue_id: int, offset: int, physical_offset: int) -> Given:
     """Return a record of this queue of topic t."""
-    return dispatch(offset, physical_offset)._replace(queue_id=queue_id)
+    return Given(queue_id, offset, physical_offset, 0)
 
 
 class Syncs:
@@ -91,7 +114,7 @@ def test_files_of_many_new_queues_are_made_before_any_is_synced(faulty: FaultyFi
     """
     store = Workshop(faulty).open_with_topic(partitions=3)
     builder, syncs = builder_of(store), Syncs(faulty)
-    builder.build([of_queue(number, 0, 100 * number) for number in range(3)])
+    build(builder, [of_queue(number, 0, 100 * number) for number in range(3)])
     folders = folders_of(store, 3)
     files = {folder / f"{0:020d}" for folder in folders[:3]}
     made, synced, written = syncs.take()
@@ -99,7 +122,7 @@ def test_files_of_many_new_queues_are_made_before_any_is_synced(faulty: FaultyFi
     assert files <= made[1]
     assert synced[1] == {*files, *folders}
     assert written[1] == files
-    builder.build([of_queue(number, 1, 300 + 100 * number) for number in range(3)])
+    build(builder, [of_queue(number, 1, 300 + 100 * number) for number in range(3)])
     assert syncs.take() == [("write", files)]
 
 
@@ -112,9 +135,9 @@ def test_a_file_that_was_made_before_the_disk_was_full_is_synced_before_its_unit
     full = fails(errno.ENOSPC, "create")
     faulty.fault = lambda done, path: full(done, path) if path.parent.name == "1" else None
     with pytest.raises(DiskFull):
-        builder.build(records)
+        build(builder, records)
     syncs = Syncs(faulty)
-    builder.build(records)
+    build(builder, records)
     made, synced, written = syncs.take()
     files = {store.queue(at).units.directory / f"{0:020d}" for at in (T0, T1)}
     assert written == ("write", files)
@@ -137,7 +160,7 @@ def test_behind_missing_records_an_entry_goes_to_the_end(
     """As in the real store: when a pull there meets a filler, it skips all records of the first log file."""
     store = shop.open_with_topic()
     builder, queue = builder_of(store), store.queue(T0)
-    builder.build([dispatch(offset, 100 * n) for n, offset in enumerate(offsets)])
+    build(builder, [dispatch(offset, 100 * n) for n, offset in enumerate(offsets)])
     units = queue.units.read(0, 99)
     assert [unit.physical_offset for unit in units] == [100 * n for n in range(len(offsets))]
     assert not any(unit.is_filler for unit in units)
@@ -149,7 +172,7 @@ def test_without_the_first_log_file_a_gap_is_filled_and_a_jump_refused(shop: Wor
     """A record keeps its own offset, so that it is never read under another offset; a damaged offset is refused."""
     store = shop.open_with_topic()
     builder, queue = builder_of(store, with_fillers=True), store.queue(T0)
-    builder.build([dispatch(0, 0), dispatch(3, 300), dispatch(1 << 40, 400), dispatch(4, 500)])
+    build(builder, [dispatch(0, 0), dispatch(3, 300), dispatch(1 << 40, 400), dispatch(4, 500)])
     units = queue.units.read(0, 9)
     assert [(unit.physical_offset, unit.is_filler) for unit in units] == [
         (0, False),
@@ -165,14 +188,14 @@ def test_without_the_first_log_file_a_gap_is_filled_and_a_jump_refused(shop: Wor
 @pytest.mark.parametrize("transaction", [4, 12])
 def test_prepared_and_rolled_back_records_have_no_unit(shop: Workshop, transaction: int) -> None:
     store = shop.open_with_topic()
-    builder_of(store).build([dispatch(0, 0, sys_flag=transaction), dispatch(0, 100)])
+    build(builder_of(store), [dispatch(0, 0, sys_flag=transaction), dispatch(0, 100)])
     assert [unit.physical_offset for unit in store.queue(T0).units.read(0, 9)] == [100]
 
 
 def test_deleted_records_are_not_built(shop: Workshop) -> None:
     store = shop.open_with_topic()
-    builder = Builder(store.queues, None, {"t": 200}, with_fillers=False)
-    builder.build([dispatch(0, 100), dispatch(0, 200)])
+    builder = Builder(store.queues, None, {"t": 200}, BuildOptions(with_fillers=False))
+    build(builder, [dispatch(0, 100), dispatch(0, 200)])
     assert [unit.physical_offset for unit in store.queue(T0).units.read(0, 9)] == [200]
 
 

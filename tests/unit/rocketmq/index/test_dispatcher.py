@@ -18,7 +18,12 @@ from storage.files import Fence, HandleCache, OverlayFileSystem, make_root
 from storage.model import ProducerSequence, Record, TopicPartition
 from storage.rocketmq.format.queue_entry import UNIT
 from storage.rocketmq.index.consume_queue import ConsumeQueue
-from storage.rocketmq.index.dispatcher import PENDING_APPENDS, Builder, Dispatcher
+from storage.rocketmq.index.dispatcher import (
+    PENDING_APPENDS,
+    PENDING_BYTES,
+    Builder,
+    Dispatcher,
+)
 from tests.beside import beside
 from tests.robustness.crash.faulty import FaultyFileSystem, fails, no_fault
 from tests.unit.rocketmq.workshop import T0, Workshop, check_lookups, put_value, values
@@ -35,7 +40,10 @@ class Slow(Builder):
     def __init__(self) -> None:
         self.built = 0
 
-    def build(self, dispatches: object) -> None:
+    def take(self, data: bytes, physical_offset: int, size_bytes: int) -> None:
+        pass
+
+    def build(self) -> None:
         self.built += 1
 
 
@@ -120,7 +128,7 @@ def test_submitting_beside_a_step() -> None:
 
     def submit() -> None:
         for end in range(50_000):
-            dispatcher.submit([], end)
+            dispatcher.submit(b"", end)
 
     beside(submit, dispatcher.step)
     dispatcher.step()
@@ -132,10 +140,21 @@ def test_who_is_far_ahead_does_the_work() -> None:
     dispatcher = Dispatcher(builder, position=0, fence=Fence(Path("/store")))
     for end in range(PENDING_APPENDS):
         dispatcher.make_way()
-        dispatcher.submit([], end)
+        dispatcher.submit(b"", end)
     assert builder.built == 0
     dispatcher.make_way()
     assert (builder.built > 0, dispatcher.position) == (True, PENDING_APPENDS - 1)
+
+
+def test_who_is_far_ahead_in_bytes_does_the_work() -> None:
+    builder = Slow()
+    dispatcher = Dispatcher(builder, position=0, fence=Fence(Path("/store")))
+    dispatcher.submit(bytes(PENDING_BYTES - 1), 0)
+    dispatcher.make_way()
+    assert builder.built == 0
+    dispatcher.submit(b"x", PENDING_BYTES - 1)
+    dispatcher.make_way()
+    assert (builder.built, dispatcher.position) == (2, PENDING_BYTES)
 
 
 # ---- when the disk fails ----

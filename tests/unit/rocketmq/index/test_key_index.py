@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.coding.hashes import MASK, java_hash
+from storage.coding.hashes import CACHED, MASK, KeyHasher, java_hash
 from storage.files import OverlayFileSystem
 from storage.rocketmq.format.index_file import (
     HEADER_SIZE,
@@ -21,7 +21,6 @@ from storage.rocketmq.format.index_file import (
 from storage.rocketmq.format.names import index_name
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import TimeRange
-from storage.rocketmq.index.key_index_table import CACHED, KeyHasher
 from tests.golden.rocketmq_stores import CLEAN, GoldenStore, all_stores, by_id, golden
 from tests.unit.rocketmq.index.indexes import (
     FOLDER,
@@ -31,6 +30,7 @@ from tests.unit.rocketmq.index.indexes import (
     index_like,
     made_of,
     open_index,
+    put_all,
     record,
     records,
 )
@@ -44,7 +44,7 @@ def test_the_real_files_are_made_again(name: str) -> None:
     store = golden(name)
     fs = OverlayFileSystem()
     index = index_like(store, fs)
-    index.put_all(dispatches(store))
+    put_all(index, dispatches(store))
     index.sync()
     real = [path.read_bytes() for path in sorted((store.root / "index").iterdir())]
     assert contents(fs) == real
@@ -60,7 +60,7 @@ def test_in_pieces_with_reopening_between(name: str, seed: int) -> None:
     waiting = list(dispatches(store))
     while waiting:
         count = chance.randrange(1, 60)
-        index.put_all(waiting[:count])
+        put_all(index, waiting[:count])
         del waiting[:count]
         choice = chance.randrange(4)
         if choice == 0:
@@ -83,7 +83,7 @@ def test_the_real_answers(store: GoldenStore) -> None:
         index = real_index(store)
     else:
         index = index_like(store, fs)
-        index.put_all(dispatches(store))
+        put_all(index, dispatches(store))
     assert_real_answers(store, index)
 
 
@@ -124,7 +124,7 @@ def test_the_first_record_makes_a_file_even_without_keys() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs)
     assert (index.max_physical_offset, index.end_timestamp_ms) == (-1, 0)
-    index.put(record(0))
+    put_all(index, [record(0)])
     index.sync()
     assert fs.list_dir(FOLDER) == [index_name(MS)]
     assert [header for _, header in index.headers()] == [IndexHeader()]
@@ -137,8 +137,8 @@ def test_a_roll_between_two_keys_of_one_record() -> None:
     """With ten entries a file, the record's last keys begin the next file, and its begin is this record."""
     fs = OverlayFileSystem()
     index = open_index(fs)
-    index.put_all([record(n, f"a{n}") for n in range(0, 80, 10)])
-    index.put(record(80, "b0", "b1", "b2", "b3"))
+    put_all(index, [record(n, f"a{n}") for n in range(0, 80, 10)])
+    put_all(index, [record(80, "b0", "b1", "b2", "b3")])
     index.sync()
     (_, old), (_, new) = index.headers()
     assert (old.index_count, new.index_count) == (11, 3)
@@ -153,11 +153,11 @@ def test_a_roll_between_two_keys_of_one_record() -> None:
 def test_a_new_file_inherits_the_end_and_its_first_entry_counts_from_there() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs)
-    index.put_all([record(n, f"a{n}") for n in range(0, 100, 10)])
-    index.put(record(100, time_ms=MS + 60_000))
+    put_all(index, [record(n, f"a{n}") for n in range(0, 100, 10)])
+    put_all(index, [record(100, time_ms=MS + 60_000)])
     (_, old), (_, new) = index.headers()
     assert new == IndexHeader(MS + 9000, MS + 9000, 90, 90, 0, 1)
-    index.put(record(110, "x", "y", time_ms=MS + 60_999))
+    put_all(index, [record(110, "x", "y", time_ms=MS + 60_999)])
     index.sync()
     second = contents(fs)[1]
     assert decode_header(second)[:2] == (MS + 60_999, MS + 60_999)
@@ -172,10 +172,10 @@ def test_a_new_file_inherits_though_its_header_was_lost() -> None:
     later = [record(100, time_ms=MS + 60_000), record(110, "x", "y", time_ms=MS + 60_999)]
     fs = OverlayFileSystem()
     killed = open_index(fs)
-    killed.put_all([*first, later[0]])
+    put_all(killed, [*first, later[0]])
     assert decode_header(contents(fs)[1]) == IndexHeader(0, 0, 0, 0, 0, 0)
     index = open_index(fs)
-    index.put_all(later)
+    put_all(index, later)
     index.sync()
     assert contents(fs) == made_of([*first, *later])
 
@@ -183,7 +183,7 @@ def test_a_new_file_inherits_though_its_header_was_lost() -> None:
 def test_names_are_never_taken_twice() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs)
-    index.put_all(records(30))
+    put_all(index, records(30))
     names = fs.list_dir(FOLDER)
     assert len(names) == 6
     assert [int(name) for name in names] == list(range(int(names[0]), int(names[0]) + 6))
@@ -192,7 +192,7 @@ def test_names_are_never_taken_twice() -> None:
 def test_a_record_that_is_there_is_passed_over_but_the_last_passes() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs)
-    index.put_all([record(0, "a"), record(10, "b"), record(0, "a"), record(10, "b")])
+    put_all(index, [record(0, "a"), record(10, "b"), record(0, "a"), record(10, "b")])
     assert index.headers()[0][1].index_count == 4
     assert list(index.candidates("a")) == [0]
     assert list(index.candidates("b")) == [10]
@@ -202,7 +202,7 @@ def test_a_record_that_is_there_is_passed_over_but_the_last_passes() -> None:
 def test_a_slot_counts_once() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs, entries=100)
-    index.put_all([record(n * 10, "same") for n in range(9)])
+    put_all(index, [record(n * 10, "same") for n in range(9)])
     assert index.headers()[0][1].hash_slot_count == 1
 
 
@@ -221,7 +221,7 @@ def test_every_string_leads_to_its_records(
     fs = OverlayFileSystem()
     index = open_index(fs, slots=slots, entries=entries)
     put_ = [record(n * 10, *texts, time_ms=MS + times[n]) for n, texts in enumerate(keys)]
-    index.put_all(put_)
+    put_all(index, put_)
     begin_ms, end_ms = MS + 5000, MS + 12_345
     for key in {key for texts in keys for key in texts}:
         all_of_them = [d.physical_offset for d in put_ if key in d.keys]
@@ -242,7 +242,7 @@ def test_every_string_leads_to_its_records(
 def test_times_rule_out_what_cannot_match() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs, entries=1000)
-    index.put_all([record(n * 10, "k", time_ms=MS + n * 1000) for n in range(100)])
+    put_all(index, [record(n * 10, "k", time_ms=MS + n * 1000) for n in range(100)])
     found = index.candidates("k", times=TimeRange(MS + 50_000, MS + 52_000))
     assert list(found) == [500, 510, 520]
 
@@ -279,11 +279,11 @@ def test_a_full_cache_of_hashes_begins_anew() -> None:
 def test_readers_see_what_is_not_written_back() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs, entries=1000)
-    index.put_all(records(50))
+    put_all(index, records(50))
     assert not any(contents(fs)[0][HEADER_SIZE:])
     assert list(index.candidates("own 17")) == [170]
     index.write_back()
-    index.put_all(records(50, start=50))
+    put_all(index, records(50, start=50))
     assert list(index.candidates("shared 0"))[:3] == [0, 20, 40]
     assert list(index.candidates("own 17")) + list(index.candidates("own 99")) == [170, 990]
 
@@ -314,7 +314,7 @@ def test_a_reader_beside_the_writer() -> None:
     reader.start()
     try:
         for start in range(0, 1000, 3):
-            index.put_all(records(3, start=start))
+            put_all(index, records(3, start=start))
             put_until = start + 3
             if start % 60 == 0:
                 index.write_back()
@@ -328,8 +328,8 @@ def test_the_tail_is_written_when_it_grows(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("storage.rocketmq.index.key_index.TAIL_BYTES", 100)
     fs = OverlayFileSystem()
     index = open_index(fs, entries=1000)
-    index.put_all(records(3))
-    index.put_all(records(1, start=3))
+    put_all(index, records(3))
+    put_all(index, records(1, start=3))
     (content,) = contents(fs)
     assert any(content[entry_position(16, 1) : entry_position(16, 7)])
     assert not any(content[: entry_position(16, 1)])

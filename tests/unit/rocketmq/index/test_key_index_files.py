@@ -23,6 +23,7 @@ from tests.unit.rocketmq.index.indexes import (
     contents,
     made_of,
     open_index,
+    put_all,
     record,
     records,
     trusted,
@@ -34,7 +35,7 @@ def five_files() -> tuple[OverlayFileSystem, KeyIndex]:
     """An index of five files with ten entries each: records 0-4, 5-9, ... with two keys each."""
     fs = OverlayFileSystem()
     index = open_index(fs)
-    index.put_all(records(23))
+    put_all(index, records(23))
     index.sync()
     return fs, index
 
@@ -52,7 +53,7 @@ def test_files_before_the_log_go_but_not_the_last(
     assert index.delete_before(10_000) == 1
     assert list(index.candidates("own 22")) == [220]
     assert list(index.candidates("own 19")) == []
-    index.put(record(230, "later"))
+    put_all(index, [record(230, "later")])
     assert list(index.candidates("later")) == [230]
 
 
@@ -63,12 +64,12 @@ def test_removed_files_are_made_again(five_files: tuple[OverlayFileSystem, KeyIn
     assert index.remove_named(names[3:]) == 2
     assert fs.list_dir(FOLDER) == names[:3]
     assert index.max_physical_offset == 140
-    index.put_all([d for d in records(23) if d.physical_offset > 140])
+    put_all(index, [d for d in records(23) if d.physical_offset > 140])
     index.sync()
     assert contents(fs) == whole
     assert index.remove_named(fs.list_dir(FOLDER)) == 5
     assert index.max_physical_offset == -1
-    index.put_all(records(23))
+    put_all(index, records(23))
     index.sync()
     assert contents(fs) == whole
 
@@ -99,7 +100,7 @@ def test_names_that_mean_nothing_are_left_alone() -> None:
     fs.make_dir(FOLDER / "20261121013209211")
     index = open_index(fs)
     assert [finding.code for finding in index.findings] == ["unknown-file"] * 2
-    index.put(record(0, "k"))
+    put_all(index, [record(0, "k")])
     assert fs.read_bytes(FOLDER / "notes.txt") == b"mine"
 
 
@@ -108,7 +109,7 @@ def test_another_length_is_told_and_never_touched(name: str) -> None:
     """The file is older or newer than the others, which stay in use."""
     fs = OverlayFileSystem()
     index = open_index(fs)
-    index.put(record(0, "k"))
+    put_all(index, [record(0, "k")])
     index.sync()
     path = FOLDER / name
     put(fs, path, b"x" * 500)
@@ -118,7 +119,7 @@ def test_another_length_is_told_and_never_touched(name: str) -> None:
     assert "maxHashSlotNum" in finding.message
     assert index.misfits == [path]
     trusted(index)
-    index.put_all(records(20, start=1))
+    put_all(index, records(20, start=1))
     assert list(index.candidates("k")) == [0]
     assert list(index.candidates("own 20")) == [200]
     assert fs.read_bytes(path) == b"x" * 500
@@ -130,7 +131,7 @@ def test_a_file_whose_making_was_cut_short_is_used() -> None:
     put(fs, FOLDER / index_name(MS), b"")
     index = open_index(fs)
     assert (list(index.candidates("k")), index.findings) == ([], [])
-    index.put(record(0, "k"))
+    put_all(index, [record(0, "k")])
     index.sync()
     assert contents(fs) == made_of([record(0, "k")])
 
@@ -141,7 +142,7 @@ def test_damaged_files_end_every_walk(seed: int) -> None:
     chance = random.Random(seed)
     fs = OverlayFileSystem()
     index = open_index(fs, entries=200)
-    index.put_all(records(60))
+    put_all(index, records(60))
     index.sync()
     path = FOLDER / fs.list_dir(FOLDER)[0]
     for _ in range(20):
@@ -165,9 +166,9 @@ def test_after_a_full_disk_the_same_records_are_put_once(
     index = open_index(fs)
     for batch in (records(7, keys=3), records(9, keys=3, start=7), records(2, keys=3, start=16)):
         try:
-            index.put_all(batch)
+            put_all(index, batch)
         except DiskFull:
-            index.put_all(batch)
+            put_all(index, batch)
     try:
         index.sync()
     except DiskFull:
@@ -178,7 +179,7 @@ def test_after_a_full_disk_the_same_records_are_put_once(
 def test_other_failures_come_through() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs)
-    index.put_all(records(3))
+    put_all(index, records(3))
     index.sync()
     files = HandleCache(fs)
     index = KeyIndex(files, FOLDER, slots=16, entries=11, clock=lambda: MS)

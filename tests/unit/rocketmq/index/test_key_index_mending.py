@@ -19,7 +19,7 @@ from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import ALWAYS
 from storage.rocketmq.index.key_index_mending import mend
-from tests.unit.rocketmq.index.indexes import trusted
+from tests.unit.rocketmq.index.indexes import put_all, trusted
 
 FOLDER = Path("/store/index")
 SLOTS, ENTRIES = 8, 40
@@ -46,7 +46,7 @@ def opened(fs: OverlayFileSystem) -> KeyIndex:
 
 def filled(fs: OverlayFileSystem, count: int) -> KeyIndex:
     index = opened(fs)
-    index.put_all(map(dispatch, range(count)))
+    put_all(index, map(dispatch, range(count)))
     index.sync()
     return index
 
@@ -89,7 +89,7 @@ def test_what_is_damaged_is_made_whole(name: str) -> None:
     files = HandleCache(fs)
     last = mend(files, index, names[-1:], log_end=30 * SIZE, time_of=time_of)
     assert last is not None
-    index.put_all(dispatch(n) for n in range(last // SIZE, 30))
+    put_all(index, (dispatch(n) for n in range(last // SIZE, 30)))
     for number in range(30):
         assert list(trusted(index).candidates(f"t#key-{number}", times=ALWAYS)) == [
             number * SIZE
@@ -129,7 +129,7 @@ def test_entries_behind_the_end_of_the_log_go() -> None:
     assert last == 24 * SIZE
     header = decode_header(fs.read_bytes(path))
     assert (header.end_physical_offset, header.end_timestamp_ms) == (last, time_of(last))
-    index.put_all([dispatch(25)])
+    put_all(index, [dispatch(25)])
     assert list(index.candidates("t#key-25", times=ALWAYS)) == [25 * SIZE]
     assert list(index.candidates("t#key-26", times=ALWAYS)) == []
 
@@ -146,7 +146,7 @@ def test_what_follows_a_damaged_file_goes_too() -> None:
     last = mend(HandleCache(fs), index, names, log_end=70 * SIZE, time_of=time_of)
     assert last is not None
     assert [file.path for file in index.index_files] == paths[:2]
-    index.put_all(dispatch(n) for n in range(last // SIZE, 70))
+    put_all(index, (dispatch(n) for n in range(last // SIZE, 70)))
     for number in range(70):
         assert list(trusted(index).candidates(f"t#key-{number}", times=ALWAYS)) == [number * SIZE]
 

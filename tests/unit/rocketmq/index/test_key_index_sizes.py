@@ -18,6 +18,7 @@ from tests.unit.rocketmq.index.indexes import (
     FOLDER,
     made_of,
     open_index,
+    put_all,
     record,
     records,
     sizes_of,
@@ -44,7 +45,7 @@ def test_sizes_are_told_by_any_one_file(store: GoldenStore) -> None:
 def test_sizes_of_ours_are_told(slots: int, entries: int, count: int) -> None:
     fs = OverlayFileSystem()
     index = open_index(fs, slots=slots, entries=entries)
-    index.put_all(records(count))
+    put_all(index, records(count))
     index.sync()
     assert infer_sizes(fs, FOLDER) == (slots, entries)
 
@@ -52,7 +53,7 @@ def test_sizes_of_ours_are_told(slots: int, entries: int, count: int) -> None:
 def test_the_default_sizes_are_told() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs, slots=DEFAULT_SLOTS, entries=DEFAULT_ENTRIES)
-    index.put_all(records(5))
+    put_all(index, records(5))
     index.sync()
     assert infer_sizes(fs, FOLDER) == (DEFAULT_SLOTS, DEFAULT_ENTRIES)
     assert list(index.candidates("own 3")) == [30]
@@ -65,7 +66,7 @@ def no_folder(fs: OverlayFileSystem) -> None:
 def no_entries(fs: OverlayFileSystem) -> None:
     """Create a file without entries."""
     index = open_index(fs)
-    index.put(record(0))
+    put_all(index, [record(0)])
     index.sync()
 
 
