@@ -35,7 +35,7 @@ from storage.rocketmq.format import (
     scan,
     suspect_fields,
 )
-from storage.rocketmq.index import dispatch_request, key_index_table
+from storage.rocketmq.index import dispatch_request, key_index_table, queue_runs, record_pass
 from storage.rocketmq.log import encoding
 from storage.rocketmq.state.settings import parse_store_settings
 
@@ -55,6 +55,8 @@ MODULES = (
     "storage.rocketmq.format.scan",
     "storage.rocketmq.format.suspect_fields",
     "storage.rocketmq.index.dispatch_request",
+    "storage.rocketmq.index.queue_runs",
+    "storage.rocketmq.index.record_pass",
     "storage.rocketmq.index.key_index_table",
     "storage.rocketmq.log.encoding",
 )
@@ -307,7 +309,7 @@ def append(given: list[Record], **options: Any) -> object:
     encoded = encoding.Encoder(settings, lambda: 1 << 40).encode(given, **options)
     place = message_encoding.Placement(b"t", message.MAGIC_V1, 1, 2, 3, 1 << 40, bytes(8))
     records = message_encoding.encode_messages([one for one, _ in encoded], place)
-    return encoded, dispatch_request.new_dispatches("t", encoded, records, place, with_tags=True)
+    return encoded, passed_over(b"".join(records), 3, Rules(0), with_tags=True)
 
 
 def decode_message_call(rng: random.Random) -> Call:
@@ -389,17 +391,52 @@ def dispatch_call(rng: random.Random) -> Call:
         return dispatch_request.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}
     if rng.random() < 0.3:
         return dispatch_request.heads_of, (data, records, start), {}
-    if rng.random() < 0.3:
-        made = dispatch_request.dispatches_of(data, records, start, with_tags=False)
-        return dispatch_request.by_queue, (made,), {}
-    if rng.random() < 0.3:
-        made = dispatch_request.dispatches_of(data, records, start, with_tags=False)
-        following = rng.choice((0, made[0].queue_offset, -dispatch_request.LARGEST_GAP))
-        bad = sorted((start + rng.randrange(999), 9) for _ in range(rng.choice((0, 0, 1, 3))))
-        ends: dict[str, object] = {"last_end": start + rng.randrange(999), "bad_places": bad}
-        ends["with_fillers"] = rng.random() < 0.5
-        return dispatch_request.units_of, (made, following), ends
-    return dispatch_request.dispatches_of, (data, records, start), {"with_tags": rng.random() < 0.5}
+    tags: dict[str, object] = {"with_tags": rng.random() < 0.5}
+    if rng.random() < 0.5:
+        rules = Rules(start + rng.choice((0, rng.randrange(len(data)))))
+        return passed_over, (data, start, rules), tags
+    ends: dict[str, object] = {"last_end": start + rng.randrange(999)}
+    ends["bad_places"] = sorted((start + rng.randrange(999), 9) for _ in range(rng.randrange(3)))
+    ends["with_fillers"] = rng.random() < 0.5
+    return fitted, (data, start, rng.choice((0, 1, 40, -queue_runs.LARGEST_GAP))), ends
+
+
+class Rules:
+    """Rules of the pass by which the records below an offset were deleted."""
+
+    def __init__(self, below: int) -> None:
+        self._below = below
+
+    def __repr__(self) -> str:
+        return f"Rules({self._below})"
+
+    def alive_from(self, topic: str, queue_id: int) -> int:
+        """Return the offset."""
+        return self._below
+
+    def is_over(self, dispatch: dispatch_request.Dispatch) -> bool:
+        """Return whether a record is below the offset."""
+        return dispatch.physical_offset < self._below
+
+    def code_of(self, dispatch: dispatch_request.Dispatch) -> int:
+        """Return the computed code."""
+        return dispatch.tags_code
+
+
+def passed_over(data: bytes, start: int, rules: Rules, *, with_tags: bool) -> object:
+    """Return what the pass makes of good records, and its state after them."""
+    done = record_pass.RecordPass(rules, with_tags=with_tags)
+    done.take(data, 0, len(data), start)
+    last = done.last_offset, done.last_time_ms, done.left_out
+    alive = done.last_alive_offset, done.last_alive_time_ms, done.last_alive_strings
+    return done.next_offsets(), list(done.unqueued), last, alive, done.taken()
+
+
+def fitted(data: bytes, start: int, following: int, **ends: Any) -> object:
+    """Return what queues with this next offset take of good records."""
+    done = record_pass.RecordPass(Rules(0), with_tags=False)
+    done.take(data, 0, len(data), start)
+    return [queue_runs.fit(group, following, **ends) for group in done.taken().queues]
 
 
 def properties_call(rng: random.Random) -> Call:
@@ -479,22 +516,18 @@ def put_and_look(
 ) -> list[object]:
     """Put the keys of some records into the table; return its whole state."""
     rng = random.Random(seed)
-    held = key_index_table.slots_of(rng.choice((bytes, rng.randbytes))(slots * 4))
-    table = key_index_table.KeyIndexTable(
-        key_index_table.KeyHasher(), header, held, entries=entries
-    )
+    held = rng.choice((bytes, rng.randbytes))(slots * 4)
+    table = key_index_table.KeyIndexTable(header, held, slots, entries=entries)
     offsets = sorted(rng.randrange(1 << 60) for _ in range(rng.randrange(20)))
-    dispatches = []
-    for offset in offsets:
-        keys = [
-            "".join(rng.choices("t#01a\u4e16", k=rng.randrange(30)))
-            for _ in range(rng.randrange(5))
-        ]
-        dispatches.append(
-            dispatch_request.Dispatch("t", 0, 0, offset, 100, 0, in_range(rng, 42), 0, keys)
-        )
-    done = table.put_run(dispatches, 0, rng.randrange(5))
-    return [done, table.header, table.tail, table.dirty_slots(), table.is_full, held.tobytes()]
+    strings = b"".join(
+        record_pass.STRING.pack(rng.choice((-1, rng.randrange(1 << 31))), at, in_range(rng, 42))
+        for at in offsets
+        for _ in range(rng.randrange(5))
+    )
+    position = rng.choice((0, 0, len(strings)))
+    done = table.put_strings(strings, position)
+    first, tail = table.tail
+    return [done, table.header, first, tail.getvalue(), table.dirty_slots(), list(table.slots)]
 
 
 MAKERS = (

@@ -218,7 +218,7 @@ class KeyIndexFile:
         if tail:
             with self._files.borrow(self.path, write=True) as file:
                 file.pwrite(tail.getvalue(), entry_position(self.slots, first))
-            table.tail = (first + len(tail) // ENTRY_SIZE, BytesWriter())
+            table.drop_tail()
 
     def write_back(self) -> None:
         """Write the state in memory to the file: entries, then slots, then the header. Not synced."""
@@ -320,10 +320,11 @@ class KeyIndexFile:
         table = self._table
         if table is not None:
             number = table.slots[slot]
-            first, tail = table.tail  # read after the slot: see KeyIndexTable
-            count = first + len(tail) // ENTRY_SIZE
+            first, entries = table.tail  # read after the slot: see KeyIndexTable
+            tail: BytesWriter | None = entries
+            count = first + len(entries) // ENTRY_SIZE
         else:
-            first, tail = self.entries, BytesWriter()
+            first, tail = self.entries, None
             count = self._header.index_count
             if count <= FIRST_ENTRY:
                 return
@@ -332,7 +333,7 @@ class KeyIndexFile:
         while 0 < number <= count:
             if number >= first:
                 position = (number - first) * ENTRY_SIZE
-                if position + ENTRY_SIZE > len(tail):
+                if tail is None or position + ENTRY_SIZE > len(tail):
                     return
                 data, position = entry_in(tail, position), 0
             else:

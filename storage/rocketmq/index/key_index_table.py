@@ -146,6 +146,10 @@ class KeyIndexTable:
         slots[slot] = i32(number)
         self.dirty_pages[slot >> PAGE_SHIFT] = 1
 
+    def drop_tail(self) -> None:
+        """Begin an empty tail, after the entries in it were written to the file."""
+        self.tail = (self.index_count, BytesWriter())
+
     def dirty_slots(self) -> list[tuple[int, bytes]]:
         """Return (number of the first slot, bytes for the file) of every run of changed pages. The pages
         stay marked until `clean_slots`.

@@ -21,9 +21,10 @@ from storage import (
 from storage.contract import SupportsRawMessages
 from storage.errors import Corrupt, InvalidArgument, RecordNotFound
 from storage.files import FileSystem, OverlayFileSystem
+from storage.rocketmq.format.index_file import key_hash
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.properties import encode_properties
-from storage.rocketmq.index.dispatch_request import Dispatch
+from storage.rocketmq.index.record_pass import STRING
 from storage.rocketmq.store import RocketMQStore
 from tests.golden.rocketmq_stores import physical_offset, put
 
@@ -395,9 +396,8 @@ def test_entries_that_lead_nowhere_are_passed_over(store: LogStore) -> None:
     assert isinstance(store, RocketMQStore)
     assert store.index is not None
     at = place_of(store, "own-8")
-    last = Dispatch("events", 0, 0, at, 10, 0, MS, 0, [])
     for place in (at, at + 3, at + 4, store.log.end + 100, 1 << 40):
-        store.index.put(last._replace(physical_offset=place, keys=["events#own-2"]))
+        store.index.put_strings(STRING.pack(key_hash("events#own-2"), place, MS))
     assert numbers(store.find("events", key="own-2")) == [2]
     assert numbers(store.find("events", key="own-2", backward=True)) == [2]
 

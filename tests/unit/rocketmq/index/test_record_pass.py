@@ -104,7 +104,7 @@ def walked(data: bytes) -> Sequence[tuple[int, int]]:
     return records
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_a_pass_makes_what_each_record_makes(seed: int) -> None:
     rng = random.Random(seed)
     data = b""
@@ -124,10 +124,10 @@ def test_every_value_of_every_property(name: bytes, properties: bytes) -> None:
 
 @pytest.mark.parametrize("store", all_stores(), ids=by_id)
 def test_a_pass_over_a_golden_store(store: GoldenStore) -> None:
-    for message in store.messages():
-        at = message.physical_offset
-        data = store.record_bytes(message)
-        check_pass(data, [(at, message.size)], at)
+    for path in sorted((store.root / "commitlog").iterdir()):
+        data, start = path.read_bytes(), int(path.name)
+        records, _, _ = scan.walk(data, 0, len(data), start)
+        check_pass(data, records, start)
 
 
 def test_runs_begin_where_offsets_do_not_follow() -> None:
