@@ -1,4 +1,4 @@
-"""Runs of queue entries, and how they fit behind the entries that a queue has.
+"""Runs of queue entries, and how they continue the entries that a queue has.
 
 Owns the rule which entries a queue takes (ConsumeQueue.putMessagePositionInfo of RocketMQ), for entries as the pass
 over the log makes them; must not do IO, nor read records. A run is entries of adjacent queue offsets, so in a sound log

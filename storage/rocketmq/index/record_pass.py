@@ -235,8 +235,8 @@ class RecordPass:
     """A pass over good records, any number of bytes at a time; `taken` returns what it made. Not thread-safe.
 
     `queues_from`, `strings_from`: records before this physical offset make no entry, or no strings. The fields `last_*`
-    are those of the last record met; `last_alive_*` of the last one that was not deleted, `last_alive_strings` the
-    number of its strings; `left_out`: the number of deleted records.
+    describe the last record met, `last_alive_*` the last one that was not deleted; `last_alive_strings` is the
+    number of its strings. `left_out`: the number of deleted records.
     """
 
     def __init__(

@@ -111,11 +111,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         directory.write_abort()
         _keep_losses(directory, plan, started_ms)
     opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
-    settings = opening.settings
-    options = BuildOptions(
-        with_fillers=run.lacks_first, with_tags=settings.index_tags, delays_ms=settings.delays_ms
-    )
-    builder = Builder(queues, index, opening.topics.deleted, options)
+    builder = Builder(queues, index, opening.topics.deleted, _build_options(opening, run))
     built_from = _repair(opening, plan, builder, clean=clean)
     log = CommitLog(run, end=plan.log_end)
     if plan.last_record is not None:
@@ -135,6 +131,13 @@ def open_parts(opening: Opening) -> OpenedStore:
         with_crc=_goes_on_with_crc(opening.settings, plan),
         passed_gaps=plan.passed_gaps,
         topics=opening.topics,
+    )
+
+
+def _build_options(opening: Opening, run: FileSequence) -> BuildOptions:
+    settings = opening.settings
+    return BuildOptions(
+        with_fillers=run.lacks_first, with_tags=settings.index_tags, delays_ms=settings.delays_ms
     )
 
 

@@ -6,7 +6,7 @@ records, in order:
 
     queues   the entries of one queue after the other, in runs: queue offset of the first, number of entries (8 bytes
              each), and the entries; the result has the position of each queue's runs
-    index    the strings as record_pass.py draws them, without those of records that have none
+    index    the strings as record_pass.py draws them, without the notes of records that have none
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class DispatchWalk(LogWalk):
         return LastRecord(done.last_alive_offset, done.last_alive_time_ms, done.last_alive_strings)
 
     def passes(self) -> Iterator[Passed]:
-        """Yield the entries of records that were not deleted, also those of LMQ queues, or their strings; some records
+        """Yield the entries of records that were not deleted, also entries of LMQ queues, or their strings; some records
         at a time.
         """
         record_pass = self._pass
