@@ -520,7 +520,9 @@ def put_and_look(
     table = key_index_table.KeyIndexTable(header, held, slots, entries=entries)
     offsets = sorted(rng.randrange(1 << 60) for _ in range(rng.randrange(20)))
     strings = b"".join(
-        record_pass.STRING.pack(rng.choice((-1, rng.randrange(1 << 31))), at, in_range(rng, 42))
+        record_pass.STRING.pack(
+            rng.choice((-1, rng.randrange(1 << 31))), at, rng.randrange(1 << 42)
+        )
         for at in offsets
         for _ in range(rng.randrange(5))
     )

@@ -140,8 +140,8 @@ class DispatchWalk(LogWalk):
         return LastRecord(done.last_alive_offset, done.last_alive_time_ms, done.last_alive_strings)
 
     def passes(self) -> Iterator[Passed]:
-        """Yield the entries of records that were not deleted, also entries of LMQ queues, or their strings; some records
-        at a time.
+        """Yield the entries of records that were not deleted, LMQ queues included, or their strings; some records at a
+        time.
         """
         record_pass = self._pass
         in_lmqs: list[Dispatch] = []
