@@ -55,9 +55,9 @@ MODULES = (
     "storage.rocketmq.format.scan",
     "storage.rocketmq.format.suspect_fields",
     "storage.rocketmq.index.dispatch_request",
+    "storage.rocketmq.index.key_index_table",
     "storage.rocketmq.index.queue_runs",
     "storage.rocketmq.index.record_pass",
-    "storage.rocketmq.index.key_index_table",
     "storage.rocketmq.log.encoding",
 )
 LIMIT_BYTES = 1 << 20
