@@ -10,10 +10,8 @@ Rule: compiled code needs librt (a requirement on CPython); interpreted code, so
 
 from __future__ import annotations
 
-from array import array
-from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from librt.strings import BytesWriter as BytesWriter
@@ -31,12 +29,7 @@ else:
     _I32: Final = Struct(">i")
     _I64: Final = Struct(">q")
 
-    class vec(array):  # librt's name
-        """A row of numbers; `vec[i32](numbers)` makes one of 32-bit numbers."""
-
-        def __class_getitem__(cls, item: object) -> object:
-            """Return the maker of rows of numbers."""
-            return partial(cls, "i")
+    vec = memoryview  # see `plain_row`
 
     class BytesWriter(bytearray):
         """A buffer that grows at its end."""
@@ -82,3 +75,8 @@ else:
 def is_native(function: object) -> bool:
     """Return whether a function is compiled. A compiled module asks this about one of its own functions."""
     return not hasattr(function, "__code__")
+
+
+def plain_row(numbers: memoryview[int]) -> vec[i32]:
+    """Return these numbers as interpreted code's form of `vec[i32]`."""
+    return cast("vec[i32]", numbers)

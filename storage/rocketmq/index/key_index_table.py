@@ -19,6 +19,7 @@ from storage.coding.native import (
     i32,
     i64,
     is_native,
+    plain_row,
     read_i32_be,
     read_i64_be,
     vec,
@@ -52,9 +53,7 @@ class KeyIndexTable:
         """Create the table of a file with this many slots. `stored`: the slots as they are in the file, empty for a
         new file; the entries before `header.index_count` are in the file.
         """
-        self.slots: vec[i32] = vec[i32]([0] * slots)
-        if stored:
-            _load(self.slots, stored)
+        self.slots: vec[i32] = _slots(stored, slots)
         self.entries = entries
         self.dirty_pages = BytesWriter()
         self.clean_slots()
@@ -172,10 +171,17 @@ class KeyIndexTable:
         self.dirty_pages.write(bytes(-(-len(self.slots) // PAGE_SLOTS)))
 
 
-def _load(slots: vec[i32], stored: bytes) -> None:
-    """Set the slots as they are in a file."""
-    for slot, number in enumerate(slots_of(stored)):
-        slots[slot] = i32(number)
+def _slots(stored: bytes, count: i64) -> vec[i32]:
+    """Return the slots of a table, from their bytes in a file, if any."""
+    if not _NATIVE:  # without `stored`, memory is used only for pages that are written
+        empty = memoryview(bytearray(0 if stored else count * SLOT_SIZE)).cast("i")
+        return plain_row(slots_of(stored) if stored else empty)
+    slots: vec[i32] = vec[i32]([0] * count)
+    slot: i64 = 0
+    while stored and slot < count:
+        slots[slot] = read_i32_be(stored, slot * SLOT_SIZE)
+        slot += 1
+    return slots
 
 
 def entry_in(tail: BytesWriter, position: int) -> bytes:
