@@ -517,6 +517,7 @@ def put_and_look(
     """Put the keys of some records into the table; return its whole state."""
     rng = random.Random(seed)
     held = rng.choice((bytes, rng.randbytes))(slots * 4)
+    header = index_file.decode_header(index_file.encode_header(header))  # one that a file can have
     table = key_index_table.KeyIndexTable(header, held, slots, entries=entries)
     offsets = sorted(rng.randrange(1 << 60) for _ in range(rng.randrange(20)))
     strings = b"".join(
