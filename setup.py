@@ -1,7 +1,8 @@
 """Add the compiled codec modules and the pages of docs/ to the build; all other settings are in pyproject.toml.
 
 Each module of COMPILED is plain typed Python with one source. With a C compiler mypyc builds it; without, Python runs
-it unchanged. LOGSERVER_PURE=1 turns compiling off.
+it unchanged. LOGSERVER_PURE=1 turns compiling off. MYPYC_OPT_LEVEL=0 lets the C compiler optimize nothing: for a build
+that is only tried.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def extensions() -> list[Any]:
         from mypyc.build import mypycify
     except ImportError:
         return []
-    built: list[Any] = mypycify([*MYPY_OPTIONS, *COMPILED], group_name="logserver", opt_level="3")
+    level = os.environ.get("MYPYC_OPT_LEVEL", "3")
+    built: list[Any] = mypycify([*MYPY_OPTIONS, *COMPILED], group_name="logserver", opt_level=level)
     for extension in built:
         extension.optional = True
         # The modules call each other inside one library: calls need no table of exported names.

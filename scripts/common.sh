@@ -107,7 +107,7 @@ copy_sources() {
 # Makes sure that the package installed in .venv is built from the current sources.
 need_package() {
   local wanted copy
-  wanted=$(source_files | digest "${LOGSERVER_PURE:-}")
+  wanted=$(source_files | digest "${LOGSERVER_PURE:-}${MYPYC_OPT_LEVEL:+O$MYPYC_OPT_LEVEL}")
   if stamped package "$wanted"; then return; fi
   echo "building logserver, compiled where a C compiler is found" >&2
   copy=$(mktemp -d)

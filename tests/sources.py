@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("logserver", "storage", "api")
+SOON_COMPILED = {"MYPYC_OPT_LEVEL": "0"}  # for builds whose speed is not tested; see setup.py
 SPARK = ("numpy", "pyarrow", "pyspark")
 FOREIGN = (
     ROOT / "tests" / "golden" / "kafka",
