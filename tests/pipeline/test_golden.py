@@ -1,8 +1,9 @@
-"""The rows of every golden store through Spark equal what the real servers' clients read from it."""
+"""The rows of every golden store through Spark equal what the real servers' clients read; pandas has them too."""
 
 from __future__ import annotations
 
 import base64
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,3 +136,45 @@ def test_bounds_of_a_batch_are_the_brokers(spark: SparkSession) -> None:
     )
     found = [row.offset for row in rows.collect()]
     assert found == [row["offset"] for row in golden.lines("expected.jsonl")[1:]]
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        stores.KAFKA / "codecs" / "data",
+        stores.KAFKA / "times" / "data",
+        rocketmq_stores.golden("basic").root,
+    ],
+    ids=["kafka", "times", "rocketmq"],
+)
+def test_pandas_has_the_values_of_spark(spark: SparkSession, root: Path) -> None:
+    """Also with pandas 3, which PySpark warns of: every column of both formats."""
+    pytest.importorskip("pandas")
+    frame = spark.read.format("logserver").option("includeHeaders", "true").load(str(root))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # with pandas 3: PySpark uses an old keyword of it
+        table: Any = frame.toPandas()
+    expected = [row.asDict(recursive=True) for row in frame.collect()]
+    assert expected
+    assert list(table.columns) == frame.columns
+    for row, values in zip(expected, table.to_dict("records"), strict=True):
+        assert {name: plain(value) for name, value in values.items()} == {
+            name: plain(value) for name, value in row.items()
+        }
+
+
+def plain(value: Any) -> Any:
+    """Return a value in one form: None for a missing value of pandas, lists for arrays, datetimes for its times."""
+    if hasattr(value, "to_pydatetime"):
+        value = value.to_pydatetime()
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return None if value != value else value

@@ -1,20 +1,15 @@
-"""The notebook runs, its outputs are those that it shows, and it is small; pandas has the values of a store."""
+"""The notebook runs, its outputs are those that it shows, and it is small."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-from tests.golden import rocketmq_stores, stores
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOK = ROOT / "docs" / "pipeline.ipynb"
@@ -26,8 +21,13 @@ MAX_PICTURE_BYTES = 60_000
 @pytest.mark.slow
 def test_the_outputs_are_those_of_a_run() -> None:
     pytest.importorskip("nbclient")
+    from tests.pipeline.classes import java_options
+
     command = [sys.executable, "-P", "scripts/run_notebook", "--check"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": java_options()}
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
 
 
@@ -53,47 +53,3 @@ def test_it_was_run_from_first_to_last() -> None:
 
 def test_the_page_links_to_it() -> None:
     assert "(pipeline.ipynb)" in (ROOT / "docs" / "pipeline.md").read_text()
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "root",
-    [
-        stores.KAFKA / "codecs" / "data",
-        stores.KAFKA / "times" / "data",
-        rocketmq_stores.golden("basic").root,
-    ],
-    ids=["kafka", "times", "rocketmq"],
-)
-def test_pandas_has_the_values_of_spark(spark: SparkSession, root: Path) -> None:
-    """Also with pandas 3, which PySpark warns of: every column of both formats."""
-    pytest.importorskip("pandas")
-    frame = spark.read.format("logserver").option("includeHeaders", "true").load(str(root))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # with pandas 3: PySpark uses an old keyword of it
-        table: Any = frame.toPandas()
-    expected = [row.asDict(recursive=True) for row in frame.collect()]
-    assert expected
-    assert list(table.columns) == frame.columns
-    for row, values in zip(expected, table.to_dict("records"), strict=True):
-        assert {name: plain(value) for name, value in values.items()} == {
-            name: plain(value) for name, value in row.items()
-        }
-
-
-def plain(value: Any) -> Any:
-    """Return a value in one form: None for a missing value of pandas, lists for arrays, datetimes for its times."""
-    if hasattr(value, "to_pydatetime"):
-        value = value.to_pydatetime()
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    if hasattr(value, "asDict"):
-        value = value.asDict()
-    if isinstance(value, dict):
-        return {name: plain(inner) for name, inner in value.items()}
-    if isinstance(value, bytearray):
-        return bytes(value)
-    return None if value != value else value
