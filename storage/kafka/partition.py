@@ -63,7 +63,7 @@ from storage.model import (
 )
 from storage.shared.sequencing import last_sequence_of
 
-FILES_OF_APPEND: Final = 3  # the log and its two indexes
+FILES_OF_APPEND: Final = 1  # the log; the indexes are open only while they are written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,6 +429,7 @@ class Partition:
                 index=0,
             )
         with self._shared.fence.guarding():
+            self._appended = True  # even if the disk is full: the close cuts what was preallocated
             segment = segment or self._segment_for(data, batches)
             self._note_epochs(batches)
             segment.append(data, batches)
@@ -468,7 +469,6 @@ class Partition:
 
     def _advance(self, encoded: Encoded, segment: Segment, *, publish: bool) -> None:
         """Update the partition's state after a write, and publish the batches if they may be visible."""
-        self._appended = True
         with self._state_lock:
             for at, header in encoded.batches:
                 aborted = self._producers.update(header, encoded.data, at)
@@ -519,6 +519,12 @@ class Partition:
                 self._published = target
             if self._guarded <= self._published:
                 self._published = self._next
+
+    def write_indexes(self) -> None:
+        """Write the waiting index entries of the durable batches. On a full disk they wait on."""
+        with self._append_lock, suppress(DiskFull):
+            if not self._retired and not self._closed:
+                self._segments.active.write_indexes(self._flushed)
 
     def close(self) -> None:
         """Leave the files as after a clean stop: synced, trimmed, with a producer snapshot at the log end.

@@ -547,6 +547,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         with self._lock, self._fence.guarding():
             self._write_checkpoints()
             for partition in self._all_partitions():
+                partition.write_indexes()
                 partition.expire_producers(self._shared.clock())
 
     def _write_checkpoints(self) -> None:

@@ -30,6 +30,7 @@ zeros of the tail.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -131,6 +132,14 @@ class SparseFormat:
         self._first.check(first)
         self._second.check(second)
         return self._entry.pack(first, second)
+
+    def encode_entries(self, firsts: Sequence[int], seconds: Sequence[int]) -> bytes:
+        """Encode entries, given as two columns. Raises InvalidArgument for a value outside the range of its field."""
+        for field, values in ((self._first, firsts), (self._second, seconds)):
+            if values:
+                field.check(min(values))
+                field.check(max(values))
+        return b"".join(map(self._entry.pack, firsts, seconds))
 
     def decode_entries(self, data: bytes) -> list[tuple[int, int]]:
         """Return all entries of a whole file, without a tail of zeros.

@@ -5,10 +5,16 @@ Owns loading, lookup, appending, preallocation and trimming of `.index`, `.timei
 `.txnindex`, and the one rule that selects the batches with an entry (IndexBuilder, used by appends and
 by recovery alike); must not read `.log` files.
 
-A sparse index is two arrays of numbers that ascend together, so a lookup is one bisect. A full index of 10 MiB
-has 1.3 M entries in 10 MiB of memory. The file is preallocated (as a sparse file, as AbstractIndex
-does) while its segment takes appends. It is cut to its entries when the segment is rolled or closed. So a read leaves
-out the hole after the entries.
+A sparse index is two arrays of numbers that ascend together, so a lookup is one bisect. The file is preallocated (as a
+sparse file, as AbstractIndex does) while its segment takes appends. It is cut to its entries when the segment is rolled
+or closed. So a read leaves out the hole after the entries.
+
+New entries wait in the arrays, and lookups find them there: an append writes only the log. The file gets them at a
+checkpoint (only entries of durable batches, so after a power loss no entry points beyond the log), at a roll and at a
+close. A crash loses the waiting entries; recovery rebuilds them from the log. Waiting takes no memory of its own,
+because the arrays hold all entries of a segment in use anyway: 12 bytes of an offset entry and 16 of a time entry for
+more than `index.interval.bytes` (4096) of log, at most 7.3 MB for a segment of 1 GiB. An index file is open only
+during such a write, so a partition at rest has one descriptor, that of its log.
 """
 
 from __future__ import annotations
@@ -16,14 +22,14 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from storage.coding.varint import INT32_MAX
 from storage.errors import Corrupt, DataError, DiskFull, IoFailure
-from storage.files import File, FileSystem, HandleCache, atomic_write
+from storage.files import File, FileSystem, HandleCache, atomic_write, is_missing
 from storage.kafka.format import txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.record import NO_TIMESTAMP
@@ -91,7 +97,7 @@ class SparseIndex:
         """Return the file's entries, or entries rebuilt from the log if the file is damaged. The broker does not check
         entries when it loads a file; a damaged file would lead reads to wrong positions.
         """
-        with self._files.borrow(self.path) as file:
+        with closing(self._files.fs.open(self.path)) as file:
             data = index_bytes(file)
         with suppress(DataError):
             entries = self._format.decode_entries(data)
@@ -139,43 +145,55 @@ class SparseIndex:
         return (keys[at], self._values[at]) if at >= 0 else None
 
     def append(self, key: int, value: int) -> None:
-        """Add an entry in memory; `write` writes it to the file."""
+        """Add an entry in memory; `write` or `trim` writes it to the file."""
         keys = self._loaded()
         self._values.append(value)  # before the key: readers bisect the keys without a lock
         keys.append(key)
 
-    def write(self) -> None:
-        """Write new entries to the file, without a sync. A file that is not preallocated is first extended (sparsely)
-        to its full size.
+    def create(self) -> None:
+        """Create the file, empty, or empty it."""
+        with closing(self._files.fs.open(self.path, write=True, create=True)) as file:
+            file.truncate(0)
+        self.hold(())
+
+    def prepare(self) -> None:
+        """Make the index ready for appends: load it, rewrite a damaged file, and extend the file (sparsely) to its full
+        size.
         """
-        keys = self._keys
-        if keys is None:
-            keys = self._loaded()
-        if self._remade:
-            self.mend()
-        count = len(keys)
-        if count == self._written and self._preallocated:
-            return
-        size = self._format.entry_size
-        encode = self._format.encode_entry
-        data = b"".join(encode(keys[i], self._values[i]) for i in range(self._written, count))
-        with self._files.borrow(self.path, write=True) as file:
-            if not self._preallocated:
-                file.truncate(max(self.max_entries, count) * size)
-                self._preallocated = True
-            if data:
-                file.pwrite(data, self._written * size)
+        count = len(self._loaded())
+        self.mend()
+        if not self._preallocated:
+            with self._writing() as file:
+                file.truncate(max(self.max_entries, count) * self._format.entry_size)
+            self._preallocated = True
+
+    def write(self, count: int) -> None:
+        """Write the waiting entries among the first `count`, without a sync. `trim` syncs them:
+        fdatasync covers all writes of a file, also through other descriptors.
+        """
+        if count > self._written:
+            with self._writing() as file:
+                self._write_to(file, count)
+
+    def _write_to(self, file: File, count: int) -> None:
+        keys, start = self._loaded(), self._written
+        data = self._format.encode_entries(keys[start:count], self._values[start:count])
+        if data:
+            file.pwrite(data, start * self._format.entry_size)
         self._written = count
 
-    def truncate(self, count: int) -> None:
-        """Remove all entries after the first `count`, in memory and in the file."""
-        keys = self._loaded()
-        del keys[count:], self._values[count:]
-        if self._written > count:
-            with self._files.borrow(self.path, write=True) as file:
-                file.truncate(count * self._format.entry_size)
-            self._written = count
-            self._preallocated = False
+    @contextmanager
+    def _writing(self) -> Iterator[File]:
+        """Open the file for writing. A file that was removed is created, and the next write is of all entries."""
+        try:
+            file = self._files.fs.open(self.path, write=True)
+        except IoFailure as error:
+            if not is_missing(error):
+                raise
+            self._written = 0
+            file = self._files.fs.open(self.path, write=True, create=True)
+        with closing(file):
+            yield file
 
     def replace(self, entries: Sequence[tuple[int, int]]) -> None:
         """Write a file with exactly these entries, without preallocation; durable on return. For recovery's rebuild."""
@@ -190,13 +208,16 @@ class SparseIndex:
             self.replace(self.entries())
 
     def trim(self) -> None:
-        """Cut the file to its entries and sync it: at a roll and at a clean close. An index that is not loaded is left
-        as it is.
+        """Write the waiting entries, cut the file to its entries and sync it: at a roll and at a clean close. An index
+        that is not loaded is left as it is.
         """
         if self._keys is None:
             return
-        size_bytes = len(self._loaded()) * self._format.entry_size
-        with self._files.borrow(self.path, write=True) as file:
+        self.mend()
+        count = len(self._loaded())
+        size_bytes = count * self._format.entry_size
+        with self._writing() as file:
+            self._write_to(file, count)
             if file.size() != size_bytes:
                 file.truncate(size_bytes)
             file.datasync()
@@ -228,14 +249,6 @@ class IndexBuilder:
             self._bytes_since_entry = 0
         self._bytes_since_entry += header.size_bytes
         return indexed
-
-    def values(self) -> tuple[int, int, int]:
-        """Return the values that `add` changes, for `reset`."""
-        return self.max_timestamp_ms, self.max_timestamp_offset, self._bytes_since_entry
-
-    def reset(self, values: tuple[int, int, int]) -> None:
-        """Forget the batches that were added since `values` was called."""
-        self.max_timestamp_ms, self.max_timestamp_offset, self._bytes_since_entry = values
 
     def wants_time_entry(self, last: tuple[int, int] | None) -> bool:
         """Return whether a time index with the newest entry `last` needs an entry for the maximum timestamp so far."""

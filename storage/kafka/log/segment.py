@@ -8,6 +8,7 @@ any time: they read the file only below `size_bytes`, which grows after the byte
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -96,6 +97,7 @@ class Segment:
             files, directory / segment_name(base_offset, names.TXN_INDEX), exists=has_txn_index
         )
         self._builder: IndexBuilder | None = None
+        self._takes_appends = False  # whether the index files are ready for them
         self._first_timestamp_ms: int | None = None
 
     @classmethod
@@ -108,16 +110,15 @@ class Segment:
         """
         segment = cls(files, directory, base_offset, settings, size_bytes=0)
         try:
-            for path in segment.paths():
-                with files.borrow(path, write=True, create=True) as file:
-                    file.truncate(0)
+            with files.borrow(segment.path, write=True, create=True) as file:
+                file.truncate(0)
+            segment.offset_index.create()
+            segment.time_index.create()
         except DiskFull:
             for path in segment.paths():
                 remove_if_present(files.fs, path)
                 files.forget(path, sync=False)
             raise
-        segment.offset_index.hold(())
-        segment.time_index.hold(())
         return segment
 
     def paths(self) -> Sequence[Path]:
@@ -144,41 +145,36 @@ class Segment:
         return self._builder
 
     def append(self, data: bytes, batches: Sequence[AppendedBatch]) -> None:
-        """Write whole batches at the end of the log, with their index entries.
+        """Write whole batches at the end of the log. Their index entries wait in memory.
 
         On return the OS has the bytes, but they are not synced. On DiskFull the log and the indexes are as before.
         Raises DiskFull, IoFailure.
         """
         start = self.size_bytes
-        builder = self.builder
-        builder_before = builder.values()
-        entries_before: tuple[int, int] | None = None  # set with the first new entry
-        try:
-            with self._files.borrow(self.path, write=True) as file:
+        if not self._takes_appends:
+            self._prepare()
+        with self._files.borrow(self.path, write=True) as file:
+            try:
                 if start == 0 and self.settings.preallocate:
                     file.truncate(max(self.settings.segment_bytes, len(data)))
                 file.pwrite(data, start)
-            for at, header in batches:
-                if builder.add(header):
-                    entries_before = entries_before or (
-                        len(self.offset_index),
-                        len(self.time_index),
-                    )
-                    self._add_entries(header, start + at)
-            self.offset_index.write()
-            self.time_index.write()
-        except DiskFull:
-            builder.reset(builder_before)
-            if entries_before is not None:
-                self.offset_index.truncate(entries_before[0])
-                self.time_index.truncate(entries_before[1])
-            with self._files.borrow(self.path, write=True) as file:
+            except DiskFull:
                 file.truncate(start)
-            raise
+                raise
+        builder = self.builder
+        for at, header in batches:
+            if builder.add(header):
+                self._add_entries(header, start + at)
         if start == 0:
             self._first_timestamp_ms = batches[0].header.max_timestamp
         self.end_offset = batches[-1].header.next_offset  # before the size: readers check both
         self.size_bytes = start + len(data)
+
+    def _prepare(self) -> None:
+        """Load and preallocate the indexes before the first append."""
+        self.offset_index.prepare()
+        self.time_index.prepare()
+        self._takes_appends = True
 
     def _add_entries(self, header: BatchHeader, position: int) -> None:
         """Add the entries of a batch that the builder has selected, where there is room."""
@@ -240,18 +236,26 @@ class Segment:
     def finish(self) -> None:
         """Finish the segment at a roll or a clean close.
 
-        Adds the closing time entry, cuts the files to their content, and makes everything durable.
+        Adds the closing time entry, cuts the files to their content, and makes everything durable: the log before the
+        index entries, which point to its bytes.
         """
+        self._takes_appends = False
         self._add_time_entry()
         with self._files.borrow(self.path, write=True) as file:
             if file.size() != self.size_bytes:
                 file.truncate(self.size_bytes)
             file.datasync()
-        self.offset_index.write()
-        self.time_index.write()
         self.offset_index.trim()
         self.time_index.trim()
         self.txn_index.sync()
+
+    def write_indexes(self, end_offset: int) -> None:
+        """Write the waiting index entries of the batches below `end_offset`, which are durable, without a sync."""
+        offsets, times = self.offset_index.held, self.time_index.held
+        if self._takes_appends and offsets is not None and times is not None:
+            relative_offset = end_offset - self.base_offset
+            self.offset_index.write(bisect_left(offsets[0], relative_offset))
+            self.time_index.write(bisect_left(times[1], relative_offset))
 
     def mend_indexes(self) -> None:
         """Rewrite index files that were found damaged when they were read."""

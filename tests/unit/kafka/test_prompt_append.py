@@ -118,7 +118,7 @@ def test_compression_needs_a_wait(shop: Workshop) -> None:
 
 def test_no_file_is_closed_for_an_append(shop: Workshop) -> None:
     """Closing another file may sync it."""
-    store = shop.open(open_files=5)
+    store = shop.open(open_files=1)
     store.create_topic("t", 1)
     put_value(store, b"a")
     assert put_promptly(store, b"b") is None

@@ -94,27 +94,77 @@ def test_no_batches_and_no_times_make_no_entries() -> None:
 # ---- the files -------------------------------------------------------------------------------------------------------
 
 
-def test_the_file_is_extended_when_first_written_and_cut_at_the_end(files: HandleCache) -> None:
+def in_file(files: HandleCache) -> list[tuple[int, int]]:
+    """Return the entries that the file has."""
+    return offset_index.leading_entries(files.fs.read_bytes(PATH))
+
+
+def test_the_file_is_extended_before_appends_and_cut_at_the_end(files: HandleCache) -> None:
     index = an_index(files)
-    index.write()
+    index.prepare()
     assert files.fs.size(PATH) == 80
     index.append(1, 100)
     index.append(4, 300)
-    index.write()
-    assert len(offset_index.leading_entries(files.fs.read_bytes(PATH))) == 2
+    index.write(2)
+    assert len(in_file(files)) == 2
     assert files.fs.size(PATH) == 80
     index.trim()
     assert offset_index.decode_entries(files.fs.read_bytes(PATH)) == [(1, 100), (4, 300)]
+    index.prepare()
     index.append(9, 700)
-    index.write()
+    index.write(3)
     assert files.fs.size(PATH) == 80
-    assert len(offset_index.leading_entries(files.fs.read_bytes(PATH))) == 3
+    assert len(in_file(files)) == 3
+
+
+def test_entries_wait_until_they_are_written(files: HandleCache) -> None:
+    index = an_index(files)
+    index.prepare()
+    seen = []
+    for n in range(1, 6):
+        index.append(n, n * 10)
+    assert index.floor(4) == (4, 40)
+    for count in (0, 2, 1, 2, 4):
+        index.write(count)
+        seen.append(len(in_file(files)))
+    assert seen == [0, 2, 2, 2, 4]
+    index.trim()
+    assert in_file(files) == [(n, n * 10) for n in range(1, 6)] == list(index.entries())
+    assert files.fs.size(PATH) == 40
+
+
+def test_no_descriptor_stays_open(files: HandleCache) -> None:
+    index = an_index(files)
+    index.prepare()
+    index.append(1, 10)
+    index.write(1)
+    index.trim()
+    assert SparseIndex(files, PATH, offset_index, max_bytes=80, remake=nothing).entries()
+    assert files.open_files == 0
+
+
+@pytest.mark.parametrize("written", [0, 1, 3])
+def test_a_file_that_was_removed_is_written_again_with_all_entries(
+    files: HandleCache, written: int
+) -> None:
+    index = an_index(files)
+    index.prepare()
+    for n in range(1, 4):
+        index.append(n, n * 10)
+    index.write(written)
+    files.fs.remove(PATH)
+    index.append(4, 40)
+    index.write(4)
+    assert in_file(files) == [(n, n * 10) for n in range(1, 5)]
+    files.fs.remove(PATH)
+    index.trim()
+    assert offset_index.decode_entries(files.fs.read_bytes(PATH)) == list(index.entries())
 
 
 def test_max_bytes_is_cut_to_whole_entries(files: HandleCache) -> None:
     for size, count in ((80, 10), (87, 10), (88, 11)):
         index = an_index(files, size)
-        index.write()
+        index.prepare()
         assert (index.max_entries, files.fs.size(PATH)) == (count, count * 8)
 
 
@@ -128,19 +178,6 @@ def test_floor(files: HandleCache, key: int, found: tuple[int, int] | None) -> N
     assert index.floor(key) == found
     assert (len(index), index.last()) == (3, (9, 700))
     assert index.entries() == [(1, 100), (4, 300), (9, 700)]
-
-
-def test_truncate_forgets_in_memory_and_in_the_file(files: HandleCache) -> None:
-    index = an_index(files)
-    for n in range(1, 6):
-        index.append(n, n * 10)
-    index.write()
-    index.truncate(2)
-    assert index.entries() == [(1, 10), (2, 20)]
-    index.append(7, 70)
-    index.write()
-    index.trim()
-    assert offset_index.decode_entries(files.fs.read_bytes(PATH)) == [(1, 10), (2, 20), (7, 70)]
 
 
 def test_an_index_that_is_not_used_is_not_touched(files: HandleCache) -> None:
@@ -178,7 +215,6 @@ def test_time_entries_keep_64_bits(files: HandleCache) -> None:
     index = SparseIndex(files, PATH, time_index, max_bytes=120, remake=nothing)
     index.hold(())
     index.append(1 << 62, 2**31 - 1)
-    index.write()
     index.trim()
     assert time_index.decode_entries(files.fs.read_bytes(PATH)) == [(1 << 62, 2**31 - 1)]
 

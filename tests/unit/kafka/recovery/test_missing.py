@@ -372,6 +372,7 @@ def an_indexed_store(shop: Workshop, *, clean: bool) -> Workshop:
         shop.clock.now_ms += 10
         put_value(store, b"value %d" % n)
     store.flush()
+    store.checkpoint()  # writes the index entries
     if clean:
         store.close()
     shop = shop.after_kill()
