@@ -89,7 +89,7 @@ def start_java(settings: Mapping[str, str], output: JavaOutput) -> None:
     ours, of_java = os.pipe()
     reader = output.follow(ours)
     try:
-        gateway = launch_gateway(conf, {"stderr": of_java})  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(conf, {"stderr": of_java})  # type: ignore[no-untyped-call]  # untyped
     except BaseException:
         os.close(of_java)
         reader.join(timeout=ENDS_IN_S)
