@@ -29,9 +29,9 @@ from logserver import process_signals
 from logserver.config import Address, Settings
 from logserver.errors import CannotListen, SettingsError
 from logserver.opening import StorePlan, fit_to_file_limit, plan_store, raise_file_limit
-from logserver.service.service import LogService, Opener
+from logserver.service.service import LogService
 from logserver.service_manager import ServiceManager
-from storage import RecoveryReport
+from storage import LogStore, Progress, RecoveryReport
 
 STDIN: Final = 0
 log = logging.getLogger(__name__)
@@ -127,15 +127,16 @@ def _advice(error: OSError) -> str:
     return ". Stop the other server, or give another port: --port N (0 takes any free one)"
 
 
-def run(settings: Settings, started: Callable[[Started], None]) -> None:
-    """Serve until SIGTERM or SIGINT; on return the store has been closed cleanly.
+def run(settings: Settings, started: Callable[[Started], None], progress: Progress) -> None:
+    """Serve until SIGTERM or SIGINT; on return the store has been closed cleanly. `progress` is called in the thread
+    that opens the store.
 
     Raises StorageError (SettingsError, CannotListen, StoreLocked, DamagedStore, ...) if it cannot start.
     """
     settings = fit_to_file_limit(settings, raise_file_limit())
     plan = plan_store(settings)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, plan, started))
+        runner.run(_serve(settings, plan, started, progress))
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
@@ -155,7 +156,9 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     threading.Thread(target=watch, name="stdin", daemon=True).start()
 
 
-async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started], None]) -> None:
+async def _serve(
+    settings: Settings, plan: StorePlan, started: Callable[[Started], None], progress: Progress
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in process_signals.STOPS:
@@ -163,14 +166,24 @@ async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started
     if settings.exit_with_stdin:
         _watch_stdin(loop, stop)
     with process_signals.let_through():
-        await _serve_until(stop, settings, plan, started)
+        await _serve_until(stop, settings, plan, started, progress)
 
 
 async def _serve_until(
-    stop: asyncio.Event, settings: Settings, plan: StorePlan, started: Callable[[Started], None]
+    stop: asyncio.Event,
+    settings: Settings,
+    plan: StorePlan,
+    started: Callable[[Started], None],
+    progress: Progress,
 ) -> None:
-    opener: Opener = plan.open
-    service = LogService(settings, opener)
+    def opened(note: Progress) -> LogStore:
+        def noted(what: str, done: int, total: int) -> None:
+            note(what, done, total)
+            progress(what, done, total)
+
+        return plan.open(noted)
+
+    service = LogService(settings, opened)
     server = Server(service)
     manager = ServiceManager.from_environment(os.environ)
     if settings.token_file is not None or manager.is_present:

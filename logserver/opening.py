@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import resource
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,9 @@ MEMORY_BACKEND: Final = "memory"
 # The event loop and the standard streams hold 17 descriptors. The rest is for connections that are being rejected,
 # and for a file that is opened for a moment in addition to the cached ones.
 RESERVED: Final = 32
+REPAIRERS: Final = (
+    16  # threads that repair partitions at a start; each waits for the disk most of the time
+)
 FEWEST: Final = 32  # for the store and the connections together: with fewer the server is of no use
 
 
@@ -42,8 +46,9 @@ class StorePlan:
 
     def open(self, progress: Progress) -> LogStore:
         """Open the store and recover it. Blocks. Raises what `storage.open_store` raises."""
-        options = replace(self.options, progress=progress)
-        return open_store(self.backend, self.path, options, read_only=self.read_only)
+        with ThreadPoolExecutor(REPAIRERS, thread_name_prefix="repair") as pool:
+            options = replace(self.options, progress=progress, in_threads=pool.map)
+            return open_store(self.backend, self.path, options, read_only=self.read_only)
 
 
 def plan_store(settings: Settings) -> StorePlan:

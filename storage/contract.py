@@ -82,16 +82,37 @@ def no_progress(what: str, done: int, total: int) -> None:
     """Do nothing: the default `Progress`."""
 
 
+class TaskRunner(Protocol):
+    """A runner of parts, perhaps side by side; the results come in the order of the parts.
+
+    `work`, the parts and the results are picklable. The parts come from an iterator. A runner that takes some parts,
+    does them and yields their results before it takes more needs memory for only those parts. An error of `work` is
+    raised.
+    """
+
+    def __call__(self, work: Callable[[P], R], parts: Iterable[P], /) -> Iterable[R]: ...
+
+
+def run_serially(work: Callable[[P], R], parts: Iterable[P], /) -> Iterator[R]:
+    """Do the parts here, each when the previous result was taken."""
+    return map(work, parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
     """The options of opening a store. `settings` uses the names of the real servers (`segment.bytes`, `num.partitions`,
     ...).
+
+    `in_threads` does the repairs of a start, which mostly wait for syncs. It may use threads of the caller, since a
+    store starts none: syncs that run at the same time share the commits of the file system. It is used only while the
+    store is being opened, and its parts are not picklable.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
     accept_loss: bool = False
     open_files: int = 512
     progress: Progress = no_progress
+    in_threads: TaskRunner = run_serially
 
 
 class LogStore(ABC):
@@ -563,22 +584,6 @@ class SupportsInspect(Protocol):
 #
 # A command does the same parts one after another, each with the known state before it, so that no state is guessed. So
 # every rule has one implementation.
-
-
-class TaskRunner(Protocol):
-    """A runner of parts, perhaps side by side; the results come in the order of the parts.
-
-    `work`, the parts and the results are picklable. The parts come from an iterator. A runner that takes some parts,
-    does them and yields their results before it takes more needs memory for only those parts. An error of `work` is
-    raised.
-    """
-
-    def __call__(self, work: Callable[[P], R], parts: Iterable[P], /) -> Iterable[R]: ...
-
-
-def run_serially(work: Callable[[P], R], parts: Iterable[P], /) -> Iterator[R]:
-    """Do the parts here, each when the previous result was taken."""
-    return map(work, parts)
 
 
 @runtime_checkable

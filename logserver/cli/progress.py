@@ -33,8 +33,13 @@ class LateProgress:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        if self._display is not None:
-            self._display.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Remove the bar, for good if no call follows."""
+        display, self._display = self._display, None
+        if display is not None:
+            display.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """See storage.Progress."""

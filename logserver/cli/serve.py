@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -18,10 +17,11 @@ import click
 
 from logserver import process_signals
 from logserver.cli.offline.findings import finding_lines
+from logserver.cli.progress import LateProgress
 from logserver.config import DEFAULT, FLAG, MAX_PORT, SETTINGS, Settings, load_settings
 from logserver.logs import log_to_stderr
 from logserver.remedies import Inspected
-from storage import RecoveryReport
+from storage import Progress, RecoveryReport
 from storage.display import encode_json, one_line
 
 _CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
@@ -51,7 +51,8 @@ class Started(Protocol):
     def recovery(self) -> RecoveryReport: ...
 
 
-RunServer = Callable[[Settings, Callable[[Started], None]], None]
+Tell = Callable[[Started], None]
+RunServer = Callable[[Settings, Tell, Progress], None]
 
 
 def _options() -> list[click.Parameter]:
@@ -121,12 +122,17 @@ def _run(settings: Settings) -> None:
     run_server: RunServer = click.get_current_context().obj["run_server"]
     log_to_stderr(settings.log_level, settings.log_format)
     curl = "curl" if settings.token_file is None else _CURL_WITH_TOKEN
-    tell = partial(_tell, curl=curl, options=settings.set)
-    if settings.ephemeral:
-        with tempfile.TemporaryDirectory(prefix="logserver-") as folder:
-            run_server(_ephemeral(settings, Path(folder)), tell)
-    else:
-        run_server(settings, tell)
+    with LateProgress() as progress:
+
+        def tell(started: Started) -> None:
+            progress.close()
+            _tell(started, curl=curl, options=settings.set)
+
+        if settings.ephemeral:
+            with tempfile.TemporaryDirectory(prefix="logserver-") as folder:
+                run_server(_ephemeral(settings, Path(folder)), tell, progress)
+        else:
+            run_server(settings, tell, progress)
 
 
 command: Final = click.Command(

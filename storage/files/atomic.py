@@ -19,8 +19,10 @@ TEMPORARY_SUFFIX = ".tmp"
 CHUNK_BYTES: Final = 1 << 20
 
 
-def atomic_write(fs: FileSystem, path: Path, data: bytes) -> None:
+def atomic_write(fs: FileSystem, path: Path, data: bytes, *, sync_dir: bool = True) -> None:
     """Replace the content of `path` by `data`: durable on return, and old or new at every moment before.
+
+    `sync_dir` False: durable only after the caller's `sync_dir` of the directory, for several files of one directory.
 
     Raises IoFailure or DiskFull; then the file is unchanged (after a failed `sync_dir`: old or new). The caller must
     not run two writers of one path at the same time.
@@ -33,7 +35,8 @@ def atomic_write(fs: FileSystem, path: Path, data: bytes) -> None:
         with contextlib.suppress(IoFailure):
             fs.remove(temporary)
         raise
-    fs.sync_dir(path.parent)
+    if sync_dir:
+        fs.sync_dir(path.parent)
 
 
 def remove_if_present(fs: FileSystem, path: Path) -> bool:

@@ -7,17 +7,20 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import click
 import pytest
 
-from logserver.cli import progress
+from logserver.cli import progress, serve
 from logserver.cli.offline.findings import finding_line, finding_lines, finding_row
 from logserver.cli.offline.inspect import time_text
 from logserver.cli.options import parse_time
 from logserver.cli.output import JSON, NDJSON, TABLE, Row, write_rows
 from logserver.cli.progress import LateProgress
+from logserver.config import Settings
 from logserver.remedies import Inspected
-from storage import Finding
+from storage import Finding, Progress, RecoveryReport
 from storage.display import counted, size_text
 from storage.errors import IoFailure
 from storage.findings import finding
@@ -258,3 +261,25 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
         monkeypatch.setattr(progress, "LINE_EVERY_S", 5.0)
         told(*call)
     assert capsys.readouterr() == ("", f"{line}\n")
+
+
+def test_serve_reports_a_long_recovery_before_it_serves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(serve, "log_to_stderr", lambda *_: None)
+
+    def run(settings: Settings, started: serve.Tell, note: Progress) -> None:
+        note("examining partitions", 7, 8)
+        plan = SimpleNamespace(backend="kafka", path=settings.data, read_only=False, notice=None)
+        started(
+            SimpleNamespace(
+                url="http://here", plan=plan, recovery=RecoveryReport(clean_shutdown=True)
+            )
+        )
+
+    with click.Context(serve.command, obj={"run_server": run}):
+        serve._run(Settings())
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "progress: examining partitions: 7 of 8 (87 %)"
+    assert lines[1] == "kafka store data at http://here"

@@ -426,6 +426,7 @@ async def test_the_server_answers_while_it_recovers(tmp_path: Path) -> None:
             await api.get("/brokers"),
         ):
             assert answer.code == 50301
+            assert answer.headers["Retry-After"] == "1"
             assert answer.json["progress"]["done"] == 3
         assert (await api.get("/livez")).status == 200
         assert (await api.get("/metrics")).status == 200

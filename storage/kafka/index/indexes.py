@@ -195,10 +195,13 @@ class SparseIndex:
         with closing(file):
             yield file
 
-    def replace(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Write a file with exactly these entries, without preallocation; durable on return. For recovery's rebuild."""
+    def replace(self, entries: Sequence[tuple[int, int]], *, sync_dir: bool = True) -> None:
+        """Write a file with exactly these entries, without preallocation; durable on return. For recovery's rebuild.
+
+        `sync_dir` False: durable only after the caller's sync of the directory.
+        """
         data = b"".join(self._format.encode_entry(key, value) for key, value in entries)
-        _replace_file(self._files, self.path, data)
+        _replace_file(self._files, self.path, data, sync_dir=sync_dir)
         self.hold(entries)
         self._preallocated = self._remade = False
 
@@ -348,9 +351,9 @@ class TransactionIndex:
                 file.datasync()
 
 
-def _replace_file(files: HandleCache, path: Path, data: bytes) -> None:
+def _replace_file(files: HandleCache, path: Path, data: bytes, *, sync_dir: bool = True) -> None:
     """Replace a file atomically; durable on return. The next start would trust a half-written file."""
-    atomic_write(files.fs, path, data)
+    atomic_write(files.fs, path, data, sync_dir=sync_dir)
     files.forget(path, sync=False)
 
 

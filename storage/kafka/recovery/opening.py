@@ -115,9 +115,10 @@ def recover_partitions(
         accepted = recreated if opening.options.accept_loss else ()
         losses = _keep_losses(shared.files.fs, directory.path, plans, accepted, started_ms)
     partitions = []
-    for done, plan in enumerate(plans):
-        partitions.append(Partition(shared, plan, apply(shared.files, plan)))
-        opening.options.progress("repairing partitions", done + 1, len(plans))
+    repaired = opening.options.in_threads(partial(apply, shared.files), plans)
+    for plan, segments in zip(plans, repaired, strict=True):
+        partitions.append(Partition(shared, plan, segments))
+        opening.options.progress("repairing partitions", len(partitions), len(plans))
     return Recovered(
         partitions,
         RecoveryReport(

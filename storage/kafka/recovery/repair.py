@@ -171,7 +171,7 @@ def _apply_segment(files: HandleCache, plan: PartitionPlan, planned: SegmentPlan
         with files.borrow(planned.path, write=True) as file:
             if planned.size_bytes != planned.file_bytes:
                 file.truncate(planned.size_bytes)
-            file.datasync()
+        files.datasync(planned.path)
     has_txn_index = names.TXN_INDEX in planned.suffixes
     segment = Segment(
         files,
@@ -182,8 +182,8 @@ def _apply_segment(files: HandleCache, plan: PartitionPlan, planned: SegmentPlan
         has_txn_index=has_txn_index,
     )
     if planned.indexes is not None:
-        segment.offset_index.replace(planned.indexes.offsets)
-        segment.time_index.replace(planned.indexes.times)
+        segment.offset_index.replace(planned.indexes.offsets, sync_dir=False)  # `apply` syncs it
+        segment.time_index.replace(planned.indexes.times, sync_dir=False)
     elif not {names.INDEX, names.TIME_INDEX} <= planned.suffixes:
         segment.offset_index.replace(())
         segment.time_index.replace(())

@@ -34,6 +34,7 @@ from storage.rocketmq.state.blocked_paths import IN_THE_WAY
 NOWHERE = -1
 UNITS_AT_ONCE = 50_000
 READ_AT_ONCE: Final = 1 << 13  # as objects
+BISECTED_IN_MEMORY: Final = 256  # entries: a page of the file has 204
 
 
 class Held(NamedTuple):
@@ -342,22 +343,35 @@ class ConsumeQueue:
         are written in order, and the rest of a file is zeros.
         """
         for base in reversed(self.run.bases):
-            low, high = base // UNIT_SIZE, (base + self.run.file_bytes) // UNIT_SIZE
-            first = low
-            while low < high:
-                middle = (low + high) // 2
-                if self._raw(middle).is_valid:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low > first:
-                return low
+            first = base // UNIT_SIZE
+            end = self._valid_end(first, (base + self.run.file_bytes) // UNIT_SIZE)
+            if end > first:
+                return end
         return self.first_offset
 
-    def _raw(self, offset: int) -> QueueEntry:
-        """Decode the 20 bytes at an offset as an entry, valid or not, without a check against `end`."""
-        data = self.run.read(offset * UNIT_SIZE, UNIT_SIZE)
-        return QueueEntry._make(UNIT.unpack(data.ljust(UNIT_SIZE, b"\0")))
+    def _valid_end(self, low: int, high: int) -> int:
+        """Return the offset after the last valid entry in [low, high), by bisection. A start does this for every queue:
+        a known hole is not read, and the last entries are read at once.
+        """
+        zeros_from = self.run.zeros_from(low * UNIT_SIZE)
+        data, data_start = b"", 0
+        while low < high:
+            if not data and high - low <= BISECTED_IN_MEMORY:
+                data = self.run.read(low * UNIT_SIZE, (high - low) * UNIT_SIZE)
+                data_start = low
+            middle = (low + high) // 2
+            if middle * UNIT_SIZE >= zeros_from:
+                high = middle
+                continue
+            at = (middle - data_start) * UNIT_SIZE
+            unit = (
+                data[at : at + UNIT_SIZE] if data else self.run.read(middle * UNIT_SIZE, UNIT_SIZE)
+            )
+            if QueueEntry._make(UNIT.unpack(unit.ljust(UNIT_SIZE, b"\0"))).is_valid:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
 
 def settle(queues: Iterable[ConsumeQueue]) -> None:

@@ -236,6 +236,11 @@ class FileSequence:
                 return end
         return position
 
+    def zeros_from(self, base: int) -> int:
+        """Return a position from which on one file reads as zeros: the nearest one known without reading."""
+        with self.files.borrow(self.path(base)) as file:
+            return base + min(file.data_end(0), self.file_bytes)
+
     def data_end_in(self, base: int, start: int) -> int:
         """Return the position after the last non-zero byte of one file at or after `start`; `start` if none."""
         with self.files.borrow(self.path(base)) as file:

@@ -46,6 +46,7 @@ from storage.rocketmq.recovery.repair import (
     go_on_above,
     keep_aside,
     raise_queues,
+    sync_queues,
 )
 from storage.rocketmq.recovery.store_files import OpenedStore
 from storage.rocketmq.state import live_data
@@ -371,6 +372,7 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool)
         index_from = apply_index(plan, index, cut_at)
     if not opening.read_only or plan.data_end > plan.log_end:
         apply_log(plan)
+    sync_queues(plan, opening.options.in_threads)
     if plan.go_on_at is not None:
         go_on_above(plan, opening.clock(), with_crc=_goes_on_with_crc(opening.settings, plan))
         index_from = None if index is None else apply_index(plan, index, cut_at)

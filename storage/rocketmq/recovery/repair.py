@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from storage.contract import Progress
+from storage.contract import Progress, TaskRunner
 from storage.files import copy_range
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
 from storage.rocketmq.format.names import file_name
@@ -21,6 +21,7 @@ from storage.rocketmq.index.dispatcher import Builder
 from storage.rocketmq.index.index_coverage import keys_beside
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_mending import mend
+from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import store_time_at
 from storage.rocketmq.log.filler_records import SMALLEST, fill
 from storage.rocketmq.log.scan import Stop, walk_log
@@ -111,7 +112,7 @@ def raise_queues(plan: StorePlan) -> None:
 
 
 def apply_queues(plan: StorePlan) -> None:
-    """Cut entries that point beyond the end of the log or follow an invalid entry; have the others synced.
+    """Cut entries that point beyond the end of the log or follow an invalid entry.
 
     Broken queues lose all their files.
     """
@@ -123,8 +124,20 @@ def apply_queues(plan: StorePlan) -> None:
         cut = plan.queue_ends.get(key)
         if cut is not None or queue.units.is_torn or queue.units.has_empty_files:
             queue.units.cut(queue.units.end if cut is None else cut)
-        if plan.distrusted_from is not None:
-            queue.units.distrust(queue.units.first_at(plan.distrusted_from))
+
+
+def sync_queues(plan: StorePlan, in_threads: TaskRunner) -> None:
+    """Sync the entries that the queues keep, as far as they may not be on disk. The log is on disk already."""
+    from_position = plan.distrusted_from
+    if from_position is None:
+        return
+
+    def sync(queue: Queue) -> None:
+        queue.units.distrust(queue.units.first_at(from_position))
+        queue.units.sync()
+
+    for _ in in_threads(sync, [q for q in plan.queues if q.partition not in plan.broken_queues]):
+        pass
 
 
 def apply_index(plan: StorePlan, index: KeyIndex, cut_at: int) -> int | None:
