@@ -6,6 +6,9 @@ venv=$root/.venv
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 unset PYTHONHOME PYTHONPATH PYTHONSAFEPATH
 
+# say TEXT: a line of progress on stderr, with the seconds since the start of the script.
+say() { printf '[%3d s] %s\n' "$SECONDS" "$*" >&2; }
+
 fail() {
   printf '%s: %s\n' "${0##*/}" "$*" >&2
   exit 3
@@ -28,14 +31,10 @@ find_python() {
     apt-get install python3 python3-venv"
 }
 
-# digest TEXT: prints a digest of TEXT and of the names and bytes of the files named on standard input.
+# digest FILE: prints a digest of the file's bytes.
 digest() {
-  "$venv/bin/python" -I -c '
-import hashlib, pathlib, sys
-known = hashlib.sha256(sys.argv[1].encode())
-for name in sorted(sys.stdin.read().splitlines()):
-    known.update(name.encode() + b"\0" + hashlib.sha256(pathlib.Path(name).read_bytes()).digest())
-print(known.hexdigest())' "$1"
+  "$venv/bin/python" -I -c 'import hashlib, pathlib, sys
+print(hashlib.sha256(pathlib.Path(sys.argv[1]).read_bytes()).hexdigest())' "$1"
 }
 
 # Stamp files in .venv record the inputs it was made from.
@@ -77,49 +76,103 @@ need_venv() {
   [ ! -L "$venv" ] || fail "$venv is a link: what it leads to would be changed. Remove the link"
   if ! stamped home "$root" || ! "$venv/bin/python" -I -c 'import pip' 2> /dev/null; then
     python=$(find_python) || exit
-    echo "making .venv with $("$python" --version)" >&2
+    say "making .venv with $("$python" --version)"
     "$python" -m venv --clear "$venv" || fail "could not make $venv"
     stamp home "$root"
   fi
   for lock in "$@"; do
-    wanted=$(digest "" <<< "$root/$lock")
+    wanted=$(digest "$root/$lock")
     if stamped "$lock" "$wanted"; then continue; fi
-    echo "installing what $lock names" >&2
     locked "$lock" > "$venv/$lock"
-    "$venv/bin/python" -m pip install --progress-bar off --timeout 60 --require-hashes -r "$venv/$lock" | downloads >&2 ||
-      fail "pip could not install what $lock names"
+    install_lock "$venv/$lock" || fail "pip could not install what $lock names"
     stamp "$lock" "$wanted"
   done
 }
 
-# Prints the files that a build reads, one per line.
-source_files() {
-  find "$root/logserver" "$root/storage" "$root/api" -name __pycache__ -prune -o -type f ! -name '*.so' -print
-  find "$root/docs" -type f -name '*.md' -print
-  printf '%s\n' "$root/pyproject.toml" "$root/setup.py" "$root/MANIFEST.in" "$root/README.md" "$root/LICENSE"
-}
+# venv_install ...: installs in .venv. Bytecode is written when a module is first imported, since most modules never are.
+venv_install() { "$venv/bin/python" -m pip install --quiet --no-compile "$@"; }
 
-# copy_sources DIR: copies the sources. A build uses the copy, so no files of an earlier build get into it.
-copy_sources() {
-  source_files | sed "s|^$root/||" | tar -C "$root" -cf - -T - | tar -C "$1" -xf -
-}
-
-# Makes sure that the package installed in .venv is built from the current sources.
-need_package() {
-  local wanted copy
-  wanted=$(source_files | digest "${LOGSERVER_PURE:-}${MYPYC_OPT_LEVEL:+O$MYPYC_OPT_LEVEL}")
-  if stamped package "$wanted"; then return; fi
-  echo "building logserver, compiled where a C compiler is found" >&2
-  copy=$(mktemp -d)
-  copy_sources "$copy"
-  # Version 0.1.0 was named logserver: duolog has the same files, and the old entry points would stay.
+# install_package ...: installs the package. Version 0.1.0 was named logserver: duolog has the same files, and the old
+# entry points would stay.
+install_package() {
   if compgen -G "$venv/lib/python3*/site-packages/logserver-*.dist-info" > /dev/null; then
     "$venv/bin/python" -m pip uninstall --quiet --yes logserver
   fi
-  if ! "$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation --force-reinstall "$copy"; then
-    rm -rf "$copy"
-    fail "the package could not be built"
+  venv_install --no-deps --force-reinstall "$@"
+}
+
+# install_lock LOCKFILE: downloads first, so that the time of the downloads is known, then installs.
+install_lock() {
+  local files began=$SECONDS result=0 quiet=--quiet
+  files=$(mktemp -d)
+  say "downloading what ${1##*/} names; what pip has in its cache is not downloaded again"
+  if [ -t 2 ]; then quiet=--progress-bar=on; fi
+  if "$venv/bin/python" -m pip download "$quiet" >&2 --timeout 60 --no-deps --require-hashes --dest "$files" -r "$1"; then
+    say "downloaded $(du -sh "$files" | cut -f1) in $((SECONDS - began)) s; installing"
+    began=$SECONDS
+    # A package without a wheel for this platform is built, and its build needs the index.
+    venv_install --no-index --find-links "$files" --no-deps --require-hashes -r "$1" 2> /dev/null ||
+      venv_install --timeout 60 --require-hashes -r "$1" || result=$?
+    say "installed in $((SECONDS - began)) s"
+  else
+    result=1
   fi
+  rm -rf "$files"
+  return "$result"
+}
+
+compiled_wheel() { "$venv/bin/python" -I "$root/scripts/compiled_wheel.py" "$1" "$root"; }
+
+# copy_sources DIR: copies the sources. A build uses the copy, so no files of an earlier build get into it.
+copy_sources() {
+  compiled_wheel sources | tar -C "$root" -cf - -T - | tar -C "$1" -xf -
+}
+
+# Makes sure that the package installed in .venv is that of the current sources: compiled if there is such a wheel, else
+# plain Python, and a compiled wheel is made in the background for the next start. LOGSERVER_PURE=1: always plain;
+# LOGSERVER_BACKGROUND_BUILD=0: no build.
+need_package() {
+  local wanted wheel
+  wanted=$(compiled_wheel key)
+  exec 8< "$venv/pyvenv.cfg" # a command that runs from .venv keeps a shared lock: see is_free
+  if [ "${LOGSERVER_PURE:-}" = 1 ]; then
+    stamped package "$wanted plain" || install_plain "$wanted"
+  elif ! stamped package "$wanted compiled"; then
+    if wheel=$(compiled_wheel find) && is_free "$wanted" && install_wheel "$wanted" "$wheel"; then
+      say "logserver runs compiled"
+    else
+      stamped package "$wanted plain" || install_plain "$wanted"
+      [ -n "$wheel" ] || say "$(compiled_wheel build)"
+    fi
+  fi
+  if command -v flock > /dev/null; then flock --shared 8; fi
+}
+
+# is_free DIGEST: whether the compiled package may replace the plain one of the same sources. Not while a process runs
+# the plain one: modules that it loads later would be compiled, and the modules before them are not.
+is_free() {
+  if ! stamped package "$1 plain" || ! command -v flock > /dev/null || flock --nonblock 8; then return; fi
+  say "logserver runs as plain Python: another command runs from .venv, so the compiled build is installed later"
+  return 1
+}
+
+install_wheel() { # DIGEST WHEEL
+  say "installing ${2##*/}"
+  if install_package --no-index "$2"; then
+    stamp package "$1 compiled"
+  else
+    say "$2 could not be installed: remove it"
+    return 1
+  fi
+}
+
+install_plain() { # DIGEST
+  local copy result=0
+  say "installing logserver as plain Python"
+  copy=$(mktemp -d)
+  copy_sources "$copy"
+  LOGSERVER_PURE=1 install_package --no-build-isolation "$copy" || result=$?
   rm -rf "$copy"
-  stamp package "$wanted"
+  [ "$result" = 0 ] || fail "the package could not be installed"
+  stamp package "$1 plain"
 }

@@ -89,6 +89,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(profile if share is None else "soak")
     for name in [name for name in os.environ if name.startswith("LOGSERVER_")]:
         del os.environ[name]
+    # Tests run the scripts of the clone: no build may take time from tests that measure it.
+    os.environ["LOGSERVER_BACKGROUND_BUILD"] = "0"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts background commands with SIGINT ignored, and every child process would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
