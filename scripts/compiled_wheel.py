@@ -40,6 +40,7 @@ LIBRARY: Final = "logserver__mypyc"
 KEPT: Final = 4  # wheels in the cache, the newest ones
 HIGHEST_DESCRIPTOR: Final = 1024
 FAILED: Final = "failed.log"
+LOCK: Final = "lock"
 OFF: Final = "LOGSERVER_BACKGROUND_BUILD"
 
 
@@ -144,7 +145,7 @@ def build(root: Path) -> str:
         return f"{plain}: the compiled build failed, see {failed}. Remove that file to try again"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "lock").open("w") as lock:
+        with (folder / LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _in_background(root, folder, lock)
     except BlockingIOError:
@@ -162,6 +163,9 @@ def _in_background(root: Path, folder: Path, lock: TextIO) -> None:
     os.setsid()
     if os.fork():
         os._exit(0)
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")  # its process group: to end a build
+    lock.flush()
     os.nice(19)
     with suppress(OSError):  # Linux shares the processor between sessions first
         Path("/proc/self/autogroup").write_text("19")

@@ -146,7 +146,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_two_starts_build_once(root: Path, compiler: list[Path]) -> None:
     folder = cached(root)
     folder.mkdir(parents=True)
-    with (folder / "lock").open("w") as held:
+    with (folder / compiled_wheel.LOCK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert "is being made already" in compiled_wheel.build(root)
         assert compiler == []

@@ -5,6 +5,7 @@ The clone's environment borrows the packages of the environment that runs the te
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -27,7 +28,7 @@ from scripts import compiled_wheel
 ROOT = Path(__file__).parent.parent.parent
 SCRIPTS = ("server", "common.sh", "compiled_wheel.py")
 LOCK = "requirements.lock"
-BUILT_S = 240  # at the lowest priority, on cores that other tests use; pytest's own limit is 300 s
+FAILS_S = 120  # at the lowest priority, on cores that other tests use
 COMPILED_MODULE = "storage/coding/varint.py"
 PLAIN, COMPILED = False, True
 
@@ -121,15 +122,31 @@ def is_compiled(clone: Path) -> bool:
 
 
 def built_wheel(clone: Path) -> Path:
-    """Wait for the build in the background."""
-    deadline = time.monotonic() + BUILT_S
-    while time.monotonic() < deadline:
-        for path in (clone.parent / "cache" / "logserver").glob("*/*.whl"):
-            return path
-        for path in (clone.parent / "cache" / "logserver").glob(f"*/{compiled_wheel.FAILED}"):
-            pytest.fail(path.read_text())
-        time.sleep(0.5)
-    pytest.fail("no wheel was built")
+    """End the build in the background, which may take long beside other tests, and do the same work here."""
+    folder = end_build(clone)
+    assert not list(folder.glob("*.whl"))
+    make = (
+        "import compiled_wheel, pathlib, sys; compiled_wheel.make(*map(pathlib.Path, sys.argv[1:]))"
+    )
+    command: list[str | Path] = [clone / ".venv/bin/python", "-c", make, clone, folder]
+    environment = {**environment_of(clone), "PYTHONPATH": str(clone / "scripts")}
+    subprocess.run(command, env=environment, check=True)
+    assert not (folder / compiled_wheel.FAILED).exists(), (
+        folder / compiled_wheel.FAILED
+    ).read_text()
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def end_build(clone: Path) -> Path:
+    """End the build in the background; return its folder."""
+    (lock,) = (clone.parent / "cache" / "logserver").glob(f"*/{compiled_wheel.LOCK}")
+    builder = int(lock.read_text())
+    assert os.getpriority(os.PRIO_PROCESS, builder) == 19
+    os.killpg(builder, signal.SIGKILL)
+    with lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # until all its processes have ended
+    return lock.parent
 
 
 needs_compiler = pytest.mark.skipif(
@@ -190,7 +207,7 @@ def test_a_failed_build_is_reported_at_the_next_start(clone: Path) -> None:
     )
     start(clone)
     cache = clone.parent / "cache" / "logserver"
-    deadline = time.monotonic() + BUILT_S
+    deadline = time.monotonic() + FAILS_S
     while not list(cache.glob(f"*/{compiled_wheel.FAILED}")):
         assert time.monotonic() < deadline
         time.sleep(0.5)
