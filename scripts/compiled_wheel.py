@@ -163,12 +163,12 @@ def _in_background(root: Path, folder: Path, lock: TextIO) -> None:
     os.setsid()
     if os.fork():
         os._exit(0)
-    lock.truncate(0)
-    lock.write(f"{os.getpid()}\n")  # its process group: to end a build
-    lock.flush()
     os.nice(19)
     with suppress(OSError):  # Linux shares the processor between sessions first
         Path("/proc/self/autogroup").write_text("19")
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")  # its process group: to end a build
+    lock.flush()
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
