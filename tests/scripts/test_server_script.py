@@ -120,7 +120,7 @@ def start(clone: Path, **environment: str) -> Start:
 def is_compiled(clone: Path) -> bool:
     ask = "import storage.coding.varint as module; print(module.__file__)"
     ended = subprocess.run(
-        [clone / ".venv/bin/python", "-P", "-c", ask],
+        [clone / ".venv/bin/python", "-I", "-c", ask],  # not the sources, which PYTHONPATH may name
         cwd=clone.parent,
         capture_output=True,
         text=True,
