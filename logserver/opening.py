@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import logging
 import resource
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from logserver.config import Settings
 from logserver.errors import SettingsError
 from storage import LogStore, Progress, StoreOptions, backends, detect, open_store
 
 log = logging.getLogger(__name__)
+P = TypeVar("P")
+R = TypeVar("R")
 
 NEW_STORE_BACKEND: Final = "kafka"
 MEMORY_BACKEND: Final = "memory"
@@ -28,9 +32,10 @@ MEMORY_BACKEND: Final = "memory"
 # The event loop and the standard streams hold 17 descriptors. The rest is for connections that are being rejected,
 # and for a file that is opened for a moment in addition to the cached ones.
 RESERVED: Final = 32
-REPAIRERS: Final = (
-    16  # threads that repair partitions at a start; each waits for the disk most of the time
-)
+# Threads that repair partitions at a start: each waits for the disk most of the time. Each may have a file open that is
+# not cached, so the cache gets fewer files, and a thread takes no more than an eighth of the store's share.
+REPAIRERS: Final = 16
+FILES_OF_A_REPAIRER: Final = 8
 FEWEST: Final = 32  # for the store and the connections together: with fewer the server is of no use
 
 
@@ -46,9 +51,25 @@ class StorePlan:
 
     def open(self, progress: Progress) -> LogStore:
         """Open the store and recover it. Blocks. Raises what `storage.open_store` raises."""
-        with ThreadPoolExecutor(REPAIRERS, thread_name_prefix="repair") as pool:
-            options = replace(self.options, progress=progress, in_threads=pool.map)
-            return open_store(self.backend, self.path, options, read_only=self.read_only)
+        options = replace(self.options, progress=progress)
+        if not self.read_only:  # else nothing is synced
+            threads = max(1, min(REPAIRERS, options.open_files // FILES_OF_A_REPAIRER))
+            options = replace(
+                options,
+                open_files=options.open_files - threads,
+                repair=partial(_repair_in_threads, threads),
+            )
+        return open_store(self.backend, self.path, options, read_only=self.read_only)
+
+
+def _repair_in_threads(
+    threads: int, work: Callable[[P], R], parts: Sequence[P], /
+) -> Generator[R, None, None]:
+    """See storage.RepairRunner. Of several errors, the error of the first part is raised. After an error, or when the
+    generator is closed, the parts that have not begun are dropped and the threads are joined.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="repair") as pool:
+        yield from pool.map(work, parts)
 
 
 def plan_store(settings: Settings) -> StorePlan:

@@ -46,6 +46,8 @@ from storage.model import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -65,7 +67,6 @@ Both amounts are bytes, unless the name ends with another unit ("examining parti
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BYTES = 1 << 20
 
-
 OnForeseen: TypeAlias = Callable[[Sequence[ConversionNote]], None]
 """A function that receives the notes on records that a conversion will leave out, as far as they are known in advance.
 """
@@ -82,37 +83,32 @@ def no_progress(what: str, done: int, total: int) -> None:
     """Do nothing: the default `Progress`."""
 
 
-class TaskRunner(Protocol):
-    """A runner of parts, perhaps side by side; the results come in the order of the parts.
-
-    `work`, the parts and the results are picklable. The parts come from an iterator. A runner that takes some parts,
-    does them and yields their results before it takes more needs memory for only those parts. An error of `work` is
-    raised.
+class RepairRunner(Protocol):
+    """A runner of the repairs of a start, perhaps side by side; yields the results in the order of the parts. No part
+    runs any more when the generator has ended, has raised the error of a part, or was closed.
     """
 
-    def __call__(self, work: Callable[[P], R], parts: Iterable[P], /) -> Iterable[R]: ...
+    def __call__(self, work: Callable[[P], R], parts: Sequence[P], /) -> Generator[R]: ...
 
 
-def run_serially(work: Callable[[P], R], parts: Iterable[P], /) -> Iterator[R]:
-    """Do the parts here, each when the previous result was taken."""
-    return map(work, parts)
+def repair_serially(work: Callable[[P], R], parts: Sequence[P], /) -> Generator[R]:
+    """Do each repair here, when the previous result was taken: the default `RepairRunner`."""
+    yield from map(work, parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """The options of opening a store. `settings` uses the names of the real servers (`segment.bytes`, `num.partitions`,
-    ...).
+    """The options of opening a store. `settings` uses the names of the real servers (`segment.bytes`, ...).
 
-    `in_threads` does the repairs of a start, which mostly wait for syncs. It may use threads of the caller, since a
-    store starts none: syncs that run at the same time share the commits of the file system. It is used only while the
-    store is being opened, and its parts are not picklable.
+    `repair` does the repairs of a start, perhaps in threads of the caller: syncs that run at the same time share the
+    commits of the file system. A repair of one partition changes no file of another.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
     accept_loss: bool = False
     open_files: int = 512
     progress: Progress = no_progress
-    in_threads: TaskRunner = run_serially
+    repair: RepairRunner = repair_serially
 
 
 class LogStore(ABC):
@@ -584,6 +580,22 @@ class SupportsInspect(Protocol):
 #
 # A command does the same parts one after another, each with the known state before it, so that no state is guessed. So
 # every rule has one implementation.
+
+
+class TaskRunner(Protocol):
+    """A runner of parts, perhaps side by side; the results come in the order of the parts.
+
+    `work`, the parts and the results are picklable. The parts come from an iterator. A runner that takes some parts,
+    does them and yields their results before it takes more needs memory for only those parts. An error of `work` is
+    raised.
+    """
+
+    def __call__(self, work: Callable[[P], R], parts: Iterable[P], /) -> Iterable[R]: ...
+
+
+def run_serially(work: Callable[[P], R], parts: Iterable[P], /) -> Iterator[R]:
+    """Do the parts here, each when the previous result was taken."""
+    return map(work, parts)
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -46,7 +47,8 @@ class LateProgress:
         waited_s = time.monotonic() - self._shown_s
         if not self._has_bar:
             if waited_s >= LINE_EVERY_S:
-                click.echo(f"progress: {progress_text(what, done, total)}", err=True)
+                with suppress(BrokenPipeError):  # the work goes on without a reader of its progress
+                    click.echo(f"progress: {progress_text(what, done, total)}", err=True)
                 self._shown_s = time.monotonic()
             return
         if not self._display and waited_s < PATIENCE_S:

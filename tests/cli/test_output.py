@@ -263,6 +263,15 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
     assert capsys.readouterr() == ("", f"{line}\n")
 
 
+def test_progress_without_a_reader_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(click, "echo", broken)
+    LateProgress()("reading the commit log", 1, 2)
+
+
 def test_serve_reports_a_long_recovery_before_it_serves(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

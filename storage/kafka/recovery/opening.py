@@ -12,6 +12,7 @@ If a partition's log would assign used offsets again, the partition is left as i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -115,10 +116,10 @@ def recover_partitions(
         accepted = recreated if opening.options.accept_loss else ()
         losses = _keep_losses(shared.files.fs, directory.path, plans, accepted, started_ms)
     partitions = []
-    repaired = opening.options.in_threads(partial(apply, shared.files), plans)
-    for plan, segments in zip(plans, repaired, strict=True):
-        partitions.append(Partition(shared, plan, segments))
-        opening.options.progress("repairing partitions", len(partitions), len(plans))
+    with closing(opening.options.repair(partial(apply, shared.files), plans)) as repaired:
+        for plan, segments in zip(plans, repaired, strict=True):
+            partitions.append(Partition(shared, plan, segments))
+            opening.options.progress("repairing partitions", len(partitions), len(plans))
     return Recovered(
         partitions,
         RecoveryReport(

@@ -372,7 +372,7 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool)
         index_from = apply_index(plan, index, cut_at)
     if not opening.read_only or plan.data_end > plan.log_end:
         apply_log(plan)
-    sync_queues(plan, opening.options.in_threads)
+    sync_queues(plan, opening.options.repair, opening.options.progress)
     if plan.go_on_at is not None:
         go_on_above(plan, opening.clock(), with_crc=_goes_on_with_crc(opening.settings, plan))
         index_from = None if index is None else apply_index(plan, index, cut_at)

@@ -7,12 +7,13 @@ store.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from storage.contract import Progress, TaskRunner
+from storage.contract import Progress, RepairRunner
 from storage.files import copy_range
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
 from storage.rocketmq.format.names import file_name
@@ -126,7 +127,7 @@ def apply_queues(plan: StorePlan) -> None:
             queue.units.cut(queue.units.end if cut is None else cut)
 
 
-def sync_queues(plan: StorePlan, in_threads: TaskRunner) -> None:
+def sync_queues(plan: StorePlan, repair: RepairRunner, progress: Progress) -> None:
     """Sync the entries that the queues keep, as far as they may not be on disk. The log is on disk already."""
     from_position = plan.distrusted_from
     if from_position is None:
@@ -136,8 +137,10 @@ def sync_queues(plan: StorePlan, in_threads: TaskRunner) -> None:
         queue.units.distrust(queue.units.first_at(from_position))
         queue.units.sync()
 
-    for _ in in_threads(sync, [q for q in plan.queues if q.partition not in plan.broken_queues]):
-        pass
+    kept = [queue for queue in plan.queues if queue.partition not in plan.broken_queues]
+    with closing(repair(sync, kept)) as synced:
+        for done, _ in enumerate(synced, 1):
+            progress("syncing queues", done, len(kept))
 
 
 def apply_index(plan: StorePlan, index: KeyIndex, cut_at: int) -> int | None:

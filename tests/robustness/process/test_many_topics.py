@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import statistics
 import time
@@ -22,6 +24,26 @@ OPTIONS = {
     "kafka": ("--backend=kafka",),
     "rocketmq": ("--backend=rocketmq", "--set=defaultTopicQueueNums=1"),
 }
+
+
+def copy_with_holes(source: str, target: str) -> None:
+    """Copy a file; its holes stay holes: the index files of a topic have 20 MiB of them."""
+    with Path(source).open("rb") as reader, Path(target).open("wb") as writer:
+        end, size = 0, os.fstat(reader.fileno()).st_size
+        while (start := data_after(reader.fileno(), end)) is not None:
+            end = os.lseek(reader.fileno(), start, os.SEEK_HOLE)
+            os.pwrite(writer.fileno(), os.pread(reader.fileno(), end - start, start), start)
+        writer.truncate(size)
+
+
+def data_after(descriptor: int, position: int) -> int | None:
+    """Return where data begins at or after a position; None if only a hole follows."""
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        raise
 
 
 def name_of(number: int) -> str:
@@ -50,7 +72,8 @@ def test_a_start_after_a_kill_is_quick(
     times_s = []
     for number in range(STARTS):
         data = tmp_path / f"start-{number}"
-        shutil.copytree(left, data)
+        shutil.copytree(left, data, copy_function=copy_with_holes)
+        os.sync()  # else the start waits for the writes of the copy too
         began_s = time.perf_counter()
         with Server(data, *OPTIONS[backend]) as server:
             times_s.append(time.perf_counter() - began_s)
