@@ -84,9 +84,7 @@ def no_progress(what: str, done: int, total: int) -> None:
 
 
 class RepairRunner(Protocol):
-    """A runner of the repairs of a start, perhaps side by side; yields the results in the order of the parts. No part
-    runs any more when the generator has ended, has raised the error of a part, or was closed.
-    """
+    """A runner of repairs, with results in the order of the parts. No part runs after its end, error or close."""
 
     def __call__(self, work: Callable[[P], R], parts: Sequence[P], /) -> Generator[R]: ...
 
