@@ -14,6 +14,7 @@ import api.server
 from logserver.opening import StorePlan, plan_store
 from logserver.service_manager import ServiceManager
 from storage import LogStore, Progress
+from storage.contract import no_progress
 from tests.deploy.manager import managing
 from tests.http.harness import settings
 
@@ -95,7 +96,9 @@ async def test_a_server_reports_recovery_start_and_stop(
     stop = asyncio.Event()
     with managing(str(tmp_path / "notify")) as received:
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        serving = asyncio.create_task(api.server._serve_until(stop, chosen, slow, started.append))
+        serving = asyncio.create_task(
+            api.server._serve_until(stop, chosen, slow, started.append, no_progress)
+        )
         first = await asyncio.to_thread(received.next)
         assert first["STATUS"] == "recovering: examining partitions, 1 of 2"
         assert not started
