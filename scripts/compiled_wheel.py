@@ -167,7 +167,7 @@ def _in_background(root: Path, folder: Path, lock: TextIO) -> None:
     with suppress(OSError):  # Linux shares the processor between sessions first
         Path("/proc/self/autogroup").write_text("19")
     lock.truncate(0)
-    lock.write(f"{os.getpid()}\n")  # its process group: to end a build
+    lock.write(f"{os.getpgrp()}\n")  # to end the build, with all its processes
     lock.flush()
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):

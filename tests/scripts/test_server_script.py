@@ -161,7 +161,7 @@ def end_build(clone: Path) -> Path:
     (lock,) = (clone.parent / "cache" / "logserver").glob(f"*/{compiled_wheel.LOCK}")
     builder = int(within(FAILS_S, lock.read_text))
     with suppress(ProcessLookupError):
-        assert os.getpriority(os.PRIO_PROCESS, builder) == 19
+        assert os.getpriority(os.PRIO_PGRP, builder) == 19
         os.killpg(builder, signal.SIGKILL)
     with lock.open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # until all its processes have ended
