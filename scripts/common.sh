@@ -45,7 +45,7 @@ stamp() { printf '%s\n' "$2" > "$venv/.stamp-$1"; }
 lock_venv() {
   exec 9< "$root"
   if command -v flock > /dev/null && ! flock --nonblock 9; then
-    echo "waiting: another script is making .venv" >&2
+    say "waiting: another script is making .venv"
     flock 9
   fi
 }
@@ -103,16 +103,16 @@ install_package() {
 
 # install_lock LOCKFILE: downloads first, so that the time of the downloads is known, then installs.
 install_lock() {
-  local files began=$SECONDS result=0 quiet=--quiet
+  local files began=$SECONDS result=0
   if compgen -G "$venv/.stamp-*.lock" > /dev/null; then # most of its packages are installed: nothing is to be measured
     say "installing what ${1##*/} names"
-    venv_install --timeout 60 --require-hashes -r "$1" || result=$?
-    return "$result"
+    "$venv/bin/python" -m pip install --no-compile --progress-bar off --timeout 60 --require-hashes -r "$1" | downloads >&2
+    return
   fi
   files=$(mktemp -d)
   say "downloading what ${1##*/} names; what pip has in its cache is not downloaded again"
-  if [ -t 2 ]; then quiet=--progress-bar=on; fi
-  if "$venv/bin/python" -m pip download "$quiet" >&2 --timeout 60 --no-deps --require-hashes --dest "$files" -r "$1"; then
+  if "$venv/bin/python" -m pip download --progress-bar off --timeout 60 --no-deps --require-hashes --dest "$files" -r "$1" |
+    downloads >&2; then
     say "downloaded $(du -sh "$files" | cut -f1) in $((SECONDS - began)) s; installing"
     began=$SECONDS
     # A package without a wheel for this platform is built, and its build needs the index.
