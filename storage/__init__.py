@@ -12,7 +12,6 @@ from storage.contract import (
     Named,
     OffsetRange,
     Progress,
-    RepairRunner,
     Slices,
     Split,
     Splitter,
@@ -82,6 +81,7 @@ from storage.registry import (
     staged_form,
     wall_clock_ms,
 )
+from storage.repairs import RepairRunner
 from storage.shared.journal import Journal, open_journal
 from storage.shared.sequencing import next_sequence
 from storage.shared.staged_append import (

@@ -44,10 +44,9 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
+from storage.repairs import RepairRunner, repair_serially
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -67,6 +66,7 @@ Both amounts are bytes, unless the name ends with another unit ("examining parti
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BYTES = 1 << 20
 
+
 OnForeseen: TypeAlias = Callable[[Sequence[ConversionNote]], None]
 """A function that receives the notes on records that a conversion will leave out, as far as they are known in advance.
 """
@@ -83,23 +83,10 @@ def no_progress(what: str, done: int, total: int) -> None:
     """Do nothing: the default `Progress`."""
 
 
-class RepairRunner(Protocol):
-    """A runner of repairs, with results in the order of the parts. No part runs after its end, error or close."""
-
-    def __call__(self, work: Callable[[P], R], parts: Sequence[P], /) -> Generator[R]: ...
-
-
-def repair_serially(work: Callable[[P], R], parts: Sequence[P], /) -> Generator[R]:
-    """Do each repair here, when the previous result was taken: the default `RepairRunner`."""
-    yield from map(work, parts)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """The options of opening a store. `settings` uses the names of the real servers (`segment.bytes`, ...).
-
-    `repair` does the repairs of a start, perhaps in threads of the caller: syncs that run at the same time share the
-    commits of the file system. A repair of one partition changes no file of another.
+    """The options of opening a store. `settings` uses the names of the real servers (`segment.bytes`, `num.partitions`,
+    ...).
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)

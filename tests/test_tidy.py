@@ -116,6 +116,7 @@ SMALL_MODULES = {
     "storage/rocketmq/log/reading.py": "has its twin in the other backend",
     "storage/rocketmq/tools/verify/due_times.py": "verify and rebuild share it",
     "storage/shared/atomic_store.py": "both backends share it",
+    "storage/repairs.py": "the interface: the contract and both backends share it",
     "storage/shared/own_files.py": "both backends share it",
 }
 

@@ -23,9 +23,10 @@ from storage import (
     TopicPartition,
     open_store,
 )
-from storage.contract import no_progress, repair_serially
+from storage.contract import no_progress
 from storage.errors import IoFailure
 from storage.files import HandleCache
+from storage.repairs import repair_serially
 from tests.contract.harness import ManualClock
 from tests.killed_store import killed
 

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from storage.contract import Progress, RepairRunner
+from storage.contract import Progress
 from storage.files import copy_range
+from storage.repairs import RepairRunner
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.properties import CRC_PROPERTY_SIZE
