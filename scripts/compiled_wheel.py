@@ -71,8 +71,9 @@ def key_of(root: Path) -> str:
 
 
 def interpreter() -> str:
-    """Return the interpreter, its platform and the versions of the build tools as text."""
+    """Return the interpreter, its platform, and the versions and the level of the build tools as text."""
     about = [sys.version, sysconfig.get_platform(), str(sysconfig.get_config_var("SOABI"))]
+    about.append(f"optimization {os.environ.get('MYPYC_OPT_LEVEL', '3')}")
     for tool in TOOLS:
         with suppress(PackageNotFoundError):
             about.append(f"{tool} {version(tool)}")
