@@ -197,9 +197,17 @@ class Router:
             raise _nothing_at(raw_path)
         raise ApiError(
             405,
-            f"{method[:20]} is not possible here: use {', '.join(allowed)}",
+            f"{method[:20]} is not possible here: use {', '.join(allowed)}{self._below(segments)}",
             headers={"Allow": ", ".join(allowed)},
         )
+
+    def _below(self, segments: Sequence[str]) -> str:
+        """Return the methods of what has a name below a path: `POST /topics` is meant for one topic."""
+        methods: dict[str, list[str]] = {}
+        for pattern, operation in self._by_length.get(len(segments) + 1, ()):
+            if pattern[-1].startswith("{") and _matches(pattern[:-1], segments):
+                methods.setdefault(operation.pattern, []).append(operation.method)
+        return "".join(f"; {path} has {', '.join(names)}" for path, names in methods.items())
 
 
 def _media_types(

@@ -399,6 +399,11 @@ def _check_together(settings: Settings) -> None:
         (settings.read_only and settings.write, "write", "excludes read_only"),
         (settings.read_only and settings.accept_loss, "accept_loss", "excludes read_only"),
         (
+            settings.ephemeral and settings.sources["data"] == FLAG,
+            "data",
+            "excludes ephemeral, which serves a temporary directory",
+        ),
+        (
             not (settings.listen.is_loopback or settings.token_file or settings.insecure),
             "listen",
             f"is {settings.listen}, which other machines can reach without any access control: "

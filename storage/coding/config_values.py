@@ -5,7 +5,8 @@ Owns the checks and their messages; must not know a setting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from storage.errors import InvalidConfig
@@ -34,6 +35,10 @@ def unlike(name: str, value: str, wanted: str) -> InvalidConfig:
     return InvalidConfig(f"config {name} must be {wanted}, not {value!r}", name=name, value=value)
 
 
-def unknown(name: str, value: str | None) -> InvalidConfig:
-    """Return the error for a name that is not a setting. `value` None: the request was to reset it."""
-    return InvalidConfig(f"config {name!r} is unknown", name=name, value=value)
+def unknown(name: str, value: str | None, known: Iterable[str]) -> InvalidConfig:
+    """Return the error for a name that is not one of the `known` settings. It names a similar one. `value` None: the
+    request was to reset it.
+    """
+    similar = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    hint = f"; similar: {similar[0]}" if similar else ""
+    return InvalidConfig(f"config {name!r} is unknown{hint}", name=name, value=value)

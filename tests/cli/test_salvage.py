@@ -59,6 +59,15 @@ def test_a_whole_store(root: Path, options: list[str], tmp_path: Path) -> None:
     assert ours == theirs
 
 
+@pytest.mark.parametrize("backend", ["kafka", "rocketmq"])
+def test_an_empty_store(backend: str, tmp_path: Path) -> None:
+    open_store(backend, tmp_path / "old").close()
+    ended = fine("salvage", tmp_path / "old", "--to", tmp_path / "new", "--output", "table")
+    assert ended.out.decode().splitlines()[-1] == "lost: nothing"
+    with open_store(backend, tmp_path / "new") as store:
+        assert store.topics() == {}
+
+
 def test_ids_that_move_are_told(tmp_path: Path) -> None:
     recipe = rocketmq_stores.recipe("small", "flip-body-first-in-last-file")
     root = rocketmq_stores.copy_store(SMALL, tmp_path / "store")

@@ -6,6 +6,7 @@ whose rules GitHub's are. Nothing here needs a network.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -89,6 +90,16 @@ def test_a_page_has_the_lists_and_tables_of_its_source(site: Path) -> None:
             differing[page.relative_to(ROOT).as_posix()] = (wanted - found, found - wanted)
     assert differing == {}
     assert len(pages) > 40
+
+
+def test_the_notebook_is_a_page_with_its_outputs(site: Path) -> None:
+    notebook = json.loads((DOCS / "pipeline.ipynb").read_text("utf-8"))
+    outputs = [out.get("data", {}) for cell in notebook["cells"] for out in cell.get("outputs", ())]
+    page = Html((site / "notebook.html").read_text("utf-8"))
+    pictures = [path for path in page.loaded if "notebook-" in path]
+    assert len(pictures) == sum("image/png" in data for data in outputs) > 2
+    assert page.elements["table"] == sum("text/html" in data for data in outputs) > 2
+    assert "notebook.html" in Html((site / "pipeline.html").read_text("utf-8")).links
 
 
 def test_links_lead_somewhere(site: Path) -> None:

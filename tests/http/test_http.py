@@ -74,6 +74,12 @@ async def test_another_method_is_405(api: Api, method: str, path: str, allow: st
     assert answer.headers["Allow"] == allow
 
 
+async def test_a_topic_posted_to_the_list_is_shown_its_path(api: Api) -> None:
+    answer = await api.post("/topics", {"name": "t"})
+    assert answer.code == 405
+    assert "use GET; /topics/{topic} has GET, PUT, PATCH, DELETE, POST" in answer.json["message"]
+
+
 async def test_problem_json_has_the_same_facts(api: Api) -> None:
     answer = await api.get("/topics/no", accept=PROBLEM)
     assert answer.headers["Content-Type"] == PROBLEM

@@ -110,6 +110,15 @@ async def test_an_unknown_config_is_refused(api: Api) -> None:
     assert (await api.get("/topics")).json == []
 
 
+async def test_a_misspelt_config_names_the_similar_one(api: Api) -> None:
+    name = next(iter(CONFIG[api.backend]))
+    answer = await api.call("PUT", "/topics/t", json={"configs": {f"{name}s": "1"}})
+    assert answer.code == 42205
+    assert f"{name}s" in answer.json["message"]
+    if api.backend != "memory":  # it has no settings of its own
+        assert answer.json["message"].endswith(f"is unknown; similar: {name}")
+
+
 @pytest.mark.parametrize("partitions", [None, 1])
 @pytest.mark.parametrize("kind", ["records", "with a key", "batches"])
 async def test_a_topic_deleted_under_a_request_is_made_anew(

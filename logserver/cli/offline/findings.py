@@ -20,6 +20,8 @@ from storage.display import one_line
 
 _SINGLY: Final = 3  # up to this number, findings of a kind are shown one by one
 
+_SEVERITIES: Final = ("error", "warning", "info")
+
 _Kind: TypeAlias = tuple[str, str, str | None, int | None]
 
 all_option: Final = click.option(
@@ -63,15 +65,15 @@ def with_help(
 def finding_lines(
     findings: Iterable[Finding], inspected: Inspected, *, shows_all: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of findings, ordered by the first finding of each kind. Many findings of a kind are one line with
-    a count.
+    """Yield the lines of findings: errors, warnings, infos; each ordered by the first finding of its kind. Many findings
+    of a kind are one line with a count.
 
     Errors are only grouped within one partition, so that each damaged partition has a line.
     """
     kinds: dict[_Kind, list[Finding]] = {}
     for finding in findings:
         kinds.setdefault(_kind(finding), []).append(finding)
-    for alike in kinds.values():
+    for alike in sorted(kinds.values(), key=_rank):
         if shows_all or len(alike) <= _SINGLY:
             yield from (finding_line(finding, inspected) for finding in alike)
         else:
@@ -82,6 +84,10 @@ def _kind(finding: Finding) -> _Kind:
     if finding.severity == "error":
         return finding.severity, finding.code, finding.topic, finding.partition
     return finding.severity, finding.code, None, None
+
+
+def _rank(alike: Sequence[Finding]) -> int:
+    return _SEVERITIES.index(alike[0].severity)
 
 
 def _others(alike: Sequence[Finding]) -> str:

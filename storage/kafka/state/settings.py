@@ -83,6 +83,7 @@ LOG_DIRS: Final = "log.dirs"
 STORE_SETTINGS: Final = (*_STORE_NUMBERS, *_STORE_TEXTS, LOG_DIRS)
 TOPIC_CONFIGS: Final = (*_NUMBERS, *_CHOICES)
 """The topic configs that this engine acts on."""
+_TOPIC_NAMES: Final = (*TOPIC_CONFIGS, *INERT_CONFIGS)
 _BY_SERVER_NAME: Final = {
     **{server: name for name, (server, *_) in _NUMBERS.items()},
     **{server: name for name, (server, _) in _CHOICES.items()},
@@ -199,13 +200,13 @@ def check_topic_config(name: str, value: str, *, shown_as: str | None = None) ->
     elif name in _CHOICES:
         one_of(shown, value, _CHOICES[name][1])
     elif name not in INERT_CONFIGS:
-        raise unknown(shown, value)
+        raise unknown(shown, value, _TOPIC_NAMES)
 
 
 def check_topic_reset(name: str) -> None:
     """Raise InvalidConfig unless Kafka has a topic config of this name, which can then be reset to its default."""
-    if name not in _NUMBERS and name not in _CHOICES and name not in INERT_CONFIGS:
-        raise unknown(name, None)
+    if name not in _TOPIC_NAMES:
+        raise unknown(name, None, _TOPIC_NAMES)
 
 
 def topic_settings(configs: Mapping[str, str]) -> TopicSettings:

@@ -255,13 +255,13 @@ def check_topic_config(name: str, value: str) -> None:
     elif name == "attributes":
         parse_attributes(value)
     else:
-        raise unknown(name, value)
+        raise unknown(name, value, TOPIC_CONFIGS)
 
 
 def check_topic_reset(name: str) -> None:
     """Raise InvalidConfig unless RocketMQ has a topic config of this name, which can be set to its default."""
     if name not in TOPIC_CONFIGS:
-        raise unknown(name, None)
+        raise unknown(name, None, TOPIC_CONFIGS)
 
 
 def check_queue_count(count: int) -> None:

@@ -119,6 +119,15 @@ def test_a_bad_store_option_is_shown_by_itself(given: object) -> None:
     assert caught.value.message == "setting set (flag) is 'foo': it must be NAME=VALUE"
 
 
+@pytest.mark.parametrize("ephemeral", [{"ephemeral": True}, {}])
+def test_a_directory_that_would_not_be_served_is_refused(ephemeral: dict[str, object]) -> None:
+    """A container gives both by the environment: there the more special one wins."""
+    environment = {"LOGSERVER_EPHEMERAL": "true", "LOGSERVER_DATA": "/data"}
+    assert load_settings(ephemeral, environment).ephemeral
+    with pytest.raises(SettingsError, match="setting data .flag. excludes ephemeral"):
+        load_settings({"data": "x", **ephemeral}, environment)
+
+
 def test_unknown_names_are_refused_where_they_are_ours(tmp_path: Path) -> None:
     toml = tmp_path / "settings.toml"
     toml.write_text("colour = 1\n")

@@ -52,7 +52,7 @@ _LOSS_CODES: Final = frozenset({"damaged-batch", MISPLACED, OLD_FORMAT, "torn-ta
 
 def salvage(view: View, target: Path, *, whole: bool, only: Path | None = None) -> LossReport:
     """See SupportsInspect.salvage. `view` must be a fresh one; `only`: salvage this `.log` of its partition alone."""
-    if not view.folders:
+    if not view.folders and not whole:
         raise InvalidArgument(f"{view.root} holds no partition", field="path")
     outer = [folder.parent for folder in view.folders.values()]
     around = [folder for folder in outer if detect(view.base, folder) is not None]
