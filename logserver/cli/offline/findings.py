@@ -65,8 +65,8 @@ def with_help(
 def finding_lines(
     findings: Iterable[Finding], inspected: Inspected, *, shows_all: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of findings: errors, warnings, infos; each ordered by the first finding of its kind. Many findings
-    of a kind are one line with a count.
+    """Yield the lines of findings: errors, then warnings, then the rest; within these, ordered by the first finding of
+    each kind. Many findings of a kind are one line with a count.
 
     Errors are only grouped within one partition, so that each damaged partition has a line.
     """

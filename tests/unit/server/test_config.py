@@ -124,7 +124,7 @@ def test_a_directory_that_would_not_be_served_is_refused(ephemeral: dict[str, ob
     """A container gives both by the environment: there the more special one wins."""
     environment = {"LOGSERVER_EPHEMERAL": "true", "LOGSERVER_DATA": "/data"}
     assert load_settings(ephemeral, environment).ephemeral
-    with pytest.raises(SettingsError, match="setting data .flag. excludes ephemeral"):
+    with pytest.raises(SettingsError, match=r"setting data .flag. excludes ephemeral"):
         load_settings({"data": "x", **ephemeral}, environment)
 
 
