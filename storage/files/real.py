@@ -204,17 +204,26 @@ class RealFileSystem:
 
     def make_dir(self, path: Path) -> None:
         try:
-            path.mkdir(DIRECTORY_MODE)
-        except FileExistsError as error:
-            if not self.is_dir(path, follow=True):
-                raise from_system(error, path, "mkdir") from error
+            self._mkdir(path)
         except FileNotFoundError as error:
-            if path.parent == path or self.exists(path.parent):
+            if path.parent == path:
                 raise from_system(error, path, "mkdir") from error
-            self.make_dir(path.parent)
-            self.make_dir(path)
+            # Another process may have made the parent since then: tasks of a job share a folder.
+            if not self.exists(path.parent):
+                self.make_dir(path.parent)
+            try:
+                self._mkdir(path)
+            except SYSTEM_ERRORS as again:
+                raise from_system(again, path, "mkdir") from again
         except SYSTEM_ERRORS as error:
             raise from_system(error, path, "mkdir") from error
+
+    def _mkdir(self, path: Path) -> None:
+        try:
+            path.mkdir(DIRECTORY_MODE)
+        except FileExistsError:
+            if not self.is_dir(path, follow=True):
+                raise
 
     def rename(self, source: Path, target: Path) -> None:
         try:

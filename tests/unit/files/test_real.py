@@ -298,3 +298,26 @@ def test_open_files_limit(tmp_path: Path) -> None:
     said = in_child(OPEN_LIMIT, tmp_path / "f")
     assert said.startswith(f"{errno.EMFILE} ")
     assert "too many open files" in said
+
+
+def test_another_process_may_make_the_parent_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tasks of a job make folders in one new folder: the second finds no parent, then a parent that is there."""
+    make = Path.mkdir
+
+    def late(path: Path, mode: int) -> None:
+        try:
+            make(path, mode)
+        except FileNotFoundError:
+            os.makedirs(path.parent)  # noqa: PTH103  # the other process, which Path.mkdir is not
+            raise
+
+    monkeypatch.setattr(Path, "mkdir", late)
+    FS.make_dir(tmp_path / "rebuild" / "t-0")
+    assert (tmp_path / "rebuild" / "t-0").is_dir()
+
+
+def test_a_folder_below_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nothing")
+    assert errno_of(FS.make_dir, tmp_path / "link" / "d") == errno.ENOENT
