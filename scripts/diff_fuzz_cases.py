@@ -24,6 +24,7 @@ from typing import Any
 from storage.coding import cursor, hashes, varint
 from storage.errors import StorageError
 from storage.kafka.format import batch, record_scan
+from storage.kafka.format.record import Part
 from storage.model import ProducerSequence, RawMessage, Record
 from storage.rocketmq.format import (
     index_file,
@@ -237,7 +238,9 @@ def decode_call(rng: random.Random) -> Call:
         (positions, (data, min(batch.HEADER_SIZE, len(data)), end, rng.randrange(200)), {}),
     )
     if rng.random() < 0.5:
-        return batch.decode_records, (data, position), {"max_bytes": LIMIT_BYTES}
+        part = Part(rng.randrange(100), rng.randrange(-1, 50), rng.randrange(-1, 10_000))
+        options: dict[str, object] = {"max_bytes": LIMIT_BYTES, "part": rng.choice((None, part))}
+        return batch.decode_records, (data, position), options
     return rng.choice(calls)
 
 

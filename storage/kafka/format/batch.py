@@ -43,7 +43,7 @@ from storage.coding.checksum import crc32c
 from storage.errors import Corrupt, DataError, InvalidArgument, RecordTooLarge, Truncated
 from storage.kafka.format import record
 from storage.kafka.format.compression import ZSTD, check_for_clients, compress, decompress
-from storage.kafka.format.record import DecodedRecord, NewRecord
+from storage.kafka.format.record import DecodedRecord, NewRecord, Part
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -461,12 +461,13 @@ def decode_records(
     *,
     max_bytes: int = DEFAULT_MAX_BYTES,
     header: BatchHeader | None = None,
+    part: Part | None = None,
 ) -> list[DecodedRecord]:
     """Return (offset, timestamp_ms, key, value, headers) of the batch's records. The CRC is not checked.
 
     The batch begins at `position`. Offsets rise; records that Kafka's consumer drops are left out (see
     `record.decode_records`). A caller that has the header passes it as `header`, so that it is not decoded again. For
-    a control batch, returns its raw record.
+    a control batch, returns its raw record. With `part`, records that a page does not need are only checked.
 
     Raises Truncated if the batch is incomplete. Raises Corrupt for a violation of the format, and for compressed
     records that would exceed `max_bytes`.
@@ -483,6 +484,8 @@ def decode_records(
             count=header.count,
             base_offset=header.base_offset,
             base_timestamp_ms=header.base_timestamp,
+            last_offset=header.base_offset + header.last_offset_delta,
+            part=part,
         )
     except DataError as fault:
         trailing_bytes = fault.facts().get("trailing_bytes", 0)

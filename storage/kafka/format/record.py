@@ -25,7 +25,7 @@ are the table of varints, the one-byte shortcuts and the local variables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from storage.coding.cursor import Cursor, decode_blob
 from storage.coding.varint import (
@@ -60,6 +60,12 @@ NOT_YET: Final[DecodedRecord] = (-1, -1, None, None, ())
 """Placeholder for a record that is not decoded yet: no record has the offset -1."""
 DROPPED: Final[DecodedRecord] = (-2, -1, None, None, ())
 """Placeholder for a record that is given to no consumer."""
+LONG_RECORD: Final = "its length reaches over the end of the batch"
+UNFILLED: Final = "its fields do not fill its length"
+NO_DELTA: Final = 1 << 31
+"""No record has this offset delta, or a higher one."""
+SHORT_RUN: Final = 16
+"""The number of records of a part that are decoded before their sizes are compared with its limits."""
 NO_TIMESTAMP: Final = -1
 """Kafka's value for the largest timestamp if no record has a higher one."""
 NEAR: Final = 1 << 61
@@ -155,6 +161,18 @@ def _unrepresentable(index: int, cause: Exception) -> UnrepresentableRecord:
     )
 
 
+class Part(NamedTuple):
+    """The records of a batch that a page needs: from an offset on, up to the first one after the page's limits. Bytes
+    count keys and values.
+
+    A record above the last offset of its batch can be found only through that offset, so no page begins with it.
+    """
+
+    from_offset: int
+    max_records: int
+    max_bytes: int
+
+
 def decode_records(
     data: bytes,
     position: i64,
@@ -163,17 +181,116 @@ def decode_records(
     count: i64,
     base_offset: i64,
     base_timestamp_ms: i64,
+    last_offset: int = INT64_MAX,
+    part: Part | None = None,
 ) -> list[DecodedRecord]:
-    """Decode the `count` records that fill `data[position:end]` exactly.
+    """Decode the `count` records that fill `data[position:end]` exactly. With `part`, return no record before it and
+    few after it: these are checked like the others, but no objects are created for them.
 
     Offset deltas that do not rise from 0 are read as Kafka's consumer reads them (CompletedFetch.nextFetchedRecord): a
     record below the next offset of the record before it is dropped. Counts and lengths are checked before memory is
-    allocated for them. Raises Corrupt; its fact `record` counts from 0.
+    allocated for them. `last_offset`: by the batch's header. Raises Corrupt; its fact `record` counts from 0.
     """
     if count < 0:
         raise Corrupt(f"a count of {count} records", kind="record")
     if count > (end - position) // MIN_RECORD_BYTES:
         raise Corrupt(f"{count} records do not fit into {end - position} bytes", kind="record")
+    if part is None:
+        out, position = _decode_run(
+            data,
+            position,
+            end=end,
+            index=0,
+            count=count,
+            base_offset=base_offset,
+            base_timestamp_ms=base_timestamp_ms,
+            previous=-1,
+        )
+    else:
+        out, position = _decode_part(
+            data,
+            position,
+            end=end,
+            count=count,
+            base_offset=base_offset,
+            base_timestamp_ms=base_timestamp_ms,
+            last_offset=last_offset,
+            part=part,
+        )
+    if position != end:
+        raise Corrupt(
+            f"{end - position} bytes follow the last record",
+            kind="record",
+            trailing_bytes=end - position,
+        )
+    return out
+
+
+def _decode_part(
+    data: bytes,
+    position: i64,
+    *,
+    end: i64,
+    count: i64,
+    base_offset: i64,
+    base_timestamp_ms: i64,
+    last_offset: int,
+    part: Part,
+) -> tuple[list[DecodedRecord], i64]:
+    """Return the records that a page needs, and the position after all `count` records.
+
+    The records are decoded in runs: how many are needed depends on their sizes and offsets.
+    """
+    previous: i64 = max(part.from_offset - base_offset, 0) - 1
+    position, index = _pass_records(data, position, end, 0, count, previous + 1)
+    out: list[DecodedRecord] = []
+    while index < count and not _is_enough(out, part, last_offset):
+        most = max(part.max_records + 1 - len(out), 1)
+        run: i64 = min(most, max(len(out), SHORT_RUN), count - index)
+        found, position = _decode_run(
+            data,
+            position,
+            end=end,
+            index=index,
+            count=run,
+            base_offset=base_offset,
+            base_timestamp_ms=base_timestamp_ms,
+            previous=previous,
+        )
+        if found:
+            previous = found[-1][0] - base_offset
+            out += found
+        index += run
+    position, _ = _pass_records(data, position, end, index, count, NO_DELTA)
+    return out, position
+
+
+def _is_enough(found: list[DecodedRecord], part: Part, last_offset: int) -> bool:
+    """Return whether the last of these records comes after the limits of the page, so that the page can end before."""
+    if len(found) < 2 or found[-1][0] > last_offset:
+        return False
+    if len(found) > part.max_records:
+        return True
+    left_bytes = part.max_bytes
+    for _, _, key, value, _ in found[:-1]:
+        left_bytes -= len(key or b"") + len(value or b"")
+    return left_bytes < 0
+
+
+def _decode_run(
+    data: bytes,
+    position: i64,
+    *,
+    end: i64,
+    index: i64,
+    count: i64,
+    base_offset: i64,
+    base_timestamp_ms: i64,
+    previous: i64,
+) -> tuple[list[DecodedRecord], i64]:
+    """Return the next `count` records, and the position after them. `index` is the number of the first, `previous` the
+    offset delta that the next one must exceed.
+    """
     out: list[DecodedRecord] = [NOT_YET] * count
     dropped: i64 = 0
     try:
@@ -184,19 +301,14 @@ def decode_records(
             end=end,
             base_offset=base_offset,
             base_timestamp_ms=base_timestamp_ms,
+            previous=previous,
         )
     except (IndexError, DataError) as cause:
-        raise _corrupt(cause, out.index(NOT_YET)) from cause
-    if position != end:
-        raise Corrupt(
-            f"{end - position} bytes follow the last record",
-            kind="record",
-            trailing_bytes=end - position,
-        )
+        raise _corrupt(cause, index + out.index(NOT_YET)) from cause
     if dropped:
         # Compare offsets, not identity: in compiled code a tuple is a new object each time it is read from a list.
-        return [found for found in out if found[0] >= 0]
-    return out
+        out = [found for found in out if found[0] >= 0]
+    return out, position
 
 
 def _decode_into(
@@ -207,20 +319,20 @@ def _decode_into(
     end: i64,
     base_offset: i64,
     base_timestamp_ms: i64,
+    previous: i64,
 ) -> tuple[i64, i64]:
     """Fill `out` from its start, so that on an error the caller sees how many records were decoded.
 
     Return the position after the records, and the number of records that are DROPPED.
     """
     none: Sequence[Header] = ()
-    previous: i64 = -1
     dropped: i64 = 0
     index: i64
     for index in range(len(out)):
         number, position = decode_varint(data, position)
         stop = position + number
         if stop > end:
-            raise Corrupt("its length reaches over the end of the batch")
+            raise Corrupt(LONG_RECORD)
         position += 1
         number = data[position]
         if number < 0x80:
@@ -250,7 +362,7 @@ def _decode_into(
         else:
             headers, position = _decode_headers(Cursor(data, position, stop))
         if position != stop:
-            raise Corrupt("its fields do not fill its length")
+            raise Corrupt(UNFILLED)
         if offset_delta > previous:
             previous = offset_delta
             out[index] = (base_offset + previous, timestamp, key, value, headers)
@@ -265,6 +377,24 @@ def _decode_offset_delta(data: bytes, position: i64) -> tuple[i64, i64]:
     if not -MAX_DELTA <= number <= MAX_DELTA:
         raise Corrupt(f"its offset delta {number} has more than 32 bits")
     return number, position
+
+
+def _pass_records(
+    data: bytes, position: i64, end: i64, index: i64, count: i64, to_delta: i64
+) -> tuple[i64, i64]:
+    """Check the records from `index` on, up to the first one with an offset delta of `to_delta` or more. Return the
+    position and the index of that record, or of the end.
+    """
+    try:
+        while index < count:
+            following = _check_record(data, position, end)
+            if following[1] >= to_delta:
+                break
+            position = following[0]
+            index += 1
+    except (IndexError, DataError) as cause:
+        raise _corrupt(cause, index) from cause
+    return position, index
 
 
 def check_records(
@@ -284,8 +414,10 @@ def check_records(
     index: i64 = 0
     try:
         while index < count:
-            delta, position = _check_record(data, position, end, index)
-            timestamp = base_timestamp_ms + delta
+            position, offset_delta, time_delta = _check_record(data, position, end)
+            if offset_delta != index:
+                raise Corrupt(f"its offset delta is {offset_delta}, it must be {index}")
+            timestamp = base_timestamp_ms + time_delta
             if not -NEAR <= timestamp <= NEAR:
                 timestamp = _wrap(timestamp)
             if timestamp > latest:
@@ -298,16 +430,30 @@ def check_records(
     return latest
 
 
-def _check_record(data: bytes, position: i64, end: i64, index: i64) -> tuple[i64, i64]:
-    """Check a record, which must have the offset delta `index`. Return (timestamp delta, next position)."""
-    number, position = decode_varint(data, position)
+def _check_record(data: bytes, position: i64, end: i64) -> tuple[i64, i64, i64]:
+    """Check a record, but not its place among others. Return (next position, offset delta, timestamp delta)."""
+    number: i64 = data[position]
+    if number >= 0x80 and (group := data[position + 1]) < 0x80:
+        number = number & 0x7F | group << 7
+        number = (number >> 1) ^ -(number & 1)
+        position += 2
+    else:
+        number, position = decode_varint(data, position)
     stop = position + number
     if stop > end:
-        raise Corrupt("its length reaches over the end of the batch")
-    time_delta, position = decode_varint(data, position + 1)
-    number, position = decode_varint(data, position)
-    if number != index:
-        raise Corrupt(f"its offset delta is {number}, it must be {index}")
+        raise Corrupt(LONG_RECORD)
+    time_delta: i64 = data[position + 1]
+    if time_delta < 0x80:
+        time_delta = (time_delta >> 1) ^ -(time_delta & 1)
+        position += 2
+    else:
+        time_delta, position = decode_varint(data, position + 1)
+    offset_delta: i64 = data[position]
+    if offset_delta < 0x80:
+        offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
+        position += 1
+    else:
+        offset_delta, position = _decode_offset_delta(data, position)
     if data[position] == NULL_BYTE:
         position += 1
     else:
@@ -318,16 +464,22 @@ def _check_record(data: bytes, position: i64, end: i64, index: i64) -> tuple[i64
     else:
         position = _check_headers(data, position, stop)
     if position != stop:
-        raise Corrupt("its fields do not fill its length")
-    return time_delta, position
+        raise Corrupt(UNFILLED)
+    return position, offset_delta, time_delta
 
 
 def _skip_blob(data: bytes, position: i64, stop: i64) -> i64:
     """Return the position after a blob, which must end at `stop` or before."""
     size_bytes, position = decode_varint(data, position)
+    return _blob_end(position, size_bytes, stop)
+
+
+def _blob_end(position: i64, size_bytes: i64, stop: i64) -> i64:
+    if size_bytes < 0:
+        return position
     if size_bytes > stop - position:
         raise Corrupt(f"a length of {size_bytes} reaches over the end")
-    return position + size_bytes if size_bytes > 0 else position
+    return position + size_bytes
 
 
 def _check_headers(data: bytes, position: i64, stop: i64) -> i64:
@@ -339,9 +491,7 @@ def _check_headers(data: bytes, position: i64, stop: i64) -> i64:
         size_bytes, start = decode_varint(data, position)
         if size_bytes < 0:
             raise Corrupt(NULL_NAME)
-        if size_bytes > stop - start:
-            raise Corrupt("a header name reaches over its end")
-        position = _skip_blob(data, start + size_bytes, stop)
+        position = _skip_blob(data, _blob_end(start, size_bytes, stop), stop)
     return position
 
 

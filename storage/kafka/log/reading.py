@@ -6,22 +6,20 @@ must not write, and must not know which offsets are published. The caller passes
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
 from typing import Final, NamedTuple
 
 from storage.coding.varint import INT64_MAX
 from storage.errors import Corrupt, DataError
 from storage.kafka.format.batch import decode_records
-from storage.kafka.format.record import DecodedRecord
+from storage.kafka.format.record import DecodedRecord, Part
 from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.log.segment import Segment
 from storage.model import Header, StoredRecord, TimedOffset
 
 TAGS_HEADER: Final = "TAGS"
 KEYS_HEADER: Final = "KEYS"
-_OFFSET: Final = itemgetter(0)  # the offset of a decoded record
+SMALL_BATCH: Final = 16  # records
 SegmentAt = Callable[[int], Segment]
 
 
@@ -79,7 +77,8 @@ def read_records(
                 continue
             last_offset = batch.header.last_offset
             is_first = True
-            for record in stored_records(batch, next_offset):
+            part = _part(batch, next_offset, limits.max_records - len(records), left_bytes)
+            for record in stored_records(batch, part):
                 key, value = record.key, record.value
                 left_bytes -= (len(key) if key else 0) + (len(value) if value else 0)
                 if record.headers:
@@ -99,6 +98,13 @@ def read_records(
             raise
         return Reading(records, next_offset)
     return Reading(records, max(next_offset, end))
+
+
+def _part(batch: StoredBatch, offset: int, max_records: int, max_bytes: int) -> Part | None:
+    """Return the part of a batch that a page needs; None for the whole of a small batch: the choice would cost more."""
+    if batch.header.count <= SMALL_BATCH and batch.header.base_offset >= offset:
+        return None
+    return Part(offset, max_records, max_bytes)
 
 
 def read_bytes(segment_at: SegmentAt, offset: int, end: int, max_bytes: int) -> tuple[bytes, int]:
@@ -128,13 +134,13 @@ def _headers_bytes(headers: Sequence[Header]) -> int:
     return sum(len(name) + len(value or b"") for name, value in headers)
 
 
-def decoded(batch: StoredBatch) -> Sequence[DecodedRecord]:
-    """Return the records of a batch as the codec decodes them.
+def decoded(batch: StoredBatch, part: Part | None = None) -> Sequence[DecodedRecord]:
+    """Return the records of a batch as the codec decodes them, or (at least) those of a part.
 
     A right CRC does not make the records valid. Raises Corrupt with the offset where good data continues.
     """
     try:
-        return decode_records(batch.data, batch.at, header=batch.header)
+        return decode_records(batch.data, batch.at, header=batch.header, part=part)
     except DataError as error:
         raise Corrupt(
             f"{batch.path}: batch at position {batch.position} cannot be decoded: {error.message}",
@@ -146,15 +152,12 @@ def decoded(batch: StoredBatch) -> Sequence[DecodedRecord]:
         ) from error
 
 
-def stored_records(batch: StoredBatch, from_offset: int = 0) -> Iterator[StoredRecord]:
-    """Yield the records of a data batch at or after `from_offset`. Tag and lookup keys come from the headers TAGS and
-    KEYS.
+def stored_records(batch: StoredBatch, part: Part | None = None) -> Iterator[StoredRecord]:
+    """Yield the records of a data batch, or (at least) those of a part. Tag and lookup keys come from the headers TAGS
+    and KEYS.
     """
     kind = "LogAppendTime" if batch.header.is_log_append_time else "CreateTime"
-    found = decoded(batch)
-    if batch.header.base_offset < from_offset:
-        found = found[bisect_left(found, from_offset, key=_OFFSET) :]
-    for offset, timestamp_ms, key, value, headers in found:
+    for offset, timestamp_ms, key, value, headers in decoded(batch, part):
         tag, lookup_keys = _lookups(headers) if headers else (None, ())
         yield StoredRecord(
             offset, timestamp_ms, key, value, headers, kind, tag, lookup_keys, offset

@@ -25,6 +25,7 @@ from storage.kafka.format.batch import (
     split_batches,
 )
 from storage.kafka.format.compression import compress
+from storage.kafka.format.record import Part
 from storage.model import Record
 from tests.formats.kafka_batches.cases import COMPACTED, MS, PRODUCED, Case, DecodedRecord
 
@@ -417,6 +418,85 @@ def test_no_headers_are_the_same_however_long_their_count_is_written() -> None:
     """Kafka reads a varint with more bytes than necessary, and the record is the same."""
     data = with_records(as_record(RECORD[:-1] + b"\x80\x80\0"))
     assert decode_records(data) == [(0, PLAIN.base_timestamp, b"k", b"v", ())]
+
+
+def numbered(count: int, **options: Any) -> bytes:
+    """Return a batch of records with a key and a value of 10 bytes together."""
+    return encoded([(b"key", b"%07d" % index, (), MS) for index in range(count)], **options)
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+@pytest.mark.parametrize(
+    ("part", "first", "most"),
+    [
+        (Part(0, 5, 10**6), 0, 6),
+        (Part(700, 5, 10**6), 600, 6),
+        (Part(700, 0, 0), 600, 2),
+        (Part(1099, 5, 10**6), 999, 1),
+        (Part(1100, 5, 10**6), 1000, 0),
+        (Part(10**18, 5, 10**6), 1000, 0),
+        (Part(50, 10**30, 1000), 0, 256),
+        (Part(50, 10**30, 10**30), 0, 1000),
+    ],
+)
+def test_of_a_part_few_records_are_decoded(codec: int, part: Part, first: int, most: int) -> None:
+    """Few means: the page, the record after it, and the rest of the run with it if the page is limited by bytes."""
+    data = numbered(1000, base_offset=100, codec=codec)
+    found = decode_records(data, part=part)
+    assert found == decode_records(data)[first : first + len(found)]
+    at_least = min(most, 1000 - first, part.max_bytes // 10 + 2)
+    assert at_least <= len(found) <= most
+
+
+@given(
+    deltas=st.lists(st.integers(-1, 40), max_size=60),
+    last=st.integers(0, 40),
+    part=st.builds(
+        Part, st.integers(-1, 50), st.integers(-1, 70), st.integers(-1, 100) | st.just(10**30)
+    ),
+)
+def test_a_part_ends_with_the_record_after_the_page(
+    deltas: list[int], last: int, part: Part
+) -> None:
+    payload = b"".join(
+        as_record(b"\0\0" + encode_varint(delta) + b"\x02k\x02v\0") for delta in deltas
+    )
+    data = with_records(payload, count=len(deltas), last_offset_delta=last)
+    wanted = [record for record in decode_records(data) if record[0] >= part.from_offset]
+    found = decode_records(data, part=part)
+    assert found == wanted[: len(found)]
+    after = [
+        index
+        for index, record in enumerate(wanted)
+        if index > 0
+        and record[0] <= decode_header(data).last_offset
+        and (index >= part.max_records or 2 * index > part.max_bytes)
+    ]
+    assert len(found) > after[0] if after else found == wanted
+
+
+@pytest.mark.parametrize("broken", range(1, 20))
+@pytest.mark.parametrize("part", [Part(0, 1, 100), Part(11, 2, 100), Part(19, 5, 0)])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\0\0\x02\x02k\x14v\0",
+        b"\0\0\x02\x02k\x02v\x02\x01\x01",
+        b"\0\0\x02\x02k\x02v\x02\x02n\x02v?",
+        RECORD + b"?",
+        RECORD[:-1],
+    ],
+)
+def test_a_record_outside_of_the_part_is_checked(broken: int, part: Part, body: bytes) -> None:
+    bodies = [b"\0\0" + encode_varint(index) + b"\x02k\x02v\0" for index in range(20)]
+    bodies[broken] = body
+    data = with_records(b"".join(map(as_record, bodies)), count=20, last_offset_delta=19)
+    with pytest.raises(Corrupt) as whole:
+        decode_records(data)
+    with pytest.raises(Corrupt, match=f"^batch at 0: record {broken}: ") as partial:
+        decode_records(data, part=part)
+    assert partial.value.message == whole.value.message
+    assert partial.value.facts() == whole.value.facts()
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])

@@ -166,14 +166,18 @@ def test_every_way_of_reading_agrees(found: Workshop, odd: Odd) -> None:
     splitter.close()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_pages_of_any_size_show_the_same(found: Workshop, odd: Odd, size: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "size_bytes"), [(1, 100), (2, 100), (3, 100), (100, 1), (100, 5), (100, 11)]
+)
+def test_pages_of_any_size_show_the_same(
+    found: Workshop, odd: Odd, size: int, size_bytes: int
+) -> None:
     with found.open(read_only=True) as store:
         offsets: list[int] = []
         at, end = 0, store.bounds(T0).end
         while at < end:
             try:
-                page = store.read(T0, at, max_records=size)
+                page = store.read(T0, at, max_records=size, max_bytes=size_bytes)
             except Corrupt as error:
                 following = error.facts()["next_good_offset"]
                 assert isinstance(following, int)
