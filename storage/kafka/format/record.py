@@ -242,7 +242,9 @@ def _decode_part(
     The records are decoded in runs: how many are needed depends on their sizes and offsets.
     """
     previous: i64 = max(part.from_offset - base_offset, 0) - 1
-    position, index = _pass_records(data, position, end, 0, count, previous + 1)
+    position, index = _pass_records(
+        data, position, end=end, index=0, count=count, to_delta=previous + 1
+    )
     out: list[DecodedRecord] = []
     while index < count and not _is_enough(out, part, last_offset):
         most = max(part.max_records + 1 - len(out), 1)
@@ -261,7 +263,9 @@ def _decode_part(
             previous = found[-1][0] - base_offset
             out += found
         index += run
-    position, _ = _pass_records(data, position, end, index, count, NO_DELTA)
+    position, _ = _pass_records(
+        data, position, end=end, index=index, count=count, to_delta=NO_DELTA
+    )
     return out, position
 
 
@@ -380,7 +384,7 @@ def _decode_offset_delta(data: bytes, position: i64) -> tuple[i64, i64]:
 
 
 def _pass_records(
-    data: bytes, position: i64, end: i64, index: i64, count: i64, to_delta: i64
+    data: bytes, position: i64, *, end: i64, index: i64, count: i64, to_delta: i64
 ) -> tuple[i64, i64]:
     """Check the records from `index` on, up to the first one with an offset delta of `to_delta` or more. Return the
     position and the index of that record, or of the end.

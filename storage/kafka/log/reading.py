@@ -135,7 +135,7 @@ def _headers_bytes(headers: Sequence[Header]) -> int:
 
 
 def decoded(batch: StoredBatch, part: Part | None = None) -> Sequence[DecodedRecord]:
-    """Return the records of a batch as the codec decodes them, or (at least) those of a part.
+    """Return the records of a batch as the codec decodes them. With `part`, some that a page does not need are missing.
 
     A right CRC does not make the records valid. Raises Corrupt with the offset where good data continues.
     """
@@ -153,8 +153,8 @@ def decoded(batch: StoredBatch, part: Part | None = None) -> Sequence[DecodedRec
 
 
 def stored_records(batch: StoredBatch, part: Part | None = None) -> Iterator[StoredRecord]:
-    """Yield the records of a data batch, or (at least) those of a part. Tag and lookup keys come from the headers TAGS
-    and KEYS.
+    """Yield the records of a data batch; with `part`, some that a page does not need are left out. Tag and lookup keys
+    come from the headers TAGS and KEYS.
     """
     kind = "LogAppendTime" if batch.header.is_log_append_time else "CreateTime"
     for offset, timestamp_ms, key, value, headers in decoded(batch, part):
