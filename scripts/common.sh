@@ -14,6 +14,11 @@ fail() {
   exit 3
 }
 
+# Ctrl-C ends the script. pip ends by itself then, and without the trap bash would go on as after a failure of pip.
+trap 'exit 130' INT
+scratch= # a folder that the end of the script removes
+trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
+
 # Prints the first Python that is new enough and can create environments. PYTHON=... sets the candidates.
 find_python() {
   local candidate bare=
@@ -37,9 +42,11 @@ digest() {
 print(hashlib.sha256(pathlib.Path(sys.argv[1]).read_bytes()).hexdigest())' "$1"
 }
 
-# Stamp files in .venv record the inputs it was made from.
+# Stamp files in .venv record the inputs it was made from. An installation removes its stamp first: if it is interrupted,
+# no stamp vouches for what it has left.
 stamped() { [ "$(cat "$venv/.stamp-$1" 2> /dev/null)" = "$2" ]; }
 stamp() { printf '%s\n' "$2" > "$venv/.stamp-$1"; }
+unstamp() { rm -f "$venv/.stamp-$1"; }
 
 # With flock, only one script at a time changes .venv. Call `unlock_venv` before starting a long-running process.
 lock_venv() {
@@ -95,34 +102,46 @@ venv_install() { "$venv/bin/python" -m pip install --quiet --no-compile "$@"; }
 # install_package ...: installs the package. Version 0.1.0 was named logserver: duolog has the same files, and the old
 # entry points would stay.
 install_package() {
+  [ -e "$venv/.stamp-package" ] || remove_remains
+  unstamp package
   if compgen -G "$venv/lib/python3*/site-packages/logserver-*.dist-info" > /dev/null; then
     "$venv/bin/python" -m pip uninstall --quiet --yes logserver
   fi
   venv_install --no-deps --force-reinstall "$@"
 }
 
+# remove_remains: removes what an interrupted installation of the package has left. pip removes only files that it has
+# recorded, and a compiled module that stays would be imported in place of its newer source.
+remove_remains() {
+  local packages
+  for packages in "$venv"/lib/python3*/site-packages; do
+    rm -rf "$packages"/{api,logserver,storage} "$packages"/logserver__mypyc.*.so "$packages"/duolog-*.dist-info "$packages"/"~"*
+  done
+}
+
 # install_lock LOCKFILE: downloads first, so that the time of the downloads is known, then installs.
 install_lock() {
-  local files began=$SECONDS result=0
+  local began=$SECONDS result=0
   if compgen -G "$venv/.stamp-*.lock" > /dev/null; then # most of its packages are installed: nothing is to be measured
     say "installing what ${1##*/} names"
+    unstamp "${1##*/}"
     "$venv/bin/python" -m pip install --no-compile --progress-bar off --timeout 60 --require-hashes -r "$1" | downloads >&2
     return
   fi
-  files=$(mktemp -d)
+  scratch=$(mktemp -d)
   say "downloading what ${1##*/} names; what pip has in its cache is not downloaded again"
-  if "$venv/bin/python" -m pip download --progress-bar off --timeout 60 --no-deps --require-hashes --dest "$files" -r "$1" |
+  if "$venv/bin/python" -m pip download --progress-bar off --timeout 60 --no-deps --require-hashes --dest "$scratch" -r "$1" |
     downloads >&2; then
-    say "downloaded $(du -sh "$files" | cut -f1) in $((SECONDS - began)) s; installing"
+    say "downloaded $(du -sh "$scratch" | cut -f1) in $((SECONDS - began)) s; installing"
     began=$SECONDS
     # A package without a wheel for this platform is built, and its build needs the index.
-    venv_install --no-index --find-links "$files" --no-deps --require-hashes -r "$1" 2> /dev/null ||
+    venv_install --no-index --find-links "$scratch" --no-deps --require-hashes -r "$1" 2> /dev/null ||
       venv_install --timeout 60 --require-hashes -r "$1" || result=$?
     say "installed in $((SECONDS - began)) s"
   else
     result=1
   fi
-  rm -rf "$files"
+  rm -rf "$scratch"
   return "$result"
 }
 
@@ -172,12 +191,12 @@ install_wheel() { # DIGEST WHEEL
 }
 
 install_plain() { # DIGEST
-  local copy result=0
+  local result=0
   say "installing logserver as plain Python"
-  copy=$(mktemp -d)
-  copy_sources "$copy"
-  LOGSERVER_PURE=1 install_package --no-build-isolation "$copy" || result=$?
-  rm -rf "$copy"
+  scratch=$(mktemp -d)
+  copy_sources "$scratch"
+  LOGSERVER_PURE=1 install_package --no-build-isolation "$scratch" || result=$?
+  rm -rf "$scratch"
   [ "$result" = 0 ] || fail "the package could not be installed"
   stamp package "$1 plain"
 }

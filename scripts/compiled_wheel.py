@@ -22,6 +22,7 @@ import sys
 import sysconfig
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -98,15 +99,17 @@ def find(root: Path) -> Path | None:
     cached = [] if cache is None else sorted((cache / key_of(root)).glob("*.whl"))
     tags = set(sys_tags())
     for wheel in (*cached, *sorted((root / "dist").glob("*.whl"))):
-        with suppress(OSError, InvalidWheelFilename, zipfile.BadZipFile):
+        with suppress(OSError, InvalidWheelFilename, zipfile.BadZipFile, zlib.error, EOFError):
             if parse_wheel_filename(wheel.name)[3] & tags and holds_sources(wheel, root):
                 return wheel
     return None
 
 
 def holds_sources(wheel: Path, root: Path) -> bool:
-    """Return whether a wheel is compiled, and its files are exactly the packages of `root`."""
+    """Return whether a wheel is whole and compiled, and its files are exactly the packages of `root`."""
     with zipfile.ZipFile(wheel) as archive:
+        if archive.testzip() is not None:
+            return False
         # auditwheel adds entries for folders.
         names = {name for name in archive.namelist() if not name.endswith("/")}
         names = {name for name in names if ".dist-info/" not in name}

@@ -116,6 +116,24 @@ def test_a_wheel_that_does_not_fit_is_not_taken(root: Path) -> None:
     assert compiled_wheel.find(root) is None
 
 
+@pytest.mark.parametrize("damaged", ["api/inner/module.py", LIBRARY])
+@pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_damaged_wheel_is_not_taken(root: Path, damaged: str, kind: int) -> None:
+    """A wheel may be damaged anywhere: in a library, which is not compared with a source, and in packed data."""
+    built = put_wheel(root, root / "dist")
+    whole = put_wheel(root, cached(root))
+    with zipfile.ZipFile(built) as archive, zipfile.ZipFile(whole, "w", kind) as changed:
+        for name in archive.namelist():
+            changed.writestr(name, archive.read(name) or b"compiled")
+        place = changed.getinfo(damaged).header_offset + 30 + len(damaged)
+    content = bytearray(whole.read_bytes())
+    content[place : place + 4] = b"\xff" * 4
+    whole.write_bytes(content)
+    assert compiled_wheel.find(root) == built, "the next one is taken"
+    built.unlink()
+    assert compiled_wheel.find(root) is None
+
+
 def test_without_a_compiler_one_line_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler -O2")
     line = compiled_wheel.build(root)

@@ -15,6 +15,7 @@ import signal
 import site
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -213,6 +214,69 @@ def test_pure_is_plain_and_builds_nothing(clone: Path) -> None:
     assert started.compiled is PLAIN
     assert "build" not in started.lines
     assert not (clone.parent / "cache").exists()
+
+
+def test_without_a_directory_the_settings_name_it(clone: Path) -> None:
+    """The script does not put its default before LOGSERVER_DATA or a file of settings."""
+    ended = subprocess.run(
+        ["scripts/server", "--read-only"],
+        cwd=clone,
+        env=environment_of(clone, LOGSERVER_PURE="1", LOGSERVER_DATA="elsewhere"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "and elsewhere holds none" in ended.stderr.splitlines()[-1]
+
+
+def test_an_interrupted_installation_is_neither_used_nor_continued(clone: Path) -> None:
+    """Ctrl-C while pip replaces the package. pip ends by itself, so bash has to be asked to end."""
+    start(clone, LOGSERVER_PURE="1")
+    module = clone / COMPILED_MODULE
+    before = module.read_text()
+    module.write_text(f"{before}# edited\n")
+    interrupted = interrupt_pip(clone)
+    assert interrupted.returncode == 128 + signal.SIGINT, interrupted.stderr
+    assert interrupted.stderr.splitlines()[-1].endswith("installing logserver as plain Python")
+
+    module.write_text(before)
+    again = start(clone, LOGSERVER_PURE="1")
+    assert "installing logserver as plain Python" in again.lines
+    assert again.compiled is PLAIN, "what the interrupted installation left is gone"
+
+
+def interrupt_pip(clone: Path) -> subprocess.CompletedProcess[str]:
+    """Run scripts/server with a pip that does half of its work and is interrupted, as is the whole process group."""
+    (packages,) = clone.glob(".venv/lib/python*/site-packages")
+    left = Path(COMPILED_MODULE).with_suffix(f".{sysconfig.get_config_var('SOABI')}.so")
+    hook = f"""
+import os, pathlib, signal, sys
+if "install" in sys.orig_argv:
+    pathlib.Path({str(packages)!r}, {str(left)!r}).write_bytes(b"a compiled module of older sources")
+    pathlib.Path({str(clone)!r}, ".venv/bin/logserver").unlink()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.killpg(0, signal.SIGINT)
+    os._exit(1)
+"""
+    (packages / "halves.py").write_text(hook)
+    (packages / "halves.pth").write_text("import halves\n")
+    # A program that runs in the background has this signal off, and bash keeps that.
+    group = (
+        "import os, signal; signal.signal(signal.SIGINT, signal.SIG_DFL);"
+        "os.execv('scripts/server', ['scripts/server'])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", group],
+        cwd=clone,
+        env=environment_of(clone, LOGSERVER_PURE="1"),
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+    )
+    (packages / "halves.pth").unlink()
+    return ended
 
 
 @needs_compiler
