@@ -214,19 +214,25 @@ class Segment:
         self.time_index.hold([entry for entry in times if entry[1] < relative_offset])
 
     def must_roll(self, appended: Sequence[AppendedBatch], size_bytes: int) -> bool:
-        """Return whether this append needs a new segment (LogSegment.shouldRoll)."""
+        """Return whether this append needs a new segment (LogSegment.shouldRoll).
+
+        A segment without a batch is never full: a new one would have the same base offset, so the same files.
+        """
         settings = self.settings
         if self.size_bytes > settings.segment_bytes - size_bytes:
             return True
+        if appended[-1].header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        if not self.size_bytes:
+            return False
         newest = NO_TIMESTAMP
         for _, header in appended:
             newest = max(newest, header.max_timestamp)
-        waited_ms = newest - self.first_timestamp_ms if self.size_bytes else 0
+        waited_ms = newest - self.first_timestamp_ms
         return (
-            (self.size_bytes > 0 and waited_ms > settings.segment_ms - settings.segment_jitter_ms)
+            waited_ms > settings.segment_ms - settings.segment_jitter_ms
             or len(self.offset_index) >= self.offset_index.max_entries
             or len(self.time_index) >= self.time_index.max_entries - 1
-            or appended[-1].header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         )
 
     def sync(self) -> None:

@@ -105,6 +105,21 @@ def test_a_full_time_index_rolls_with_one_slot_kept(shop: Workshop) -> None:
     assert len(time_index.decode_entries(shop.bytes_of(0, ".timeindex"))) == 3
 
 
+def test_an_empty_segment_never_rolls_however_small_its_index(shop: Workshop) -> None:
+    """A segment that rolled onto its own base offset would be there twice, and retention would remove its files."""
+    store = shop.open_with_topic(
+        {"segment.index.bytes": "12", "retention.bytes": str(2 * SIZE + 1)}
+    )
+    append_at(store, 1, 2, 3)
+    store.flush()
+    assert [segment.base_offset for segment in only_partition(store).segments()] == [0, 1, 2]
+    found = store.offset_for_time(T0, 1)
+    assert found is not None
+    assert found.offset == 0
+    store.enforce_retention(shop.clock.now_ms)
+    assert values(store) == [b"x"] * 3
+
+
 def test_offsets_beyond_31_bits_roll(shop: Workshop) -> None:
     store = shop.open_with_topic()
     append_at(store, 1)
