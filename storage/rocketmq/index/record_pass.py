@@ -116,7 +116,6 @@ _NAME_VALUE: Final = 1
 _PROPERTY: Final = 2
 _SPACE: Final = 0x20
 _ASCII: Final = 0x7F
-_NOWHERE: Final = -1 << 62
 
 
 class Rules(Protocol):
@@ -184,13 +183,13 @@ class _Queue:
         self.alive_from: i64 = alive_from
         self.units = BytesWriter()
         self.starts: list[tuple[int, int]] = []  # (position in `units`, queue offset) of each run
-        self.following: i64 = _NOWHERE  # the queue offset that continues the last run
+        self.following: i64 = 0  # the queue offset that continues the last run, if there is one
         self.next_offset: i64 = 0  # after the last record met, deleted or not
         self.is_met = False  # since the last `taken`
 
     def put(self, fields: _Fields) -> None:
         """Add the entry of a record of the usual shape."""
-        if fields.queue_offset != self.following:
+        if fields.queue_offset != self.following or not self.starts:
             self.starts.append((len(self.units), fields.queue_offset))
         self.following = fields.queue_offset + 1
         units = self.units
@@ -200,7 +199,7 @@ class _Queue:
 
     def put_unit(self, queue_offset: i64, unit: bytes) -> None:
         """Add an entry."""
-        if queue_offset != self.following:
+        if queue_offset != self.following or not self.starts:
             self.starts.append((len(self.units), queue_offset))
         self.following = queue_offset + 1
         self.units.write(unit)
@@ -208,7 +207,7 @@ class _Queue:
     def take_runs(self) -> list[EntryRun]:
         """Return the entries, and forget them."""
         units, starts = self.units.getvalue(), self.starts
-        self.units, self.starts, self.following = BytesWriter(), [], _NOWHERE
+        self.units, self.starts = BytesWriter(), []
         if len(starts) <= 1:
             return [EntryRun(offset, units) for _, offset in starts]
         stops = [position for position, _ in starts[1:]] + [len(units)]

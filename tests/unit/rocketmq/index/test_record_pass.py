@@ -145,6 +145,17 @@ def test_runs_begin_where_offsets_do_not_follow() -> None:
     ]
 
 
+@pytest.mark.parametrize("first", [0, -1, -(1 << 62), -(1 << 63), (1 << 62) - 1])
+def test_the_first_record_begins_a_run_whatever_its_offset(first: int) -> None:
+    data = record_of("t", b"", offset=first)
+    data += record_of("t", b"", offset=17, at=START + len(data))
+    done = RecordPass(Nothing(), with_tags=True)
+    for _ in range(2):
+        done.take(data, 0, len(data), START)
+        (group,) = done.taken().queues
+        assert [(run.queue_offset, len(run.units)) for run in group.runs] == [(first, 20), (17, 20)]
+
+
 def test_what_was_taken_is_forgotten() -> None:
     done = RecordPass(Nothing(), with_tags=True)
     data = record_of("t", b"KEYS\1k\2")
