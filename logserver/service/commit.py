@@ -256,12 +256,12 @@ class CommitQueue:
                     part.partition, shared.records(), shared.born_hosts()
                 )
             except StorageError:  # nothing is stored
-                break
+                result = None
+            group.append_s = perf_counter() - begun
             if result is None:
                 break
             group.stored(shared, result)
             made += 1
-            group.append_s = perf_counter() - begun
         del group.left[:made]
         if group.append_s > SLOW_S:
             self._avoid_until_s = perf_counter() + AVOID_TIMES * group.append_s
@@ -536,6 +536,10 @@ def _shareable_bytes(part: PartitionAppend) -> int | None:
     size_bytes = 0
     for record in records:
         size_bytes += len(record.value or b"") + len(record.key or b"")
+        for name, value in record.headers:
+            size_bytes += len(name) + len(value or b"")
+        for lookup_key in record.lookup_keys:
+            size_bytes += len(lookup_key)
     return size_bytes if size_bytes <= SHARED_PART_BYTES else None
 
 

@@ -88,10 +88,12 @@ async def test_a_durable_append_is_never_made_on_the_loop(
     [
         part(*map(str, range(PROMPT_RECORDS + 1))),
         part("x" * (65 << 10)),
+        PartitionAppend(T0, [Record(None, b"a", [("h", b"x" * (65 << 10))])], range(1)),
+        PartitionAppend(T0, [Record(None, b"a", lookup_keys=["x" * (65 << 10)])], range(1)),
         part("a", producer=ProducerSequence(7, 0, 0)),
         part("a", compression="none"),
     ],
-    ids=["records", "bytes", "sequence", "codec"],
+    ids=["records", "bytes", "headers", "lookup keys", "sequence", "codec"],
 )
 async def test_other_appends_go_to_the_thread(
     store: PromptStore, writer: Writer, large: PartitionAppend
@@ -134,25 +136,27 @@ async def test_the_thread_finds_the_invalid_record(store: PromptStore, writer: W
     assert not any(here for _, here in store.threads)
 
 
+@pytest.mark.parametrize("refused", [False, True])
 async def test_a_slow_append_keeps_the_loop_free_for_a_while(
-    store: PromptStore, writer: Writer, monkeypatch: pytest.MonkeyPatch
+    store: PromptStore, writer: Writer, monkeypatch: pytest.MonkeyPatch, refused: bool
 ) -> None:
     now_s, append_s = 100.0, 2 * SLOW_S
     monkeypatch.setattr("logserver.service.commit.perf_counter", lambda: now_s)
 
-    def wait(partition: TopicPartition, records: Sequence[Record]) -> None:
+    def wait(partition: TopicPartition, records: Sequence[Record]) -> UnrepresentableRecord | None:
         nonlocal now_s
         now_s += append_s
+        return UnrepresentableRecord("bad", field="value", index=0) if refused else None
 
     store.fail_append = wait
     await writer.submit([part("a")], Acks.WRITTEN)
-    append_s = 0.0
+    append_s, refused = 0.0, False
     await writer.submit([part("b")], Acks.WRITTEN)
     now_s += 0.99 * AVOID_TIMES * 2 * SLOW_S
     await writer.submit([part("c")], Acks.WRITTEN)
     now_s += 0.02 * AVOID_TIMES * 2 * SLOW_S
     await writer.submit([part("d")], Acks.WRITTEN)
-    assert store.threads == [(0, True), (0, False), (0, False), (0, True)]
+    assert [here for _, here in store.threads[-3:]] == [False, False, True]
 
 
 async def test_a_mistake_is_answered_and_does_not_stop_the_queue(
