@@ -117,6 +117,12 @@ class HandleCache:
         """The number of files that can be opened before another file must be closed, and first synced."""
         return self._limit - len(self._entries)
 
+    def is_writable(self, path: Path) -> bool:
+        """Return whether the file is open for writing, so that a writing borrow closes and syncs no other file."""
+        with self._lock:
+            entry = self._entries.get(path)
+            return entry is not None and entry.writing is not None
+
     def borrow(self, path: Path, write: bool = False, *, create: bool = False) -> Lease:
         """Return a lease; `with cache.borrow(path) as file:` keeps the file open inside the block. Enter a lease
         exactly once.

@@ -281,7 +281,10 @@ class Partition:
             return self._write(encoded, mark, publish=publish)
 
     def append_promptly(self, records: Sequence[Record]) -> AppendResult | None:
-        if self._shared.files.room < FILES_OF_APPEND or codec_id(self.settings.compression):
+        files = self._shared.files
+        if codec_id(self.settings.compression):
+            return None
+        if files.room < FILES_OF_APPEND and not files.is_writable(self._segments.active.path):
             return None
         if not self._append_lock.acquire(blocking=False):
             return None

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from storage import Record, SupportsPromptAppend
+from storage import Record, SupportsPromptAppend, TopicPartition
 from storage.errors import (
     DiskFull,
     StoreClosed,
@@ -119,8 +119,9 @@ def test_compression_needs_a_wait(shop: Workshop) -> None:
 def test_no_file_is_closed_for_an_append(shop: Workshop) -> None:
     """Closing another file may sync it."""
     store = shop.open(open_files=1)
-    store.create_topic("t", 1)
+    store.create_topic("t", 2)
     put_value(store, b"a")
+    put_value(store, b"other", TopicPartition("t", 1))
     assert put_promptly(store, b"b") is None
     assert values(store) == [b"a"]
 
@@ -160,3 +161,14 @@ def test_a_full_disk_leaves_nothing(shop: Workshop, watched: Watched) -> None:
 
 def full() -> None:
     raise DiskFull("no space", path="/f", operation="write", errno=errno.ENOSPC)
+
+
+def test_a_log_that_is_open_needs_no_room(shop: Workshop) -> None:
+    """When as many files are open as may be, appends to those that are open for writing are prompt as before."""
+    store = shop.open(open_files=4)
+    store.create_topic("t", 6)
+    for number in (1, 2, 3, 4, 5, 0):
+        put_value(store, b"first", TopicPartition("t", number))
+    assert store.stats().open_files == 4
+    assert put_promptly(store, b"next") == 1
+    assert store.append_promptly(TopicPartition("t", 1), [Record(None, b"next")]) is None
