@@ -178,18 +178,6 @@ def test_a_line_for_many_names_the_first_and_their_number() -> None:
     assert "(4 like it, this is the first, offsets 0 to 30; --all shows each)" in line
 
 
-def test_errors_stand_first() -> None:
-    found = [
-        *alike("hanging-transaction", 1, 1),
-        *alike("missing-index", 5, 1),
-        *alike("damaged-batch", 1, 1),
-    ]
-    begins = [line.partition(":")[0] for line in finding_lines(found, IN)]
-    assert begins == sorted(begins, key=["error", "warning", "info"].index)
-    assert begins[0] == "error"
-    assert len(begins) == 3
-
-
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 30, "3.0 GiB"), (5 << 40, "5.0 TiB")],

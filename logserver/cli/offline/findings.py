@@ -20,8 +20,6 @@ from storage.display import one_line
 
 _SINGLY: Final = 3  # up to this number, findings of a kind are shown one by one
 
-_SEVERITIES: Final = ("error", "warning", "info")
-
 _Kind: TypeAlias = tuple[str, str, str | None, int | None]
 
 all_option: Final = click.option(
@@ -65,15 +63,15 @@ def with_help(
 def finding_lines(
     findings: Iterable[Finding], inspected: Inspected, *, shows_all: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of findings: errors, then warnings, then the rest; within these, ordered by the first finding of
-    each kind. Many findings of a kind are one line with a count.
+    """Yield the lines of findings, ordered by the first finding of each kind. Many findings of a kind are one line with
+    a count.
 
     Errors are only grouped within one partition, so that each damaged partition has a line.
     """
     kinds: dict[_Kind, list[Finding]] = {}
     for finding in findings:
         kinds.setdefault(_kind(finding), []).append(finding)
-    for alike in sorted(kinds.values(), key=_rank):
+    for alike in kinds.values():
         if shows_all or len(alike) <= _SINGLY:
             yield from (finding_line(finding, inspected) for finding in alike)
         else:
@@ -84,10 +82,6 @@ def _kind(finding: Finding) -> _Kind:
     if finding.severity == "error":
         return finding.severity, finding.code, finding.topic, finding.partition
     return finding.severity, finding.code, None, None
-
-
-def _rank(alike: Sequence[Finding]) -> int:
-    return _SEVERITIES.index(alike[0].severity)
 
 
 def _others(alike: Sequence[Finding]) -> str:
