@@ -7,7 +7,7 @@
 
 Run by the Python of .venv, with the environment's own `packaging`. A wheel comes from `dist/` or from the cache folder,
 `logserver` below $XDG_CACHE_HOME (default ~/.cache), with one folder per digest. A server never sees a wheel that is
-being built: it gets its name when it is complete, and the next start installs it. Status 1: there is none.
+being built: it gets its name when it is complete, and the next start installs it. `find`: status 1 if none fits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 PACKAGES: Final = ("api", "logserver", "storage")
-BESIDE: Final = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
+ROOT_FILES: Final = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
 DOCS: Final = "docs"
 PAGES: Final = "logserver/docs"  # where setup.py puts the pages of docs/ in a wheel
 TOOLS: Final = ("mypy", "setuptools", "wheel")
@@ -49,13 +49,13 @@ def sources(root: Path) -> list[Path]:
     """Return the files that a build reads, relative to the root."""
     packages = (path for name in PACKAGES for path in (root / name).rglob("*"))
     wanted = [path for path in packages if path.is_file() and path.suffix not in (".so", ".pyc")]
-    beside = (*(root / DOCS).rglob("*.md"), *(root / name for name in BESIDE))
-    return sorted(path.relative_to(root) for path in (*wanted, *beside))
+    at_root = (*(root / DOCS).rglob("*.md"), *(root / name for name in ROOT_FILES))
+    return sorted(path.relative_to(root) for path in (*wanted, *at_root))
 
 
 def files_of_wheel(root: Path) -> dict[str, Path]:
     """Return the files that a wheel of `root` has, less compiled modules and metadata: name in the wheel -> file."""
-    files = {path.as_posix(): root / path for path in sources(root) if str(path) not in BESIDE}
+    files = {path.as_posix(): root / path for path in sources(root) if str(path) not in ROOT_FILES}
     return {
         f"{PAGES}{name.removeprefix(DOCS)}" if name.startswith(f"{DOCS}/") else name: path
         for name, path in files.items()

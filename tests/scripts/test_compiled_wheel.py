@@ -27,7 +27,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for package in compiled_wheel.PACKAGES:
         (root / package / "inner").mkdir(parents=True)
         (root / package / "inner" / "module.py").write_text(f"NAME = {package!r}\n")
-    for name in compiled_wheel.BESIDE:
+    for name in compiled_wheel.ROOT_FILES:
         (root / name).write_text(name)
     (root / "docs" / "formats").mkdir(parents=True)
     for name in ("index.md", "formats/batch.md", "picture.svg"):
