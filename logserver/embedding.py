@@ -58,8 +58,9 @@ class LogServer:
         stop_timeout_s: float = STOP_TIMEOUT_S,
         **settings: Any,
     ) -> None:
-        place: dict[str, Any] = {} if path is None else {"data": os.fspath(path)}
-        place |= {"listen": "127.0.0.1:0", "ephemeral": path is None}
+        if path is not None:
+            settings = {"data": os.fspath(path), **settings}
+        place = {"listen": "127.0.0.1:0", "ephemeral": settings.get("data") is None}
         self._options = {**place, "backend": backend, **settings}
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s

@@ -5,16 +5,11 @@ name, through the registry, when it is opened.
 """
 
 from storage.coding.hashes import partition_for_key, partitions_for_keys
+from storage.columns import Chunk, Named, OffsetRange, Slices, Split, Splitter
 from storage.contract import (
-    Chunk,
     Clock,
     LogStore,
-    Named,
-    OffsetRange,
     Progress,
-    Slices,
-    Split,
-    Splitter,
     StoreOptions,
     SupportsBatchBytes,
     SupportsClusterId,

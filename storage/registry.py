@@ -14,20 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from storage.contract import (
-    SPLIT_BYTES,
-    Chunk,
-    Clock,
-    Damage,
-    LogStore,
-    OnForeseen,
-    ReadSplit,
-    Split,
-    Splitter,
-    StoreOptions,
-    SupportsInspect,
-    TaskRunner,
-)
+from storage.columns import SPLIT_BYTES, Chunk, Damage, ReadSplit, Split, Splitter
+from storage.contract import Clock, LogStore, OnForeseen, StoreOptions, SupportsInspect, TaskRunner
 from storage.errors import (
     InvalidArgument,
     IoFailure,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from storage.contract import (
+from storage.columns import (
     HEADERS,
     KEY,
     KEYS,

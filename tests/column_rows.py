@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from storage import OffsetRange, Split, Splitter, read_split
-from storage.contract import COMMON_COLUMNS, MESSAGE_COLUMNS, Chunk, Damage, Named, Slices
+from storage.columns import COMMON_COLUMNS, MESSAGE_COLUMNS, Chunk, Damage, Named, Slices
 from storage.model import TopicPartition
 
 ALL_COLUMNS = (*COMMON_COLUMNS, *MESSAGE_COLUMNS)

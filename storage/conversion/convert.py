@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from storage.contract import Clock, OffsetRange, OnForeseen, Progress, TaskRunner
+from storage.columns import OffsetRange
+from storage.contract import Clock, OnForeseen, Progress, TaskRunner
 from storage.conversion import kafka_writer, mapping, rocketmq_writer
 from storage.conversion.counters import Fates
 from storage.conversion.log_order import (

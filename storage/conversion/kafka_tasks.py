@@ -19,7 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from storage.contract import OFFSET, RECORD, Clock, Named, OffsetRange, ReadSplit, Slices, Split
+from storage.columns import OFFSET, RECORD, Named, OffsetRange, ReadSplit, Slices, Split
+from storage.contract import Clock
 from storage.conversion.counters import Fates
 from storage.conversion.kafka_writer import (
     PartitionWriter,

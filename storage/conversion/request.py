@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from storage.contract import SPLIT_BYTES, StoreOptions, TaskRunner
+from storage.columns import SPLIT_BYTES
+from storage.contract import StoreOptions, TaskRunner
 from storage.conversion.counters import Fates, Tally
 from storage.conversion.sources import Source
 from storage.conversion.topic_names import topic_name

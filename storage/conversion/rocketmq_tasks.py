@@ -25,7 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.contract import (
+from storage.columns import (
     HEADERS,
     KEY,
     OFFSET,
@@ -33,14 +33,13 @@ from storage.contract import (
     TIMESTAMP_TYPE,
     VALUE,
     Chunk,
-    Clock,
     Named,
     OffsetRange,
     Slices,
     Split,
     Splitter,
-    TaskRunner,
 )
+from storage.contract import Clock, TaskRunner
 from storage.conversion.counters import Fates
 from storage.conversion.log_order import (
     OrderKey,

@@ -57,6 +57,13 @@ async def test_async_with(backend: str, tmp_path: Path) -> None:
         assert (await client.store())["recovery"]["clean_shutdown"]
 
 
+def test_the_directory_as_a_setting(tmp_path: Path) -> None:
+    """`data` is an option of `logserver serve`, and does what `path` does."""
+    with LogServer(data=tmp_path / "store") as server:
+        assert server.data == str(tmp_path / "store")
+    assert (tmp_path / "store" / "meta.properties").is_file()
+
+
 def test_with() -> None:
     with LogServer(backend="memory") as server:
         assert server.backend == "memory"

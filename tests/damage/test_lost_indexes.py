@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage import Isolation, OffsetRange, StoreOptions
-from storage.contract import COMMON_COLUMNS
+from storage.columns import COMMON_COLUMNS
 from storage.files import FileSystem, OverlayFileSystem, RealFileSystem
 from storage.kafka.columns.read import read_split
 from storage.kafka.columns.splits import open_splitter

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from storage import Isolation, OffsetRange, Splitter, StoreOptions, open_splitter, read_split
-from storage.contract import COMMON_COLUMNS, OFFSET, Split
+from storage.columns import COMMON_COLUMNS, OFFSET, Split
 from storage.errors import InvalidArgument
 from storage.model import Finding, TopicPartition
 from tests.chunks import Row, columns_of, rows_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage import Chunk, TopicPartition, contract
+from storage import Chunk, TopicPartition, columns
 from storage.errors import UnrepresentableRecord
 
 pytestmark = pytest.mark.spark  # needs Arrow
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark  # needs Arrow
 A0, B3 = TopicPartition("a", 0), TopicPartition("b", 3)
 
 
-def slices(values: Sequence[bytes | None], *, gap: bytes = b"?") -> contract.Slices:
+def slices(values: Sequence[bytes | None], *, gap: bytes = b"?") -> columns.Slices:
     """Return the values with gaps between them, the later values first: the order within the data is free."""
     import numpy as np
 
@@ -26,14 +26,14 @@ def slices(values: Sequence[bytes | None], *, gap: bytes = b"?") -> contract.Sli
         data += (values[row] or b"") + gap
     lengths = [-1 if value is None else len(value) for value in values]
     ordered = [starts[row] for row in range(len(values))]
-    return contract.Slices(data, np.array(ordered, np.int64), np.array(lengths, np.int64))
+    return columns.Slices(data, np.array(ordered, np.int64), np.array(lengths, np.int64))
 
 
-def named(rows: Sequence[Sequence[tuple[bytes, bytes | None]]]) -> contract.Named:
+def named(rows: Sequence[Sequence[tuple[bytes, bytes | None]]]) -> columns.Named:
     import numpy as np
 
     flat = [pair for row in rows for pair in row]
-    return contract.Named(
+    return columns.Named(
         np.array([len(row) for row in rows], np.int64),
         slices([name for name, _ in flat]),
         slices([value for _, value in flat]),

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from logserver.pipeline.read.schema import COLUMNS, TIME, stored_columns
 from storage import Chunk, Named, Slices, Split, read_split
-from storage.contract import OFFSET, Damage
+from storage.columns import OFFSET, Damage
 from storage.errors import UnrepresentableRecord
 
 if TYPE_CHECKING:
-    from storage.contract import Numbers
+    from storage.columns import Numbers
 
 MAX_MS: Final = ((1 << 63) - 1) // 1000  # the largest time of Spark, in units of 1 us
 

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from logserver.pipeline.processes import TASKS
 from storage import Isolation, TopicPartition, setting_names
-from storage.contract import SPLIT_BYTES
+from storage.columns import SPLIT_BYTES
 from storage.errors import InvalidArgument
 
 EARLIEST: Final = -2

@@ -17,7 +17,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from storage import contract as stored
+from storage import columns as stored
 from storage.errors import InvalidArgument
 
 

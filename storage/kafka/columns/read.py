@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 import numpy as np
 
 from storage.coding.varint import decode_varint
-from storage.contract import (
+from storage.columns import (
     CHUNK_BYTES,
     COMMON_COLUMNS,
     HEADERS,
@@ -45,7 +45,7 @@ from storage.kafka.tools.logs import Log, gap_finding, undecodable
 from storage.model import TopicPartition
 
 if TYPE_CHECKING:
-    from storage.contract import Numbers
+    from storage.columns import Numbers
     from storage.kafka.columns.record_fields import Bytes
 
     Column = Numbers | Slices | Named

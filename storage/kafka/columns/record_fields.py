@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.contract import Named, Slices
+from storage.columns import Named, Slices
 from storage.kafka.format.record import MAX_DELTA, MIN_RECORD_BYTES
 from storage.kafka.format.record_scan import add_positions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from storage.contract import Numbers
+    from storage.columns import Numbers
 
     Bytes = NDArray[np.uint8]
     Flags = NDArray[np.bool_]

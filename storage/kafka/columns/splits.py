@@ -12,7 +12,8 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
-from storage.contract import SPLIT_BYTES, Clock, OffsetRange, Split, StoreOptions, check_plan
+from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
+from storage.contract import Clock, StoreOptions
 from storage.errors import IoFailure, OffsetOutOfRange
 from storage.files import FileSystem, OverlayFileSystem, is_missing
 from storage.kafka.columns.split_plan import SegmentRange, cutting

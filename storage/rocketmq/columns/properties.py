@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.contract import Named, Slices
+from storage.columns import Named, Slices
 from storage.rocketmq.columns.slices import by_size, bytes_at, cut
 from storage.rocketmq.format.properties import (
     NAME_VALUE_SEPARATOR,
@@ -30,7 +30,7 @@ from storage.rocketmq.format.properties import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from storage.contract import Numbers
+    from storage.columns import Numbers
 
 _END: Final = PROPERTY_SEPARATOR.encode()
 _END_BYTE: Final = _END[0]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.contract import Damage
+from storage.columns import Damage
 from storage.errors import Corrupt, IoFailure
 from storage.files import HandleCache
 from storage.findings import finding
@@ -29,7 +29,7 @@ from storage.rocketmq.log.file_sequence import FileSequence
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from storage.contract import Numbers
+    from storage.columns import Numbers
 
 UNIT_DTYPE: Final = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert UNIT_DTYPE.itemsize == UNIT_SIZE

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from storage import contract as names
-from storage.contract import CHUNK_BYTES, Chunk, Damage, Named, Slices
+from storage import columns as names
+from storage.columns import CHUNK_BYTES, Chunk, Damage, Named, Slices
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, FollowingFileSystem, HandleCache, SkippingFileSystem
 from storage.findings import finding
@@ -38,7 +38,7 @@ from storage.rocketmq.state.file_listing import unread_findings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from storage.contract import Numbers
+    from storage.columns import Numbers
 
 Column: TypeAlias = "Numbers | Slices | Named"
 OPEN_FILES: Final = 64

@@ -33,7 +33,7 @@ from zlib import crc32
 
 import numpy as np
 
-from storage.contract import Slices
+from storage.columns import Slices
 from storage.model import TopicPartition
 from storage.rocketmq.columns.properties import Properties
 from storage.rocketmq.columns.slices import LogSlice, by_size, bytes_at, cut
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from storage.contract import Numbers
+    from storage.columns import Numbers
 
     Flags: TypeAlias = NDArray[np.bool_]
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.contract import CHUNK_BYTES
+from storage.columns import CHUNK_BYTES
 from storage.rocketmq.columns.queue_entries import Units
 from storage.rocketmq.log.file_sequence import FileSequence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from storage.contract import Numbers
+    from storage.columns import Numbers
 
 
 NEAR_BYTES: Final = 8 << 10  # a smaller gap is read with the records around it

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.contract import SPLIT_BYTES, Clock, OffsetRange, Split, StoreOptions, check_plan
+from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
+from storage.contract import Clock, StoreOptions
 from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
 from storage.files import FileSystem
 from storage.model import Bound, Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
@@ -39,7 +40,7 @@ from storage.rocketmq.state.root import BACKEND
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from storage.contract import Numbers
+    from storage.columns import Numbers
 
 SAMPLES: Final = 32  # per split: the accuracy of its size
 SAMPLED_TOGETHER: Final = 256  # entries closer than this are read together

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage import Record, TopicPartition, open_store
-from storage.contract import SPLIT_BYTES
+from storage.columns import SPLIT_BYTES
 from tests.golden import stores
 from tests.pipeline.jobs import cluster, cluster_jobs
 from tests.pipeline.jobs.cluster import Cluster

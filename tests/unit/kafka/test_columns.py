@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from storage import Isolation, OffsetRange, Record
 from storage.coding.varint import encode_varint
-from storage.contract import COMMON_COLUMNS, OFFSET, TIMESTAMP, VALUE, Chunk, Slices, StoreOptions
+from storage.columns import COMMON_COLUMNS, OFFSET, TIMESTAMP, VALUE, Chunk, Slices
+from storage.contract import StoreOptions
 from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import OverlayFileSystem
 from storage.kafka.columns import read, record_fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storage import OffsetRange, StoreOptions
-from storage.contract import COMMON_COLUMNS, Split
+from storage.columns import COMMON_COLUMNS, Split
 from storage.kafka.columns.read import read_split
 from storage.kafka.columns.splits import KafkaSplitter, open_splitter
 from tests.chunks import Row, rows_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.contract import Named, Slices
+from storage.columns import Named, Slices
 from storage.rocketmq.columns.properties import Properties
 from storage.rocketmq.format.properties import RESERVED, decode_properties
 

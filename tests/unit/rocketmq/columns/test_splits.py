@@ -27,7 +27,7 @@ from storage import (
     open_splitter,
     read_split,
 )
-from storage.contract import CHUNK_BYTES
+from storage.columns import CHUNK_BYTES
 from storage.errors import Corrupt, IoFailure, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from storage.rocketmq.columns import read, slices
 from storage.rocketmq.format.message_id import encode_host

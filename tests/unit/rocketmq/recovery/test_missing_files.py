@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from storage import Finding, LossReport, StoreOptions, TopicPartition, open_inspector, open_splitter
-from storage.contract import OffsetRange
+from storage.columns import OffsetRange
 from storage.errors import Corrupt, DamagedStore, InvalidConfig
 from storage.files import OverlayFileSystem
 from storage.rocketmq.columns.queue_entries import SplitPlan
