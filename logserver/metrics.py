@@ -23,6 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from logserver.service.upkeep import ServiceStatus
 from storage import StoreStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -167,6 +168,10 @@ class Metrics:
         """Register the gauges of the store, read from `stats` at every scrape; None while no store is open."""
         self.registry.register(_StoreCollector(stats))
 
+    def watch_services(self, services: Callable[[], Sequence[ServiceStatus]]) -> None:
+        """Register the gauges of periodic work, read from `services` at every scrape."""
+        self.registry.register(_ServicesCollector(services))
+
     def requested(self, *, route: str, method: str, status: int, elapsed_s: float) -> None:
         """Count one answered HTTP request."""
         key = route, method, status
@@ -247,3 +252,32 @@ class _StoreCollector(Collector):
     def describe(self) -> Iterator[Metric]:
         """Return no metrics, so that a registration does not call the store."""
         return iter(())
+
+
+class _ServicesCollector(Collector):
+    """A collector of the state of periodic work."""
+
+    def __init__(self, services: Callable[[], Sequence[ServiceStatus]]) -> None:
+        self._services = services
+
+    def collect(self) -> Iterator[Metric]:
+        lag, failing = self.describe()
+        for service in self._services():
+            lag.add_metric([service.name], service.lag_ms / 1000)
+            failing.add_metric([service.name], float(service.error is not None))
+        yield from (lag, failing)
+
+    def describe(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+        """Return the metrics without samples."""
+        return (
+            GaugeMetricFamily(
+                "logserver_service_lag_seconds",
+                "For how long periodic work has been due.",
+                labels=["service"],
+            ),
+            GaugeMetricFamily(
+                "logserver_service_failing",
+                "1 if the last step of a service failed.",
+                labels=["service"],
+            ),
+        )

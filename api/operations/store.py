@@ -17,6 +17,7 @@ from api.http.parameters import Integer, Parameter
 from api.operation import Answer, Example, Resource
 from api.operations.parameters import CURSOR
 from api.request_context import RequestContext
+from logserver.service.upkeep import ServiceStatus
 from storage import Capabilities, RecoveryReport, StoredFile, StoreStats, TopicPartition, list_files
 
 STORE: Final = Resource("Operation")
@@ -26,7 +27,7 @@ _LIMIT: Final = Parameter("limit", Integer(1, MAX_PAGE_FILES), "At most this man
 
 
 class StoreAnswer(Struct):
-    """Description of the store, findings of its recovery, and its sizes."""
+    """Description of the store, findings of its recovery, its sizes, and its periodic work."""
 
     backend: str
     data: str
@@ -35,6 +36,7 @@ class StoreAnswer(Struct):
     capabilities: Capabilities
     recovery: RecoveryReport
     stats: StoreStats
+    services: Sequence[ServiceStatus]
 
 
 class FilesAnswer(Struct):
@@ -75,7 +77,8 @@ _ABOUT: Final = (
 async def store(call: RequestContext) -> web.Response:
     """Description of the store.
 
-    Backend, capabilities, findings of the last recovery, sizes.
+    Backend, capabilities, findings of the last recovery, sizes, and periodic work: `services`, none on a read-only
+    store. A service that fails has an `error`; `lag_ms` is for how long its work has been due.
     """
     opened = call.service.store
     return call.json(
@@ -87,6 +90,7 @@ async def store(call: RequestContext) -> web.Response:
             capabilities=opened.capabilities,
             recovery=opened.recovery,
             stats=await call.service.stats(),
+            services=call.service.services(),
         )
     )
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -410,7 +411,8 @@ class CommitQueue:
 class Writer:
     """The entry point of appends: queues by flush mode, and the set of partitions that upkeep must flush.
 
-    Use it on the event loop only. `published` is called with each partition in which readers may see new records.
+    Use it on the event loop only, except `take_unflushed`. `published` is called with each partition in which readers
+    may see new records.
     """
 
     def __init__(
@@ -424,6 +426,7 @@ class Writer:
         self._metrics = metrics
         self._published = published
         self._unflushed: set[TopicPartition] = set()
+        self._unflushed_lock = threading.Lock()
         self._closed = False
         self.disk_full = False  # as of the last group
         self._relaxed = CommitQueue(
@@ -455,8 +458,9 @@ class Writer:
         return answer
 
     def take_unflushed(self) -> set[TopicPartition]:
-        """Return the partitions with unflushed appends since the last call."""
-        taken, self._unflushed = self._unflushed, set()
+        """Return the partitions with unflushed appends since the last call. Any thread may call it."""
+        with self._unflushed_lock:
+            taken, self._unflushed = self._unflushed, set()
         return taken
 
     async def close(self) -> None:
@@ -467,7 +471,8 @@ class Writer:
             await self._durable.drain()
 
     def _relaxed_finished(self, group: CommitGroup) -> None:
-        self._unflushed.update(group.touched)
+        with self._unflushed_lock:
+            self._unflushed.update(group.touched)
         self._group_finished(group)
 
     def _durable_finished(self, group: CommitGroup) -> None:

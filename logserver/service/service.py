@@ -30,11 +30,12 @@ from logserver.service.fetch import (
     read_page,
 )
 from logserver.service.follow import follow_pages
+from logserver.service.maintenance import maintenance
 from logserver.service.memory_budget import MemoryBudget
 from logserver.service.produce import Producer
 from logserver.service.requests import Fetch, Follow
 from logserver.service.topics import TopicCatalog
-from logserver.service.upkeep import Upkeep
+from logserver.service.upkeep import ServiceStatus, Upkeep
 from storage import (
     BatchPage,
     Clock,
@@ -122,6 +123,7 @@ class LogService:
         gauge("in_flight_bytes", "Bytes of requests in flight.", lambda: self.budget.held_bytes)
         gauge("answer_bytes", "Bytes of answers on their way.", lambda: self.answers.held_bytes)
         self.metrics.watch_store(lambda: None if self._store is None else self._store.stats())
+        self.metrics.watch_services(self.services)
 
     # -- start, stop, health
 
@@ -150,13 +152,15 @@ class LogService:
         )
         if store.read_only:
             self._topics = TopicCatalog(access, topics)
-            self._upkeep = Upkeep(access, writer)
         else:
             keyed_writer = self._keyed_writer = await open_keyed_writer(access, writer.submit)
             self._topics = TopicCatalog(access, topics, keyed_writer)
             self._producer = self.producer_type(self._topics, writer, keyed_writer, self.metrics)
-            self._upkeep = Upkeep(access, writer, keyed_writer.keys.journal)
-        self._upkeep.start()
+            services = maintenance(
+                store, self.settings, writer.take_unflushed, keyed_writer.keys.journal
+            )
+            self._upkeep = Upkeep(services, self._clock)
+            self._upkeep.start()
         self._groups = Groups(self._topics)
         self._groups.start(self.metrics)
         self._access = access
@@ -224,6 +228,10 @@ class LogService:
     async def stats(self) -> StoreStats:
         """Return the store's sizes and counters."""
         return await self._run(self.store.stats)
+
+    def services(self) -> list[ServiceStatus]:
+        """Return the state of the store's periodic work; empty if the store is read-only or not open."""
+        return [] if self._upkeep is None else self._upkeep.status()
 
     async def render_metrics(self) -> bytes:
         """Return all metrics as Prometheus text, also while no store is open."""

@@ -352,6 +352,14 @@ async def test_livez_readyz_and_store(api: Api) -> None:
     assert told["capabilities"]["batch_bytes"] is False
     assert told["recovery"]["clean_shutdown"] is True
     assert told["stats"]["topics"] == 0
+    services = {each["name"]: each for each in told["services"]}
+    assert list(services) == ["journal", "flush", "checkpoint", "retention"]
+    assert services["flush"]["interval_ms"] == 500
+    assert [each["error"] for each in told["services"]] == [None] * 4
+    metrics = (await api.get("/metrics")).body.decode()
+    for name in services:
+        assert f'logserver_service_failing{{service="{name}"}} 0.0' in metrics
+        assert f'logserver_service_lag_seconds{{service="{name}"}} ' in metrics
 
 
 async def test_health_by_its_usual_names(api: Api) -> None:
@@ -447,6 +455,7 @@ async def test_what_writes_is_503_on_a_read_only_server(tmp_path: Path) -> None:
         await writable.post("/topics/t", records(1))
     before = {path: path.stat().st_mtime_ns for path in chosen.data.rglob("*")}
     async with serving(chosen, opener("kafka", chosen, read_only=True)) as api:
+        assert (await api.get("/store")).json["services"] == []
         assert await api.values("t") == [1]
         assert (await api.get("/readyz")).json["read_only"] is True
         for answer in (

@@ -47,10 +47,13 @@ async def test_labels_have_few_values(api: Api) -> None:
     for number in range(20):
         await api.get(f"/topics/unknown-{number}")
         await api.call(f"ODD{number}", "/topics")
-    allowed = {"route": {operation.pattern for operation in all_operations(Settings())} | {"none"}}
+    allowed = {
+        "route": {operation.pattern for operation in all_operations(Settings())} | {"none"},
+        "service": {"journal", "flush", "checkpoint", "retention"},
+    }
     for family in await scraped(api):
         for sample in family.samples:
-            assert sample.labels.keys() <= {"route", "method", "status", "le"}, sample
+            assert sample.labels.keys() <= {"route", "method", "status", "le", "service"}, sample
             if "route" in sample.labels:
                 assert sample.labels["route"] in allowed["route"], sample
             assert not sample.labels.get("method", "").startswith("ODD")

@@ -1,4 +1,4 @@
-"""Upkeep: each pass called directly, the schedule, and failing passes, which do not end the schedule."""
+"""Upkeep: each step called directly, driven clocks, the schedule, and failing steps, which do not end the schedule."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,10 +15,9 @@ from typing import Any, cast
 import pytest
 
 from logserver.config import Settings
-from logserver.service.access import StoreAccess
-from logserver.service.commit import Writer
-from logserver.service.upkeep import Upkeep
-from storage import Record, RetentionReport, StoreOptions, TopicPartition
+from logserver.service.maintenance import maintenance
+from logserver.service.upkeep import UNEXPECTED, Service, ServiceStatus, Upkeep
+from storage import Record, RetentionReport, TopicPartition
 from storage.errors import DiskFull, StoreFenced
 from storage.memory.store import MemoryStore
 from storage.shared.journal import Journal
@@ -51,39 +51,122 @@ class TendedStore(WatchedStore):
         return RetentionReport(segments_deleted=1, bytes_deleted=10)
 
 
+SILENT = SimpleNamespace(flush=lambda: None)
+
+
+def services(store: MemoryStore, journal: Journal | None = None, **changed: Any) -> list[Service]:
+    settings = Settings(data=Path("unused"), **changed)
+    return maintenance(store, settings, lambda: {T0}, journal or cast("Journal", SILENT))
+
+
 @asynccontextmanager
 async def tending(
     store: MemoryStore, journal: Journal | None = None, **changed: Any
 ) -> AsyncIterator[Upkeep]:
-    access = SimpleNamespace(
-        store=store, settings=Settings(data=Path("unused"), **changed), clock=lambda: 4711
-    )
-    writer = SimpleNamespace(take_unflushed=lambda: {T0})
-    upkeep = Upkeep(cast("StoreAccess", access), cast("Writer", writer), journal)
+    upkeep = Upkeep(services(store, journal, **changed), clock=lambda: 4711)
     yield upkeep
     await upkeep.stop()
 
 
-async def test_each_pass_by_hand() -> None:
+def test_each_step_by_hand() -> None:
     store = TendedStore()
     store.create_topic("t", 1)
-    async with tending(store) as upkeep:
-        upkeep.flush_pass({T0})
-        upkeep.flush_pass(set())
-        assert store.flushes == [{T0}]
-        upkeep.checkpoint_pass()
-        assert store.checkpoints == 1
-        assert upkeep.retention_pass().segments_deleted == 1
-        assert store.retained_at == [4711]
+    for service in services(store):
+        service.step(4711)
+    assert (store.flushes, store.checkpoints, store.retained_at) == ([{T0}], 1, [4711])
 
 
-async def test_a_partition_that_went_away_does_not_keep_the_others_from_being_flushed() -> None:
+def test_a_partition_that_went_away_does_not_keep_the_others_from_being_flushed() -> None:
     store = TendedStore()
     store.create_topic("t", 1)
     store.append(T0, [Record(None, b"v")], publish=False)
-    async with tending(store) as upkeep:
-        upkeep.flush_pass({TopicPartition("gone", 0), T0})
+    unflushed = {TopicPartition("gone", 0), T0}
+    for service in maintenance(
+        store, Settings(data=Path("unused")), lambda: unflushed, cast("Journal", SILENT)
+    ):
+        service.step(0)
     assert store.bounds(T0).end == 1
+
+
+class Driven:
+    """A service that notes when it was stepped, with a clock that the test drives."""
+
+    def __init__(self, *intervals_ms: int, lag_ms: Callable[[int], int] | None = None) -> None:
+        self.now_ms = 1000
+        self.steps: list[tuple[str, int]] = []
+        self.fails: Exception | None = None
+        named = ((f"every-{interval_ms}", interval_ms) for interval_ms in intervals_ms)
+        self.upkeep = Upkeep(
+            [
+                Service(name=name, interval_ms=ms, step=partial(self._step, name), lag_ms=lag_ms)
+                for name, ms in named
+            ],
+            clock=lambda: self.now_ms,
+        )
+
+    def _step(self, name: str, now_ms: int) -> None:
+        self.steps.append((name, now_ms))
+        if self.fails is not None:
+            raise self.fails
+
+    def at(self, now_ms: int) -> ServiceStatus:
+        self.now_ms = now_ms
+        self.upkeep.step(now_ms)
+        return self.upkeep.status()[0]
+
+
+def test_a_driven_clock_steps_what_is_due_in_the_order_of_the_list() -> None:
+    driven = Driven(300, 100)
+    for now_ms in (1000, 1099, 1100, 1150, 1300, 1399, 5000):
+        driven.at(now_ms)
+    fast, slow = "every-100", "every-300"
+    assert driven.steps == [
+        (fast, 1100),
+        *((slow, 1300), (fast, 1300)),
+        *((slow, 5000), (fast, 5000)),
+    ]
+
+
+def test_the_status_of_a_service() -> None:
+    driven = Driven(100)
+    status = driven.upkeep.status()[0]
+    assert (status.name, status.interval_ms, status.last_run_ms) == ("every-100", 100, None)
+    assert (status.error, status.lag_ms) == (None, 0)
+    driven.now_ms = 1130  # its turn was at 1100
+    assert driven.upkeep.status()[0].lag_ms == 30
+    status = driven.at(1140)
+    assert (status.last_run_ms, status.error, status.lag_ms) == (1140, None, 0)
+    driven.fails = DiskFull("the disk is full", path="/data")
+    status = driven.at(1240)
+    assert (status.last_run_ms, status.error, status.lag_ms) == (1140, DiskFull.code, 0)
+    status = driven.at(1500)
+    assert (status.last_run_ms, status.error, status.lag_ms) == (1140, DiskFull.code, 260)
+    driven.fails = ZeroDivisionError("a mistake")
+    assert driven.at(1700).error == UNEXPECTED
+    driven.fails = None
+    status = driven.at(1900)
+    assert (status.last_run_ms, status.error, status.lag_ms) == (1900, None, 0)
+
+
+def test_a_service_may_measure_its_own_lag() -> None:
+    driven = Driven(100, lag_ms=lambda now_ms: now_ms - 1250)
+    assert driven.upkeep.status()[0].lag_ms == 0
+    driven.now_ms = 1251
+    assert driven.upkeep.status()[0].lag_ms == 1
+
+
+def test_a_failed_journal_does_not_keep_records_from_being_flushed() -> None:
+    def fails() -> None:
+        raise StoreFenced("the journal is fenced")
+
+    store = TendedStore()
+    store.create_topic("t", 1)
+    journal = cast("Journal", SimpleNamespace(flush=fails))
+    upkeep = Upkeep(services(store, journal, flush="async", flush_interval_ms=1), clock=lambda: 0)
+    upkeep.step(1)
+    assert store.flushes == [{T0}]
+    errors = {status.name: status.error for status in upkeep.status()}
+    assert (errors["journal"], errors["flush"]) == (StoreFenced.code, None)
 
 
 async def test_the_schedule_does_all_of_it() -> None:
@@ -201,10 +284,3 @@ async def test_a_pass_that_fails_while_it_is_stopped_is_no_unseen_error() -> Non
     gc.collect()
     await asyncio.sleep(0)
     assert unseen == []
-
-
-async def test_a_read_only_store_is_left_alone() -> None:
-    store = MemoryStore(StoreOptions(), clock=lambda: 0, read_only=True)
-    async with tending(store, flush_interval_ms=1) as upkeep:
-        upkeep.start()
-        assert not upkeep._tasks
