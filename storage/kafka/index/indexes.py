@@ -41,6 +41,10 @@ MAX_RELATIVE_OFFSET: Final = INT32_MAX
 with such batches is split at a start (storage.kafka.log.offset_overflow). Until then a read scans it from its last
 entry.
 """
+_SECTOR_BYTES: Final = 512
+"""A disk writes a sector whole or not at all, so a power loss leaves the old entries or the new ones."""
+_PAGE_BYTES: Final = 4096
+"""A file system reports data in whole pages: a file with fewer entries ends in zeros that it counts as data."""
 _SLACK_BYTES: Final = 64
 """More than the size of an entry: the last entry may end in zeros, and these may be in a hole of the file."""
 
@@ -201,9 +205,30 @@ class SparseIndex:
         `sync_dir` False: durable only after the caller's sync of the directory.
         """
         data = b"".join(self._format.encode_entry(key, value) for key, value in entries)
-        _replace_file(self._files, self.path, data, sync_dir=sync_dir)
+        if not self._complete(data):
+            _replace_file(self._files, self.path, data, sync_dir=sync_dir)
         self.hold(entries)
         self._preallocated = self._remade = False
+
+    def _complete(self, data: bytes) -> bool:
+        """Write only what the file lacks of `data`, and cut it, if a disk does so in one step: after a kill, the
+        indexes of most segments in use are whole or lack their last entries. Return False if the file has to be
+        replaced. One sync takes the place of a new file, its sync and a rename.
+        """
+        if len(data) > _SECTOR_BYTES or not self._files.fs.exists(self.path):
+            return False
+        with closing(self._files.fs.open(self.path, write=True)) as file:
+            if file.data_end(0) > _PAGE_BYTES:
+                return False
+            there = file.pread(min(_PAGE_BYTES, file.size()), 0).rstrip(b"\0")
+            if not data.startswith(there):
+                return False
+            if there != data:
+                file.pwrite(data[len(there) :], len(there))
+            if file.size() != len(data):
+                file.truncate(len(data))
+            file.datasync()  # also of what a killed process has written
+        return True
 
     def mend(self) -> None:
         """Rewrite the file if it was damaged and its entries were rebuilt from the log."""

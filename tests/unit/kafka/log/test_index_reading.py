@@ -64,13 +64,15 @@ def preallocated(shop: Workshop, *, records: int, clean: bool) -> None:
 def test_a_start_reads_each_active_index_once(
     shop: Workshop, records: int, read_only: bool, clean: bool
 ) -> None:
+    """After a kill once more, and one page of it: to see what it lacks."""
     preallocated(shop, records=records, clean=clean)
     counted = IndexReads(shop.fs)
     other = Workshop(counted)
     other.clock.now_ms = shop.clock.now_ms
     store = other.open(DENSE, read_only=read_only)
-    assert counted.times[names.INDEX] <= 1
-    assert counted.times[names.TIME_INDEX] <= 1
+    most = 1 if clean else 2
+    assert counted.times[names.INDEX] <= most
+    assert counted.times[names.TIME_INDEX] <= most
     assert sum(counted.count_bytes.values()) < FEW_BYTES
     assert len(values(store)) == records
     assert sum(counted.count_bytes.values()) < 2 * FEW_BYTES
