@@ -43,10 +43,14 @@ class OpenHandler(web.RequestHandler):
         return len(self._messages)
 
     @property
-    def last_request(self) -> RawRequestMessage | None:
-        """The last request that was received and has no handler yet; None if it could not be parsed."""
-        message = self._messages[-1][0] if self._messages else None
-        return message if isinstance(message, RawRequestMessage) else None
+    def last_waiting(self) -> tuple[RawRequestMessage, StreamReader] | None:
+        """The last request that was received and has no handler yet, with its body; None without one that could be
+        parsed.
+        """
+        if not self._messages:
+            return None
+        message, body = self._messages[-1]
+        return (message, body) if isinstance(message, RawRequestMessage) else None
 
     @property
     def unanswered_bodies(self) -> list[StreamReader]:

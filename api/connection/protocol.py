@@ -96,7 +96,15 @@ class ApiServer(web.Server):
 class ApiProtocol(OpenHandler):
     """One connection."""
 
-    __slots__ = ("_abandonable", "_api_server", "body", "cross_origin", "drained", "half_closed")
+    __slots__ = (
+        "_abandonable",
+        "_api_server",
+        "body",
+        "body_bytes",
+        "cross_origin",
+        "drained",
+        "half_closed",
+    )
 
     def __init__(self, server: ApiServer, **options: Any) -> None:
         super().__init__(server, **options)
@@ -106,6 +114,8 @@ class ApiProtocol(OpenHandler):
         """Number of times that writing was paused and then resumed."""
         self.body: StreamReader = EMPTY_PAYLOAD
         """The body of the latest request: bytes that the client sends after an early answer are read too."""
+        self.body_bytes = 0
+        """The length of this body; 0 if the request does not say."""
         self.cross_origin = _NO_HEADERS
         """The CORS headers of the answer to the current request."""
         self.half_closed = asyncio.get_running_loop().create_future()
@@ -139,10 +149,22 @@ class ApiProtocol(OpenHandler):
         """
         if self.is_ending:
             self._receive_while_ending(data)
+        elif self._left_of_body() >= len(data):  # no search: it takes longer than the reading
+            super().data_received(data)
         elif _UPGRADE in data or _UPGRADE_LARGE in data:
             self._take_requests(data)
         else:
             super().data_received(data)
+
+    def _left_of_body(self) -> int:
+        """Return the number of bytes to come of the body of the latest request; 0 if its head says no length."""
+        waiting = self.last_waiting
+        if waiting is None:
+            body, length = self.body, self.body_bytes
+        else:
+            message, body = waiting
+            length = _content_length(message)
+        return 0 if body.is_eof() else max(length - body.total_bytes, 0)
 
     def _receive_while_ending(self, data: bytes) -> None:
         bodies = (self.body, *self.unanswered_bodies)
@@ -166,18 +188,13 @@ class ApiProtocol(OpenHandler):
             data = data[end:]
 
     def _request_end(self, data: bytes) -> int:
-        """Return the number of bytes up to the end of a request with an upgrade, else of all data."""
+        """Return the number of bytes up to the end of a body, or of a request with an upgrade, else of all data."""
         if all(body.is_eof() for body in self.unanswered_bodies):
             found = data.find(_UPGRADE), data.find(_UPGRADE_LARGE)
             starts = [at for at in found if at >= 0]
             head_end = data.find(_HEAD_END, min(starts)) if starts else -1
             return len(data) if head_end < 0 else head_end + len(_HEAD_END)
-        message = self.last_request
-        if message is not None and message.upgrade:
-            length = message.headers.get("Content-Length", "")
-            if length.isascii() and length.isdigit():
-                return int(length) or len(data)
-        return len(data)
+        return min(self._left_of_body() or len(data), len(data))
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the library's
         """End the connection within `timeout` s: the request, the rest of its body, and the writing of its answer.
@@ -327,11 +344,18 @@ def _request(
     request = web.BaseRequest(message, payload, protocol, writer, task, loop)
     connection = cast("ApiProtocol", protocol)
     connection.body = payload
+    connection.body_bytes = request.content_length or 0
     connection.cross_origin = _NO_HEADERS
     # aiohttp does this in a task of the request. Before Python 3.12 that task begins after later events of the
     # connection: a half-close would look like one without a request.
     connection.set_current(request)
     return request
+
+
+def _content_length(message: RawRequestMessage) -> int:
+    """Return the length of the body as the head says it; 0 if it says none."""
+    length = message.headers.get("Content-Length", "")
+    return int(length) if length.isascii() and length.isdigit() else 0
 
 
 def _first_line(message: str | None) -> str:

@@ -189,6 +189,7 @@ class CommitQueue:
     def __init__(self, store: LogStore, *, durable: bool, name: str, finished: Finished) -> None:
         self._store = store
         self._prompt = store if isinstance(store, SupportsPromptAppend) and not durable else None
+        self._batches = store if isinstance(store, SupportsBatchBytes) else None
         self._avoid_until_s = 0.0  # until then all groups go to the thread
         self._durable = durable
         self._finished = finished
@@ -349,10 +350,10 @@ class CommitQueue:
     def _append_batches(
         self, group: CommitGroup, part: PartitionAppend, data: bytes
     ) -> AppendOutcome:
-        if not isinstance(self._store, SupportsBatchBytes):
+        if self._batches is None:
             backend = self._store.capabilities.backend
             raise NotOffered(f"backend {backend} takes no record batches", feature="batches")
-        result = self._store.append_batches(
+        result = self._batches.append_batches(
             part.partition,
             data,
             publish=not self._durable,

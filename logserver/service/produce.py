@@ -58,7 +58,8 @@ class Producer:
         metrics: Metrics,
     ) -> None:
         self._access = topics.access
-        self._store = topics.access.store
+        self._store = store = topics.access.store
+        self._batches = store if isinstance(store, SupportsBatchBytes) else None
         self._topics = topics
         self._writer = writer
         self._keyed_writer = keyed_writer
@@ -192,8 +193,8 @@ class Producer:
 
         Compressed batches are checked for one request at a time, since each may unpack to 256 MiB.
         """
-        store = self._store
-        if not isinstance(store, SupportsBatchBytes):
+        store = self._batches
+        if store is None:
             await self._preview_batches(request, is_new=is_new)
             return PartitionAppend(
                 target, request.data, ()

@@ -72,6 +72,19 @@ async def test_several_upgrades_and_one_with_a_body(api: Api) -> None:
     assert answers.endswith(b'["t"]')
 
 
+@pytest.mark.parametrize("in_its_first_piece", [0, 20, 5000])
+async def test_an_upgrade_in_a_piece_that_ends_a_body(api: Api, in_its_first_piece: int) -> None:
+    """The rest of a body needs no search, but the request after it does."""
+    upgrade = b"GET /livez HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"
+    body = b'{"records":[{"value":"%b"}]}' % (b"Upgrade:" * 1000)
+    head = b"POST /topics/t HTTP/1.1\r\nHost: x\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+    post = head % (JSON.encode(), len(body)) + body
+    cut_at = len(post) - len(body) + in_its_first_piece
+    answers = await exchange(api, post + upgrade + LAST, cut_at=cut_at)
+    assert answers.count(b"HTTP/1.1 200 OK") == 3
+    assert answers.endswith(b'["t"]')
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
