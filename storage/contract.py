@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from storage.errors import InvalidArgument
 from storage.model import (
     DEFAULT_FOUND_BYTES,
     AppendResult,
@@ -22,6 +23,7 @@ from storage.model import (
     Capabilities,
     CommittedOffset,
     ConversionNote,
+    EpochEnd,
     FileCount,
     Finding,
     FindQuery,
@@ -89,6 +91,16 @@ class StoreOptions:
     repair: RepairRunner = repair_serially
 
 
+def check_not_fewer(info: TopicInfo, partitions: int) -> None:
+    """Raise InvalidArgument if a topic has more partitions than this: no partition can be taken away."""
+    present = len(info.partitions) + len(info.missing)
+    if partitions < present:
+        raise InvalidArgument(
+            f"partitions cannot be {partitions}: topic {info.name!r} has {present}, and their number only grows",
+            field="partitions",
+        )
+
+
 class LogStore(ABC):
     """An opened store. Appends to one partition are ordered; reads never wait for appends."""
 
@@ -132,6 +144,16 @@ class LogStore(ABC):
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
         """Set topic configs, or reset them with None; durable on return. Raises UnknownTopic, InvalidConfig,
         StoreReadOnly, StoreFenced, DiskFull.
+        """
+
+    @abstractmethod
+    def add_partitions(self, topic: str, partitions: int) -> TopicInfo:
+        """Raise a topic's number of partitions to `partitions`; durable on return. With its present number nothing
+        changes.
+
+        The new partitions are empty, and the records of the others stay where they are. A crash meanwhile may leave
+        some of the new partitions, the first ones. Raises UnknownTopic, InvalidTopic for a topic of the server's own,
+        InvalidArgument for fewer partitions than there are, StoreReadOnly, StoreFenced, DiskFull.
         """
 
     @abstractmethod
@@ -196,6 +218,14 @@ class LogStore(ABC):
     ) -> TimedOffset | None:
         """Return the first record at or after `timestamp_ms` by the backend's own rule; None if no such record exists.
         Raises UnknownTopic, UnknownPartition, Corrupt.
+        """
+
+    @abstractmethod
+    def newest_time(self, partition: TopicPartition) -> TimedOffset | None:
+        """Return the first visible record with the largest time on the backend's `time_axis`; None if there is none.
+
+        Where records are stored in the order of that axis (the store time), it is the last record. It may be a deleted
+        record whose file remains, as in Kafka. Raises UnknownTopic, UnknownPartition, Corrupt.
         """
 
     def find(
@@ -332,6 +362,35 @@ class SupportsClusterId(Protocol):
     @property
     def cluster_id(self) -> str | None:
         """The name of the cluster; None if the directory does not contain it."""
+        ...
+
+
+@runtime_checkable
+class SupportsDeleteRecords(Protocol):
+    """A store whose partitions have a log each, so that the first records of one can be deleted alone."""
+
+    def delete_records(self, partition: TopicPartition, before_offset: int) -> OffsetBounds:
+        """Delete the records below `before_offset`, and return the bounds after it; durable on return.
+
+        Their files are removed as far as they hold no other record. At or below the partition's start nothing changes.
+        A concurrent read of deleted offsets raises OffsetOutOfRange.
+
+        Raises OffsetOutOfRange for an offset that is negative or above the published end, UnknownTopic,
+        UnknownPartition, NotOffered for a topic whose records are only compacted, StoreReadOnly, StoreFenced, DiskFull.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsLeaderEpochs(Protocol):
+    """A store that keeps which leader epoch wrote its records; see `capabilities.leader_epochs`."""
+
+    def end_of_epoch(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd | None:
+        """Return the end offset of the newest leader epoch that is not above `leader_epoch`.
+
+        It is the offset at which the next epoch begins, or for the newest epoch the published end. None for an epoch
+        above the newest one. Raises UnknownTopic, UnknownPartition.
+        """
         ...
 
 

@@ -132,6 +132,13 @@ class TimedOffset(NamedTuple):
     leader_epoch: int | None = None
 
 
+class EpochEnd(NamedTuple):
+    """The end of a leader epoch: the offset after the last record that it or an older epoch wrote."""
+
+    leader_epoch: int
+    end_offset: int
+
+
 class ProducerSequence(NamedTuple):
     """An idempotent producer's mark on one append: id, epoch and the first record's sequence number."""
 

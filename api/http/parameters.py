@@ -63,6 +63,27 @@ class Integer:
 
 
 @dataclass(frozen=True, slots=True)
+class IntegerOrWord:
+    """A whole number, or this word."""
+
+    word: str
+
+    def read(self, name: str, text: str, settings: Settings) -> int | str:
+        if text == self.word:
+            return text
+        if not _INTEGER.fullmatch(text):
+            raise ApiError(
+                MALFORMED,
+                f"parameter {name} is {text[:80]!r}: it must be a whole number or {self.word}",
+            )
+        return checked_integer(name, text, low=0)
+
+    def schema(self, settings: Settings) -> Schema:
+        """Return the pattern. `read` accepts numbers up to int64; the pattern allows 18 digits."""
+        return {"type": "string", "pattern": f"^({self.word}|[0-9]{{1,18}})$"}
+
+
+@dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
     """One of the words that `words` maps to values."""
 

@@ -1,4 +1,4 @@
-"""Topics: list, create, describe, alter, delete; partitions and their offsets.
+"""Topics: list, create, describe, alter, delete; partitions, their offsets, and deletion of their first records.
 
 Owns the shapes of these operations; must not judge names, configs and deletions: the store does.
 """
@@ -13,11 +13,11 @@ from msgspec import Meta, Struct
 
 from api.connection.response_headers import WARNINGS, warn
 from api.http.errors import JSON
-from api.http.parameters import Integer, Parameter
+from api.http.parameters import MAX_INT32, Integer, IntegerOrWord, Parameter
 from api.operation import Answer, Example, OneOf, Resource, optional, required
 from api.request_context import RequestContext
 from logserver.tokens import Scope
-from storage import TopicInfo
+from storage import TimedOffset, TopicInfo
 
 TOPICS: Final = Resource("Topics")
 
@@ -27,7 +27,20 @@ BROKER_ID: Final = 1
 ConfigValue: TypeAlias = str | int | float | bool
 
 _TIMESTAMP: Final = Parameter(
-    "timestamp", Integer(), "Milliseconds since the epoch: the first record at or after this time."
+    "timestamp",
+    IntegerOrWord("newest"),
+    "Milliseconds since the epoch: the first record at or after this time. `newest`: the record with the largest time.",
+)
+_LEADER_EPOCH: Final = Parameter(
+    "leader_epoch",
+    Integer(0, MAX_INT32),
+    "A leader epoch, for its end. Only Kafka's format has them.",
+)
+_BEFORE: Final = Parameter(
+    "before",
+    Integer(),
+    "The records below this offset are deleted; at most the end offset.",
+    required=True,
 )
 
 
@@ -42,6 +55,12 @@ class ChangedTopic(Struct, forbid_unknown_fields=True):
     """The body of PATCH /topics/{topic}; null resets a config."""
 
     configs: dict[str, ConfigValue | None]
+
+
+class MorePartitions(Struct, forbid_unknown_fields=True):
+    """The body of POST /topics/{topic}/partitions: the number of partitions that the topic is to have."""
+
+    partitions: Annotated[int, Meta(ge=1, le=10_000)]
 
 
 class Replica(Struct):
@@ -82,10 +101,17 @@ class BoundsAnswer(Struct):
 
 
 class TimedAnswer(Struct):
-    """The first record at or after a time; the end and null if there is none."""
+    """The first record at or after a time, or of the largest time; the end and null if there is none."""
 
     offset: int
     timestamp: int | None
+
+
+class EpochAnswer(Struct):
+    """The newest leader epoch that is not above the requested one, and its end; null for an epoch above the newest."""
+
+    leader_epoch: int | None
+    end_offset: int | None
 
 
 _PARTITION: Final = {
@@ -235,6 +261,50 @@ async def list_partitions(call: RequestContext) -> web.Response:
     return call.json([_partition(number) for number in info.partitions])
 
 
+@TOPICS.post(
+    "/topics/{topic}/partitions",
+    Answer(200, "The topic with its partitions.", Topic),
+    body=required(MorePartitions, '{"partitions": N}'),
+    scope=Scope.ADMIN,
+    errors=(40401, 42203, 50302, 50701),
+    examples=(Example(media_type=JSON, body={"partitions": 1}, answer=_TOPIC),),
+)
+async def add_partitions(call: RequestContext, body: MorePartitions) -> web.Response:
+    """Add partitions to a topic.
+
+    `partitions` is the number that the topic is to have; its present number changes nothing, a smaller one is an error.
+    The records stay where they are. Records with a key may go to other partitions from now on.
+    """
+    return call.json(
+        _described(await call.service.topics.add_partitions(call.topic, body.partitions))
+    )
+
+
+@TOPICS.delete(
+    "/topics/{topic}/partitions/{partition}/records",
+    Answer(200, "The offsets that are left.", BoundsAnswer),
+    query=(_BEFORE,),
+    scope=Scope.ADMIN,
+    errors=(40401, 40402, 41601, 42203, 42207, 50302, 50701),
+    examples=(
+        Example(
+            query={"before": "0"},
+            answer={"beginning_offset": 0, "end_offset": 2},
+            backends=("kafka", "memory"),
+        ),
+    ),
+)
+async def delete_records(call: RequestContext) -> web.Response:
+    """Delete the first records of a partition.
+
+    The records below `before` are deleted; at or below the first offset nothing changes. It is durable at the answer.
+    Files are removed as far as they have no other record. On RocketMQ's format one log has the records of all queues:
+    42207.
+    """
+    bounds = await call.service.topics.delete_records(call.partition, call.params[_BEFORE])
+    return call.json(BoundsAnswer(bounds.start, bounds.end))
+
+
 @TOPICS.get(
     "/topics/{topic}/partitions/{partition}",
     Answer(200, "The partition.", Partition),
@@ -248,9 +318,9 @@ async def get_partition(call: RequestContext) -> web.Response:
 
 @TOPICS.get(
     "/topics/{topic}/partitions/{partition}/offsets",
-    Answer(200, "The offsets.", OneOf((BoundsAnswer, TimedAnswer))),
-    query=(_TIMESTAMP,),
-    errors=(40401, 40402, 50302, 50010),
+    Answer(200, "The offsets.", OneOf((BoundsAnswer, TimedAnswer, EpochAnswer))),
+    query=(_TIMESTAMP, _LEADER_EPOCH),
+    errors=(40401, 40402, 42207, 50302, 50010),
     examples=(
         Example(answer={"beginning_offset": 0, "end_offset": 2}),
         Example(
@@ -258,24 +328,46 @@ async def get_partition(call: RequestContext) -> web.Response:
             query={"timestamp": "1760000000000"},
             answer={"offset": 0, "timestamp": 1760000000000},
         ),
+        Example(
+            "of the largest time",
+            query={"timestamp": "newest"},
+            answer={"offset": 1, "timestamp": 1760000000001},
+        ),
+        Example(
+            "of a leader epoch",
+            query={"leader_epoch": "0"},
+            answer={"leader_epoch": 0, "end_offset": 2},
+            backends=("kafka",),
+        ),
     ),
 )
 async def get_offsets(call: RequestContext) -> web.Response:
-    """First and next offset, or the offset of a time.
+    """First and next offset, the offset of a time, or the end of a leader epoch.
 
     The end is the offset of the next record to be stored. With `timestamp` the answer is the first record at or after
-    that time; the end and `null` if there is none.
+    that time, or with `newest` the first record of the largest time; the end and `null` if there is none. With
+    `leader_epoch` it is the newest epoch that is not above that one, and the offset at which the next epoch begins.
     """
-    timestamp_ms = call.params.get(_TIMESTAMP)
+    timestamp_ms, epoch = call.params.values((_TIMESTAMP, _LEADER_EPOCH))
     partition = call.partition
+    if epoch is not None:
+        call.params.refuse((_TIMESTAMP,), "leader_epoch is given")
+        end = await call.service.end_of_epoch(partition, epoch)
+        return call.json(EpochAnswer(*end) if end is not None else EpochAnswer(None, None))
     if timestamp_ms is not None:
-        record = await call.service.offset_for_time(partition, timestamp_ms)
+        record = await _at_time(call, timestamp_ms)
         if record is not None:
             return call.json(TimedAnswer(record.offset, record.timestamp_ms))
     bounds = await call.service.bounds(partition)
     if timestamp_ms is not None:
         return call.json(TimedAnswer(bounds.end, None))
     return call.json(BoundsAnswer(bounds.start, bounds.end))
+
+
+async def _at_time(call: RequestContext, time: int | str) -> TimedOffset | None:
+    if isinstance(time, str):
+        return await call.service.newest_time(call.partition)
+    return await call.service.offset_for_time(call.partition, time)
 
 
 def warn_of_configs(

@@ -28,6 +28,7 @@ from logserver.client.values import (
     FetchedBatches,
     FetchedPage,
     FetchedRecord,
+    OffsetRange,
     Placed,
     PlacedBatches,
     ProducedRow,
@@ -89,6 +90,26 @@ class RecordCalls:
         """Set configs; a value of None resets a config to its default. Return the topic with its new configs."""
         answer = await self._send("PATCH", topic_path(topic), {"configs": configs})
         return answer.decoded(TopicDescription)
+
+    async def add_partitions(self, topic: str, partitions: int) -> TopicDescription:
+        """Raise the number of a topic's partitions to `partitions`; return the topic with them.
+
+        >>> (await client.add_partitions("payments", 4)).partitions
+        [0, 1, 2, 3]
+        """
+        path = f"{topic_path(topic)}/partitions"
+        return (await self._send("POST", path, {"partitions": partitions})).decoded(
+            TopicDescription
+        )
+
+    async def delete_records(self, topic: str, partition: int, before_offset: int) -> OffsetRange:
+        """Delete the records of a partition below an offset; return the offsets that are left (Kafka stores only)."""
+        return await self.transport.json(
+            OffsetRange,
+            "DELETE",
+            f"{partition_path(topic, partition)}/records",
+            query={"before": before_offset},
+        )
 
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records."""

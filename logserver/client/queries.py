@@ -19,12 +19,17 @@ from logserver.client.transport import (
     topic_path,
 )
 from logserver.client.values import FetchedRecord, MessagesFound, OffsetRange
-from storage import TimedOffset
+from storage import EpochEnd, TimedOffset
 
 
 class _TimeFound(Struct):
     offset: int
     timestamp: int | None
+
+
+class _EpochFound(Struct):
+    leader_epoch: int | None
+    end_offset: int | None
 
 
 class Conditions(TypedDict, total=False):
@@ -64,13 +69,35 @@ class QueryCalls:
         self, topic: str, partition: int, timestamp_ms: int
     ) -> TimedOffset | None:
         """Return the first record at or after a time; None if there is no such record."""
+        return await self._at_time(topic, partition, timestamp_ms)
+
+    async def newest_time(self, topic: str, partition: int = 0) -> TimedOffset | None:
+        """Return the first record with the largest time of a partition; None if there is no record."""
+        return await self._at_time(topic, partition, "newest")
+
+    async def _at_time(self, topic: str, partition: int, time: int | str) -> TimedOffset | None:
         answer = await self.transport.json(
             _TimeFound,
             "GET",
             f"{partition_path(topic, partition)}/offsets",
-            query={"timestamp": timestamp_ms},
+            query={"timestamp": time},
         )
         return None if answer.timestamp is None else TimedOffset(answer.offset, answer.timestamp)
+
+    async def end_of_epoch(self, topic: str, partition: int, leader_epoch: int) -> EpochEnd | None:
+        """Return the newest leader epoch that is not above `leader_epoch`, and its end (Kafka stores only).
+
+        None for an epoch above the newest one.
+        """
+        answer = await self.transport.json(
+            _EpochFound,
+            "GET",
+            f"{partition_path(topic, partition)}/offsets",
+            query={"leader_epoch": leader_epoch},
+        )
+        if answer.leader_epoch is None or answer.end_offset is None:
+            return None
+        return EpochEnd(answer.leader_epoch, answer.end_offset)
 
     async def find_page(self, topic: str, **wanted: Unpack[Conditions]) -> MessagesFound:
         """Return the first page of a query; `next_page` returns the page after it."""

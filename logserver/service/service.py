@@ -39,6 +39,7 @@ from logserver.service.upkeep import ServiceStatus, Upkeep
 from storage import (
     BatchPage,
     Clock,
+    EpochEnd,
     FindQuery,
     FoundPage,
     LogStore,
@@ -48,10 +49,12 @@ from storage import (
     StoredRecord,
     StoreStats,
     SupportsClusterId,
+    SupportsLeaderEpochs,
     TimedOffset,
     TopicPartition,
     wall_clock_ms,
 )
+from storage.errors import NotOffered
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -277,6 +280,20 @@ class LogService:
     ) -> TimedOffset | None:
         """Return the first record at or after a time."""
         return await self._run(self.store.offset_for_time, partition, timestamp_ms)
+
+    async def newest_time(self, partition: TopicPartition) -> TimedOffset | None:
+        """Return the record with the largest time."""
+        return await self._run(self.store.newest_time, partition)
+
+    async def end_of_epoch(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd | None:
+        """Return the end of a leader epoch. Raises NotOffered if the store keeps none."""
+        store = self.store
+        if not isinstance(store, SupportsLeaderEpochs):
+            raise NotOffered(
+                f"backend {store.capabilities.backend} keeps no leader epochs",
+                feature="leader_epochs",
+            )
+        return await self._run(store.end_of_epoch, partition, leader_epoch)
 
     async def fetch(self, request: Fetch) -> Page:
         """Return records, waiting for them as `request` says; an empty page if the time expires.

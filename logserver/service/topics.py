@@ -13,8 +13,8 @@ from typing import Any, Final
 from logserver.idempotency.keys import KeyedWriter
 from logserver.service.access import StoreAccess
 from logserver.service.partitioning import address
-from storage import TopicInfo, TopicPartition
-from storage.errors import InvalidTopic, UnknownTopic
+from storage import OffsetBounds, SupportsDeleteRecords, TopicInfo, TopicPartition
+from storage.errors import InvalidTopic, NotOffered, UnknownTopic
 
 # Kafka's Topic.INTERNAL_TOPICS, and the topic of the KRaft controllers' log.
 INTERNAL_TOPICS: Final = frozenset(
@@ -97,6 +97,32 @@ class TopicCatalog(Mapping[str, TopicInfo]):
             info = await self.access.run(self.access.store.alter_topic, topic, configs)
             self.note(topic, info)
             return info
+
+    async def add_partitions(self, topic: str, partitions: int) -> TopicInfo:
+        """Raise the number of a topic's partitions. Raises InvalidTopic for a topic of a broker's own."""
+        self.access.check_writable()
+        check_open(self.info(topic))
+        async with self._changing:
+            info = await self.access.run(self.access.store.add_partitions, topic, partitions)
+            self.note(topic, info)
+            return info
+
+    async def delete_records(self, partition: TopicPartition, before_offset: int) -> OffsetBounds:
+        """Delete a partition's records below an offset, and return its bounds after it.
+
+        Raises OffsetOutOfRange, InvalidTopic for a topic of a broker's own, NotOffered where one log holds all
+        partitions.
+        """
+        self.access.check_writable()
+        check_open(self.info(partition.topic))
+        store = self.access.store
+        if not isinstance(store, SupportsDeleteRecords):
+            raise NotOffered(
+                f"backend {store.capabilities.backend} keeps all partitions in one log: the records of one cannot be "
+                "deleted alone",
+                feature="delete-records",
+            )
+        return await self.access.run(store.delete_records, partition, before_offset)
 
     async def delete(self, topic: str) -> None:
         """Delete a topic with its records, and wake the fetches that wait on it: they then find that it is deleted."""

@@ -28,6 +28,7 @@ from storage.errors import (
     Corrupt,
     DiskFull,
     IoFailure,
+    NotOffered,
     OffsetOutOfRange,
     RecordTooLarge,
     StoreClosed,
@@ -52,6 +53,7 @@ from storage.model import (
     AppendResult,
     BatchPage,
     Bound,
+    EpochEnd,
     Isolation,
     OffsetBounds,
     Page,
@@ -252,9 +254,16 @@ class Partition:
             return reading.find_time_upper(self._segment_at, timestamp_ms, start=start, end=end)
         return reading.find_time(self.segments(), timestamp_ms, start=start, end=end)
 
-    def latest_time(self) -> TimedOffset | None:
-        """Return the first record with the largest timestamp; None if there is none."""
-        return reading.find_latest_time(self.segments(), end=self.bounds().end)
+    def newest_time(self) -> TimedOffset | None:
+        while True:
+            start, _, end = self.bounds()
+            with suppress(OffsetOutOfRange), self._unless_deleted(start):
+                return reading.find_latest_time(self.segments(), end=end)
+
+    def end_of_epoch(self, leader_epoch: int) -> EpochEnd | None:
+        with self._append_lock:  # an append may add an entry
+            found = self._epochs.end_of(leader_epoch, self.bounds().end)
+        return None if found is None else EpochEnd(*found)
 
     # ---- appending ----
 
@@ -558,18 +567,57 @@ class Partition:
         """Delete leading segments that the topic's settings no longer keep. The active segment stays."""
         with self._append_lock:
             end = 0 if self._retired else min(self._flushed, self._published)
-            doomed = given_up(self.segments(), self.settings, now_ms=now_ms, end=end)
-            for segment in doomed:
-                with self._state_lock:
-                    self._segments.remove(segment)
-                    self._start = max(self._start, self._segments[0].base_offset)
-            if doomed:  # before the files: after a crash no epoch may begin at a deleted offset
-                self._cut_epochs()
-            for segment in doomed:
-                remove_files(self._shared.files, self.directory, segment)
+            doomed = given_up(
+                self.segments(), self.settings, now_ms=now_ms, start=self._start, end=end
+            )
+            self._remove(doomed)
             return RetentionReport(
                 segments_deleted=len(doomed), bytes_deleted=sum(s.size_bytes for s in doomed)
             )
+
+    def check_deletion(self, before_offset: int) -> OffsetBounds:
+        """Return the bounds, if the records below an offset may be deleted; they are flushed then.
+
+        Raises OffsetOutOfRange, NotOffered, StoreReadOnly, StoreFenced, StoreClosed.
+        """
+        self._check_writable()
+        bounds = self.bounds()
+        if not 0 <= before_offset <= bounds.end:
+            raise OffsetOutOfRange(
+                *self.partition, offset=before_offset, earliest=bounds.start, latest=bounds.end
+            )
+        if not self.settings.deletes:
+            raise NotOffered(
+                f"records of topic {self.partition.topic!r} are not deleted by offset: its cleanup.policy is compact",
+                feature="delete-records",
+            )
+        if before_offset > self._flushed:
+            self.flush()  # after a crash the log must not end below its start
+        return bounds
+
+    def delete_records(self, before_offset: int) -> OffsetBounds:
+        """Move the log start, which the checkpoint has already, and remove the segments below it."""
+        with self._append_lock:
+            self._check_not_retired()
+            with self._state_lock:
+                self._start = max(self._start, before_offset)
+            segments = self.segments()
+            doomed = [s for s in segments[:-1] if s.limit_offset <= self._start]
+            if not doomed:
+                self._cut_epochs()
+            self._remove(doomed)
+        return self.bounds()
+
+    def _remove(self, doomed: Sequence[Segment]) -> None:
+        """Take leading segments from the readers, then remove their files. The append lock must be held."""
+        for segment in doomed:
+            with self._state_lock:
+                self._segments.remove(segment)
+                self._start = max(self._start, self._segments[0].base_offset)
+        if doomed:  # before the files: after a crash no epoch may begin at a deleted offset
+            self._cut_epochs()
+        for segment in doomed:
+            remove_files(self._shared.files, self.directory, segment)
 
     def _cut_epochs(self) -> None:
         """Cut the leader epochs at the log start. A full disk is ignored: the next start cuts them as well."""

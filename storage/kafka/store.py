@@ -14,17 +14,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.contract import (
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
     Clock,
     StoreOptions,
+    check_not_fewer,
 )
 from storage.errors import (
     DiskFull,
     InvalidArgument,
+    InvalidTopic,
     MissingPartitions,
     NotOffered,
     UnknownPartition,
@@ -69,6 +71,7 @@ from storage.model import (
     BatchPage,
     Bound,
     Capabilities,
+    EpochEnd,
     FindQuery,
     FoundPage,
     Isolation,
@@ -86,6 +89,8 @@ from storage.model import (
 from storage.shared.disk_store import DiskStore, open_directory
 from storage.shared.group_offsets import KeepsGroupOffsets
 from storage.shared.sequencing import FIRST_BESIDE_BROKER, ProducerIds
+
+_NO_STARTS: Final[Mapping[TopicPartition, int]] = {}
 
 
 class Unserved(NamedTuple):
@@ -236,11 +241,17 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 topic.partitions |= self._created(name, offsets, topic.topic_id, settings)
 
     def _created(
-        self, topic: str, starts: Mapping[int, int], topic_id: str, settings: TopicSettings
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        topic_id: str,
+        settings: TopicSettings,
+        *,
+        added: bool = False,
     ) -> dict[int, Partition]:
         """Create partitions of a topic, by number and start offset, and open them; durable on return."""
         addresses = {TopicPartition(topic, number): start for number, start in starts.items()}
-        create_folders(self.fs, self.path, addresses, topic_id)
+        create_folders(self.fs, self.path, addresses, topic_id, added=added)
         return {
             address.partition: Partition.create(
                 self._shared, address, folder_of(self.path, address), settings, start_offset=start
@@ -375,6 +386,36 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 partition.use_settings(settings)
             return self._info(topic, self._topics[topic])
 
+    def add_partitions(self, topic: str, partitions: int) -> TopicInfo:
+        self._check_writable()
+        check_partition_count(partitions)
+        with self._lock:
+            known = self._topics.get(topic)
+            if known is None:
+                raise UnknownTopic(topic)
+            info = self._info(topic, known)
+            check_not_fewer(info, partitions)
+            if info.internal:
+                raise InvalidTopic(
+                    f"the number of partitions of topic {topic!r} is a broker's own", topic=topic
+                )
+            first = max(*known.partitions, *known.missing, -1, -1) + 1
+            with self._fence.guarding():
+                self._add(known, topic, range(first, partitions))
+            return self._info(topic, known)
+
+    def _add(self, known: _Topic, topic: str, numbers: range) -> None:
+        """Create the next partitions of a topic. An id that cannot be read from its folders is not replaced."""
+        if not numbers:
+            return
+        if known.topic_id is None:
+            raise InvalidTopic(f"topic {topic!r} has no readable topic id", topic=topic)
+        self._directory.forget(lambda p: p.topic == topic and p.partition in numbers)
+        starts = dict.fromkeys(numbers, 0)
+        known.partitions |= self._created(
+            topic, starts, known.topic_id, self.settings_of(topic), added=True
+        )
+
     def delete_topic(self, topic: str) -> None:
         self._check_writable()
         with self._lock:
@@ -502,6 +543,25 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
     ) -> TimedOffset | None:
         return self.partition(partition).offset_for_time(timestamp_ms, bound)
 
+    def newest_time(self, partition: TopicPartition) -> TimedOffset | None:
+        return self.partition(partition).newest_time()
+
+    def end_of_epoch(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd | None:
+        return self.partition(partition).end_of_epoch(leader_epoch)
+
+    def delete_records(self, partition: TopicPartition, before_offset: int) -> OffsetBounds:
+        """See SupportsDeleteRecords. The checkpoint has the new log start before any file is removed."""
+        self._check_writable()
+        known = self.partition(partition)
+        bounds = known.check_deletion(before_offset)
+        if before_offset <= bounds.start:
+            return bounds
+        with self._lock, self._fence.guarding():
+            if self.partition(partition) is not known:  # deleted meanwhile, and created again
+                raise UnknownTopic(partition.topic)
+            self._write_checkpoints({partition: max(before_offset, known.bounds().start)})
+            return known.delete_records(before_offset)
+
     def find_page(self, topic: str, query: FindQuery) -> FoundPage:
         self._check_open()
         known = self._topics.get(topic)
@@ -550,8 +610,10 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 partition.write_indexes()
                 partition.expire_producers(self._shared.clock())
 
-    def _write_checkpoints(self) -> None:
-        """Write the next producer id, recovery points, high watermarks and log starts."""
+    def _write_checkpoints(self, log_starts: Mapping[TopicPartition, int] = _NO_STARTS) -> None:
+        """Write the next producer id, recovery points, high watermarks and log starts. `log_starts`: those that the
+        partitions will have.
+        """
         self._producer_ids.remember(self._highest_producer_id())
         here = {p.partition: p for p in self._all_partitions()}
         values: dict[str, dict[TopicPartition, int | None]] = {
@@ -559,6 +621,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             names.HIGH_WATERMARKS: {a: p.high_watermark() for a, p in here.items()},
             names.LOG_STARTS: {a: p.start_in_segment() for a, p in here.items()},
         }
+        values[names.LOG_STARTS].update(log_starts)
         for name, offsets in values.items():
             self._directory.write_offsets(name, offsets, gone=self._deleted)
 

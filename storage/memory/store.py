@@ -23,6 +23,7 @@ from storage.contract import (
     Clock,
     LogStore,
     StoreOptions,
+    check_not_fewer,
 )
 from storage.files.fs import FileSystem
 from storage.memory.rules import (
@@ -70,19 +71,27 @@ _RECORD_ID = re.compile(r"(.+):(\d{1,10}):(\d{1,19})", re.DOTALL)
 
 @dataclass(slots=True)
 class _Log:
-    """One partition: all records, the number of published records, and its producers."""
+    """One partition: the records from offset `start` on, the end of the published records, and its producers."""
 
     records: list[StoredRecord] = field(default_factory=list)
+    start: int = 0
     published: int = 0
     producers: Producers = field(default_factory=Producers)
 
     @property
+    def end(self) -> int:
+        return self.start + len(self.records)
+
+    @property
     def visible(self) -> Iterator[StoredRecord]:
-        return islice(self.records, self.published)
+        return self.visible_from(self.start)
+
+    def visible_from(self, offset: int) -> Iterator[StoredRecord]:
+        return islice(self.records, offset - self.start, self.published - self.start)
 
     @property
     def bounds(self) -> OffsetBounds:
-        return OffsetBounds(start=0, stable=self.published, end=self.published)
+        return OffsetBounds(start=self.start, stable=self.published, end=self.published)
 
 
 class MemoryStore(LogStore):
@@ -157,6 +166,15 @@ class MemoryStore(LogStore):
             self._topics[topic] = replace(info, configs=kept | given)
             return self._topics[topic]
 
+    def add_partitions(self, topic: str, partitions: int) -> TopicInfo:
+        with self._opened(write=True):
+            info = self._topic(topic)
+            check_not_fewer(info, partitions)
+            added = range(len(info.partitions), partitions)
+            self._logs |= {TopicPartition(topic, number): _Log() for number in added}
+            self._topics[topic] = replace(info, partitions=range(partitions))
+            return self._topics[topic]
+
     def delete_topic(self, topic: str) -> None:
         with self._opened(write=True):
             for number in self._topic(topic).partitions:
@@ -186,7 +204,7 @@ class MemoryStore(LogStore):
                     first, last = known.base_offset, known.last_offset
                     return AppendResult(first, last, -1, range(first, last + 1), True)
                 log.producers.check(producer)
-            base, now_ms = len(log.records), self._clock()
+            base, now_ms = log.end, self._clock()
             check_times(records, configs, now_ms=now_ms)
             by_append = configs.get("message.timestamp.type") == "LogAppendTime"
             append_time_ms = now_ms if by_append else None
@@ -198,8 +216,8 @@ class MemoryStore(LogStore):
                 log.producers.add(producer, len(records), base_offset=base, timestamp_ms=now_ms)
                 self._next_producer_id = max(self._next_producer_id, producer.producer_id + 1)
             if publish and log.published == base:
-                log.published = len(log.records)
-            last = len(log.records) - 1
+                log.published = log.end
+            last = log.end - 1
             times = -1 if append_time_ms is None else append_time_ms
             return AppendResult(base, last, times, range(base, last + 1))
 
@@ -215,13 +233,13 @@ class MemoryStore(LogStore):
         """Read as LogStore.read; `isolation` has no effect, because there are no transactions."""
         with self._opened():
             log = self._log(partition)
-            if not 0 <= offset <= log.published:
+            if not log.start <= offset <= log.published:
                 raise errors.OffsetOutOfRange(
-                    *partition, offset=offset, earliest=0, latest=log.published
+                    *partition, offset=offset, earliest=log.start, latest=log.published
                 )
             page: list[StoredRecord] = []
             size_bytes = 0
-            for record in islice(log.records, offset, log.published):
+            for record in log.visible_from(offset):
                 size_bytes += record_bytes(record)
                 if page and (len(page) >= max_records or size_bytes > max_bytes):
                     break
@@ -251,6 +269,25 @@ class MemoryStore(LogStore):
             else:
                 hits = (r for r in reversed(visible) if r.timestamp_ms <= timestamp_ms)
             return next((TimedOffset(r.offset, r.timestamp_ms) for r in hits), None)
+
+    def newest_time(self, partition: TopicPartition) -> TimedOffset | None:
+        with self._opened():
+            visible = (r for r in self._log(partition).visible if r.timestamp_ms >= 0)
+            newest = max(visible, key=lambda record: record.timestamp_ms, default=None)
+            return None if newest is None else TimedOffset(newest.offset, newest.timestamp_ms)
+
+    def delete_records(self, partition: TopicPartition, before_offset: int) -> OffsetBounds:
+        """See SupportsDeleteRecords; nothing is durable here."""
+        with self._opened(write=True):
+            log = self._log(partition)
+            if not 0 <= before_offset <= log.published:
+                raise errors.OffsetOutOfRange(
+                    *partition, offset=before_offset, earliest=log.start, latest=log.published
+                )
+            start = max(before_offset, log.start)
+            del log.records[: start - log.start]
+            log.start = start
+            return log.bounds
 
     def find_page(self, topic: str, query: FindQuery) -> FoundPage:
         """Find records in the order of partition, then offset. `scan` has no effect, because there is no index."""
@@ -288,8 +325,9 @@ class MemoryStore(LogStore):
             if parts is not None:
                 partition, offset = TopicPartition(parts[1], int(parts[2])), int(parts[3])
                 log = self._logs.get(partition, _Log())
-                if offset < log.published and self.record_id(partition, offset) == record_id:
-                    return partition, log.records[offset]
+                known = log.start <= offset < log.published
+                if known and self.record_id(partition, offset) == record_id:
+                    return partition, log.records[offset - log.start]
             raise errors.RecordNotFound(f"no record has the id {record_id[:300]!r}", id=record_id)
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -297,7 +335,7 @@ class MemoryStore(LogStore):
         with self._opened():
             for partition in self._logs if partitions is None else partitions:
                 log = self._log(partition)
-                log.published = len(log.records)
+                log.published = log.end
 
     def new_producer_id(self) -> int:
         with self._opened(write=True):

@@ -15,11 +15,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from storage.contract import DEFAULT_MAX_BYTES, DEFAULT_MAX_RECORDS, Clock, StoreOptions
+from storage.contract import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_RECORDS,
+    Clock,
+    StoreOptions,
+    check_not_fewer,
+)
 from storage.errors import (
     DiskFull,
     InvalidArgument,
     InvalidConfig,
+    InvalidTopic,
     NotOffered,
     UnknownPartition,
     UnknownTopic,
@@ -51,7 +58,7 @@ from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.log.encoding import Encoder
 from storage.rocketmq.log.reading import locator_text
 from storage.rocketmq.log.retention import Deletions, given_up
-from storage.rocketmq.lookup.by_time import find_time
+from storage.rocketmq.lookup.by_time import find_time, newest_time
 from storage.rocketmq.lookup.find import TIME_AXIS, find_by_id, find_records
 from storage.rocketmq.queue import Appender, Limits, QueueReader, Stamp
 from storage.rocketmq.recovery.index_proof import proof_of
@@ -71,6 +78,7 @@ from storage.rocketmq.state.settings import (
     INERT_CONFIGS,
     MULTI_PATH_SPLITTER,
     StoreSettings,
+    check_queue_count,
     parse_store_settings,
 )
 from storage.rocketmq.state.topics import (
@@ -314,6 +322,23 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                 info = self._topic_files.alter(info, configs, now_ms=self._clock())
             return self._adopt(info)
 
+    def add_partitions(self, topic: str, partitions: int) -> TopicInfo:
+        """See LogStore.add_partitions. The entry gets more queues to read and to write, as by updateTopicConfig."""
+        self._check_writable()
+        check_queue_count(partitions)
+        with self._lock:
+            info = self._topic(topic)
+            check_not_fewer(info, partitions)
+            if info.internal:
+                raise InvalidTopic(
+                    f"the number of queues of topic {topic!r} is a broker's own", topic=topic
+                )
+            if partitions == len(info.partitions):
+                return info
+            with self._fence.guarding():
+                info = self._topic_files.widen(info, partitions, now_ms=self._clock())
+            return self._adopt(info)
+
     def delete_topic(self, topic: str) -> None:
         self._check_writable()
         with self._checkpointer.gate, self._lock:
@@ -431,6 +456,17 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             end, known = queue.bounds().end, queue.edge_times
             self.files.catch_up(queue, end)
             return find_time(self.log, queue.units, timestamp_ms, end=end, bound=bound, known=known)
+
+        return self._deletions.beside(look)
+
+    def newest_time(self, partition: TopicPartition) -> TimedOffset | None:
+        """Return the last record: the search by time takes store times as ascending too."""
+
+        def look() -> TimedOffset | None:
+            queue = self.queue(partition)
+            start, _, end = queue.bounds()
+            self.files.catch_up(queue, end)
+            return newest_time(self.log, queue.units, range(start, end))
 
         return self._deletions.beside(look)
 

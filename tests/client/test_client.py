@@ -20,6 +20,7 @@ from logserver.client import (
     as_record,
 )
 from logserver.client.outgoing import Value
+from storage import EpochEnd
 from tests.http.harness import Api, for_any_bytes
 
 PARTITIONS = 3
@@ -42,6 +43,25 @@ async def test_topics(client: LogClient) -> None:
     with pytest.raises(ServerRefused) as raised:
         await client.topic("ab")
     assert (raised.value.status, raised.value.error_code) == (404, 40401)
+
+
+async def test_partitions_and_deleted_records(api: Api, client: LogClient) -> None:
+    await client.create_topic("t")
+    assert list((await client.add_partitions("t", 3)).partitions) == [0, 1, 2]
+    await client.produce_many("t", [as_record("a"), as_record("b"), as_record("c")], partition=2)
+    newest = await client.newest_time("t", 2)
+    assert newest is not None
+    assert newest.timestamp_ms > 0
+    assert await client.newest_time("t") is None
+    if api.backend == "rocketmq":
+        with pytest.raises(ServerRefused) as raised:
+            await client.delete_records("t", 2, 2)
+        assert raised.value.error_code == 42207
+        return
+    assert await client.delete_records("t", 2, 2) == OffsetRange(2, 3)
+    if api.backend == "kafka":
+        assert await client.end_of_epoch("t", 2, 0) == EpochEnd(0, 3)
+        assert await client.end_of_epoch("t", 2, 1) is None
 
 
 async def test_configs(api: Api, client: LogClient) -> None:

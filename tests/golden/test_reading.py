@@ -87,7 +87,7 @@ def test_every_lookup_by_time_has_the_real_answer(
 
 def test_the_latest_time_is_the_real_one(store: LogStore, partition: GoldenPartition) -> None:
     assert isinstance(store, KafkaStore)
-    latest = store.partition(partition.address).latest_time()
+    latest = store.partition(partition.address).newest_time()
     assert as_answer(latest) == partition.json("times.json")["summary"]["maxTimestamp"]
 
 

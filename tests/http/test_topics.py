@@ -169,6 +169,68 @@ async def test_a_deleted_topic_is_gone(api: Api) -> None:
     assert await api.values("t") == []
 
 
+async def test_partitions_are_added(api: Api) -> None:
+    await api.create("t", 2)
+    await api.post("/topics/t/partitions/1", records(1))
+    grown = await api.call("POST", "/topics/t/partitions", json={"partitions": 4})
+    assert grown.status == 200
+    assert [row["partition"] for row in grown.json["partitions"]] == [0, 1, 2, 3]
+    assert (await api.get("/topics/t")).json == grown.json
+    await api.post("/topics/t/partitions/3", records(2))
+    assert await api.values("t", 3) == [2]
+    again = await api.call("POST", "/topics/t/partitions", json={"partitions": 4})
+    assert (again.status, again.json) == (200, grown.json)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"partitions": 1},
+        {"partitions": 0},
+        {"partitions": 10_001},
+        {"partitions": "3"},
+        {"p": 3},
+        {},
+    ],
+)
+async def test_other_numbers_of_partitions_are_refused(api: Api, body: dict[str, object]) -> None:
+    await api.create("t", 2)
+    answer = await api.call("POST", "/topics/t/partitions", json=body)
+    assert answer.code == 42201
+    assert "partitions" in answer.json["message"] or "`p`" in answer.json["message"]
+    assert len((await api.get("/topics/t/partitions")).json) == 2
+
+
+async def test_records_below_an_offset_are_deleted(api: Api) -> None:
+    await api.create("t")
+    await api.post("/topics/t", records(1, 2, 3))
+    path = "/topics/t/partitions/0/records"
+    answer = await api.call("DELETE", f"{path}?before=2")
+    if api.keeps_messages:
+        assert answer.code == 42207
+        assert await api.values("t") == [1, 2, 3]
+        return
+    assert (answer.status, answer.json) == (200, {"beginning_offset": 2, "end_offset": 3})
+    assert await api.values("t") == [3]
+    gone = await api.get(f"{path}?offset=1")
+    assert gone.code == 41601
+    assert (gone.json["earliest"], gone.json["latest"]) == (2, 3)
+    again = await api.call("DELETE", f"{path}?before=1")
+    assert again.json == answer.json
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [("?before=-1", 40000), ("?before=x", 40000), ("", 40000), ("?before=4", 41601)],
+)
+async def test_other_offsets_delete_nothing(api: Api, query: str, code: int) -> None:
+    await api.create("t")
+    await api.post("/topics/t", records(1, 2, 3))
+    answer = await api.call("DELETE", f"/topics/t/partitions/0/records{query}")
+    assert answer.code == (42207 if api.keeps_messages and code == 41601 else code)
+    assert await api.values("t") == [1, 2, 3]
+
+
 async def test_an_unknown_topic_is_404_everywhere(api: Api) -> None:
     for method, path in (
         ("GET", "/topics/no"),
@@ -177,12 +239,15 @@ async def test_an_unknown_topic_is_404_everywhere(api: Api) -> None:
         ("GET", "/topics/no/partitions/0"),
         ("GET", "/topics/no/partitions/0/offsets"),
         ("GET", "/topics/no/partitions/0/records"),
+        ("DELETE", "/topics/no/partitions/0/records?before=0"),
     ):
         answer = await api.call(method, path)
         assert answer.code == 40401
         assert answer.json["topic"] == "no"
     patched = await api.call("PATCH", "/topics/no", json={"configs": {}})
     assert patched.code == 40401
+    grown = await api.call("POST", "/topics/no/partitions", json={"partitions": 2})
+    assert grown.code == 40401
 
 
 async def test_an_unknown_partition_is_404(api: Api) -> None:
@@ -306,3 +371,26 @@ async def test_an_offset_is_found_by_time(api: Api) -> None:
         answer = await api.get(path + bad)
         assert answer.code == 40000
         assert "timestamp" in answer.json["message"]
+
+
+async def test_the_newest_time_and_the_end_of_an_epoch(api: Api) -> None:
+    await api.create("t")
+    path = "/topics/t/partitions/0/offsets"
+    assert (await api.get(f"{path}?timestamp=newest")).json == {"offset": 0, "timestamp": None}
+    times = [1000, 3000, 2000]
+    await api.post("/topics/t", {"records": [{"value": 0, "timestamp": ms} for ms in times]})
+    newest = (await api.get(f"{path}?timestamp=newest")).json
+    if api.keeps_messages:
+        *_, last = (await api.get("/topics/t/partitions/0/records")).json
+        assert newest == {"offset": 2, "timestamp": last["store_timestamp"]}
+    else:
+        assert newest == {"offset": 1, "timestamp": 3000}
+    end = await api.get(f"{path}?leader_epoch=0")
+    if api.backend == "kafka":
+        assert end.json == {"leader_epoch": 0, "end_offset": 3}
+        above = await api.get(f"{path}?leader_epoch=9")
+        assert above.json == {"leader_epoch": None, "end_offset": None}
+    else:
+        assert end.code == 42207
+    assert (await api.get(f"{path}?leader_epoch=-1")).code == 40000
+    assert (await api.get(f"{path}?leader_epoch=0&timestamp=5")).code == 40000

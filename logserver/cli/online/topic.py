@@ -28,7 +28,7 @@ config_option = click.option(
 
 @click.group("topic")
 def command() -> None:
-    """List, show, create, alter and delete topics of a running server."""
+    """List, show, create, alter and delete topics of a running server, and their first records."""
 
 
 @command.command("list")
@@ -155,6 +155,39 @@ async def alter(
     if not wanted:
         raise click.UsageError("nothing to change: give --config NAME=VALUE or --reset NAME")
     await client.alter_topic(name, wanted)
+
+
+@command.command("add-partitions")
+@name_argument
+@click.argument("count", metavar="COUNT", type=click.IntRange(min=1))
+@online
+async def add_partitions(client: LogClient, name: str, *, count: int) -> None:
+    """Raise a topic's number of partitions to COUNT.
+
+    Records stay where they are. Records with a key may go to other partitions from now on.
+    """
+    await client.add_partitions(name, count)
+
+
+@command.command("delete-records")
+@name_argument
+@click.option("--partition", type=click.IntRange(min=0), required=True, help="Of this partition.")
+@click.option(
+    "--before",
+    "before_offset",
+    type=click.IntRange(min=0),
+    required=True,
+    help="Delete the records below this offset.",
+)
+@output_option
+@online
+async def delete_records(
+    client: LogClient, name: str, *, partition: int, before_offset: int, output: str
+) -> None:
+    """Delete the first records of a partition (Kafka stores only), and show the offsets that are left."""
+    left = await client.delete_records(name, partition, before_offset)
+    row = {"partition": partition, "earliest": left.beginning_offset, "latest": left.end_offset}
+    write_rows([[row]], output)
 
 
 @command.command()

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from storage.coding.varint import INT64_MAX
 from storage.errors import Corrupt, DataError
 from storage.kafka.format.batch import decode_records
-from storage.kafka.format.record import DecodedRecord, Part
+from storage.kafka.format.record import NO_TIMESTAMP, DecodedRecord, Part
 from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.log.segment import Segment
 from storage.model import Header, StoredRecord, TimedOffset
@@ -263,13 +263,37 @@ def find_time_upper(
 
 
 def find_latest_time(segments: Sequence[Segment], *, end: int) -> TimedOffset | None:
-    """Return the first record with the largest time of all (ListOffsets -3); None if there is none."""
-    best = max(segments, key=lambda segment: segment.builder.max_timestamp_ms, default=None)
-    if best is None or (best_ms := best.builder.max_timestamp_ms) < 0:
-        return None
-    for batch in best.batches(best.base_offset, stop_offset=end):
-        if batch.header.max_timestamp == best_ms:
-            for offset, time_ms, _, _, _ in decoded(batch):
-                if time_ms == best_ms:
-                    return TimedOffset(offset, time_ms, batch.header.leader_epoch)
-    return None
+    """Return the first record below `end` with the largest time (ListOffsets -3); None if no record has a time.
+
+    As in the broker, it may be below the log start, while its segment is there. The segment with the largest time has
+    it, unless that time is of a record at or after `end`. Then another segment may have a later one.
+    """
+    found: TimedOffset | None = None
+    for segment in sorted(segments, key=_largest_time, reverse=True):
+        if _largest_time(segment) < (NO_TIMESTAMP + 1 if found is None else found.timestamp_ms):
+            break
+        latest = _latest_in(segment, end)
+        if latest is not None:
+            candidates = (latest,) if found is None else (found, latest)
+            found = min(candidates, key=lambda at: (-at.timestamp_ms, at.offset))
+    return found
+
+
+def _largest_time(segment: Segment) -> int:
+    return segment.builder.max_timestamp_ms
+
+
+def _latest_in(segment: Segment, end: int) -> TimedOffset | None:
+    """Return the first record of a segment below `end` with the largest time; None if no record has a time."""
+    found: TimedOffset | None = None
+    newest_ms, largest_ms = NO_TIMESTAMP, _largest_time(segment)
+    for batch in segment.batches(segment.offset_before_largest_time(end), stop_offset=end):
+        if batch.header.max_timestamp <= newest_ms:
+            continue
+        for offset, time_ms, _, _, _ in decoded(batch):
+            if time_ms > newest_ms:
+                found = TimedOffset(offset, time_ms, batch.header.leader_epoch)
+                newest_ms = time_ms
+        if newest_ms >= largest_ms:
+            break
+    return found

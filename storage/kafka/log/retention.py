@@ -1,7 +1,7 @@
-"""The segments that a topic's retention settings no longer keep, and the removal of their files.
+"""The segments that a partition no longer keeps, and the removal of their files.
 
-Owns the rule by time and by size (UnifiedLog.deleteOldSegments), and removing one segment's files; must not decide
-when: the partition does, once no reader can find the segment any more.
+Owns the rules by log start, time and size (UnifiedLog.deleteOldSegments), and removing one segment's files; must not
+decide when: the partition does, once no reader can find the segment any more.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from storage.kafka.state.settings import TopicSettings
 
 
 def given_up(
-    segments: Sequence[Segment], settings: TopicSettings, *, now_ms: int, end: int
+    segments: Sequence[Segment], settings: TopicSettings, *, now_ms: int, start: int, end: int
 ) -> Sequence[Segment]:
     """Return the leading segments that may be deleted. The last segment and all offsets at or above `end` stay.
 
-    By time: the segment's newest record is older than retention.ms. By size: without the segment at least
-    retention.bytes are left. A setting that is off deletes nothing.
+    By log start: all records of the segment are below `start`. By time: the segment's newest record is older than
+    retention.ms. By size: without the segment at least retention.bytes are left. A setting that is off deletes nothing.
     """
     limit_ms, limit_bytes = settings.retention_ms, settings.retention_bytes
     excess = sum(segment.size_bytes for segment in segments) - (limit_bytes or 0)
@@ -33,7 +33,7 @@ def given_up(
         too_old = limit_ms is not None and now_ms - segment.largest_timestamp_ms() > limit_ms
         excess -= segment.size_bytes
         too_much = limit_bytes is not None and excess >= 0
-        if not (too_old or too_much):
+        if not (too_old or too_much or segment.limit_offset <= start):
             break
         found.append(segment)
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -369,6 +370,14 @@ class Segment:
             found = self._header_with(file, self.base_offset + entry[1])
         is_right = found is not None and found[1].max_timestamp == entry[0]
         return self.base_offset + entry[1] if is_right else self.base_offset
+
+    def offset_before_largest_time(self, end: int) -> int:
+        """Return an offset such that the first record with the largest time below offset `end` is at or after it: that
+        of the newest usable time index entry below `end`, else the base offset.
+        """
+        entries = self.time_index.entries()
+        below = bisect_left(entries, end - self.base_offset, key=itemgetter(1))
+        return self.offset_before_time(entries[below - 1][0]) if below else self.base_offset
 
     def _reaches_end(self, times: Sequence[tuple[int, int]]) -> bool:
         """Return whether the newest of these time entries matches the log, and no batch after it has a later time.

@@ -7,9 +7,10 @@ must not do IO. Entries ascend in both epoch and start offset; the first entry s
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
-from storage.coding.varint import INT32_MAX
+from storage.coding.varint import INT32_MAX, INT64_MAX
 
 
 class OwnEpochs:
@@ -75,6 +76,18 @@ class LeaderEpochs:
             self._entries.pop()
         self._entries.append((epoch, start_offset))
         return True
+
+    def end_of(self, epoch: int, log_end: int) -> tuple[int, int] | None:
+        """Return the newest epoch that is not above `epoch`, and its end in a log that ends at `log_end`
+        (LeaderEpochFileCache.endOffsetFor). None for an epoch above the newest one.
+
+        For an epoch below all entries it is this epoch, which ends where the first entry begins.
+        """
+        if epoch < 0 or not self._entries or epoch > self._entries[-1][0]:
+            return None
+        above = bisect_right(self._entries, (epoch, INT64_MAX))
+        end = self._entries[above][1] if above < len(self._entries) else log_end
+        return (self._entries[above - 1][0] if above else epoch), min(end, log_end)
 
     def truncate_start(self, start_offset: int) -> None:
         """Cut the entries to a log that now begins at `start_offset`. Earlier entries are removed; the entry in force

@@ -94,7 +94,9 @@ SETTING_NAMES: Final = (*STORE_SETTINGS, *TOPIC_CONFIGS, *_BY_SERVER_NAME)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """The settings of one topic's partitions. Sizes in bytes, times in ms; None: not set, so off."""
+    """The settings of one topic's partitions. Sizes in bytes, times in ms; None: not set, so off. `deletes`: the
+    cleanup policy lets records be deleted.
+    """
 
     segment_bytes: int
     segment_ms: int
@@ -107,6 +109,7 @@ class TopicSettings:
     timestamp_after_ms: int | None
     compression: str
     preallocate: bool
+    deletes: bool
     retention_ms: int | None
     retention_bytes: int | None
 
@@ -229,6 +232,7 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         timestamp_after_ms=_off_if_max(numbers[TIMESTAMP_AFTER]),
         compression="none" if compression in ("producer", "uncompressed") else compression,
         preallocate=configs.get("preallocate") == "true",
+        deletes=deletes,
         retention_ms=_off_if_negative(numbers["retention.ms"]) if deletes else None,
         retention_bytes=_off_if_negative(numbers["retention.bytes"]) if deletes else None,
     )

@@ -5,11 +5,15 @@ name of a deleted folder and then renamed. (A folder built outside the store cou
 rename between file systems is not possible.)
 
     create    build all as TOPIC-N.ID-delete, sync the root | rename all to TOPIC-N, sync the root
+    add       build all as TOPIC-N.ADDED-delete, sync the root | rename to TOPIC-N in turn, sync the root after each
     delete    rename all to TOPIC-N.ID-delete, sync the root | remove the topic's settings | remove the folders
 
 So after a crash in either step each folder has one of its two names. It is whole as long as another folder of its
 topic is named TOPIC-N. The next start then renames it to TOPIC-N: the topic is created, or is not deleted. If no folder
 is named TOPIC-N, the next start of this server or of the broker removes all these folders.
+
+A folder that is added to a topic may be half built while others are named TOPIC-N. So its first name differs, and the
+next start always removes it. Of the added partitions the first ones remain: without a gap in their numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from storage.errors import (
     DataError,
@@ -38,6 +42,7 @@ from storage.kafka.state.settings import MAX_PARTITIONS
 from storage.model import Finding, TopicInfo, TopicPartition
 
 FIRST_EPOCH = 0
+ADDED: Final = "addedaddedadded0"  # begins the id of a folder that is being added to its topic
 
 
 def check_partition_count(count: int) -> None:
@@ -75,19 +80,28 @@ def check_same_shape(
 
 
 def create_folders(
-    fs: FileSystem, root: Path, starts: Mapping[TopicPartition, int], topic_id: str
+    fs: FileSystem,
+    root: Path,
+    starts: Mapping[TopicPartition, int],
+    topic_id: str,
+    *,
+    added: bool = False,
 ) -> None:
     """Create the folders of empty partitions of a topic, by their start offsets; durable on return.
 
-    On a StorageError the new folders are removed, and the error is raised again.
+    `added`: the topic exists already, and these are its next partitions, in order. On a StorageError the new folders
+    are removed, and the error is raised again.
     """
-    folders = {root / _deleted_name(partition): folder_of(root, partition) for partition in starts}
+    mark = ADDED if added else ""
+    folders = {root / _deleted_name(p, mark): folder_of(root, p) for p in starts}
     try:
         for folder, start_offset in zip(folders, starts.values(), strict=True):
             _build(fs, folder, start_offset, topic_id)
         fs.sync_dir(root)
         for folder, target in folders.items():
             fs.rename(folder, target)
+            if added:
+                fs.sync_dir(root)
         fs.sync_dir(root)
     except StorageError:
         _take_back(fs, root, folders)
@@ -107,11 +121,14 @@ def _build(fs: FileSystem, folder: Path, start_offset: int, topic_id: str) -> No
 
 
 def _take_back(fs: FileSystem, root: Path, folders: Mapping[Path, Path]) -> None:
-    """Remove the folders of a topic that could not be created. A crash meanwhile leaves no part of the topic."""
-    for folder, target in folders.items():
+    """Remove the folders that could not be created, the last one first.
+
+    A crash meanwhile leaves no part of a new topic, and no gap in an old one.
+    """
+    for folder, target in reversed(list(folders.items())):
         if fs.exists(target):
             fs.rename(target, folder)
-    fs.sync_dir(root)
+            fs.sync_dir(root)
     for folder in filter(fs.exists, folders):
         fs.remove_tree(folder)
 
@@ -161,8 +178,12 @@ def set_aside(
     return list(renamed.values())
 
 
-def _deleted_name(address: TopicPartition) -> str:
-    return names.deleted_dir_name(*address, unique_id=secrets.token_hex(16))
+def _deleted_name(address: TopicPartition, mark: str = "") -> str:
+    return names.deleted_dir_name(*address, unique_id=mark + secrets.token_hex(16)[len(mark) :])
+
+
+def _is_added(folder: Path) -> bool:
+    return folder.name.rpartition(".")[2].startswith(ADDED)
 
 
 # ---- after a crash -------------------------------------------------------------------------------
@@ -184,7 +205,11 @@ def interrupted_folders(directory: LogDirectory) -> Mapping[TopicPartition, Path
     Empty after a clean stop, and unless only this server has written the store: a broker deletes a single partition
     when the partition moves to another broker.
     """
-    renamed = [(r.partition, path) for r, path in directory.renamed_dirs() if r.state == "delete"]
+    renamed = [
+        (r.partition, path)
+        for r, path in directory.renamed_dirs()
+        if r.state == "delete" and not _is_added(path)
+    ]
     if not renamed or directory.is_clean():
         return {}
     facts = directory.store_file()

@@ -138,7 +138,7 @@ def _latest_time(view: View, address: TopicPartition) -> Row | None:
     """Return the first record with the largest time; if its segment is damaged, the time alone."""
     partition = view.partition(address)
     try:
-        latest = partition.latest_time()
+        latest = partition.newest_time()
     except DataError:
         largest_ms = max(s.builder.max_timestamp_ms for s in partition.segments())
         return {"offset": None, "timestamp": largest_ms, "leaderEpoch": None}

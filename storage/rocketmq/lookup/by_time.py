@@ -95,6 +95,15 @@ def find_time(
     return TimedOffset(offset, time_ms)
 
 
+def newest_time(log: CommitLog, units: ConsumeQueue, visible: range) -> TimedOffset | None:
+    """Return the last visible offset whose record can be read, and its store time; None if there is none."""
+    for offset in reversed(visible):
+        time_ms = store_time(log, units.unit(offset))
+        if time_ms != NO_TIME:
+            return TimedOffset(offset, time_ms)
+    return None
+
+
 def store_time(log: CommitLog, unit: QueueEntry) -> int:
     """Return the store time of the record that an entry points to; NO_TIME if that record cannot be read."""
     if unit.physical_offset < log.start or unit.physical_offset + unit.size > log.end:

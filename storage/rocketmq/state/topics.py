@@ -159,6 +159,11 @@ class TopicFiles:
             self._write(self._table.altered(info, configs, now_ms=now_ms))
         return self.info(info.name, info.partitions)
 
+    def widen(self, info: TopicInfo, queues: int, *, now_ms: int) -> TopicInfo:
+        """Write a larger number of queues of a topic; durable on return. `info`: the topic before the change."""
+        self._write(self._table.widened(info, queues, now_ms=now_ms))
+        return self.info(info.name, info.partitions)
+
     def _write(self, table: TopicTable) -> None:
         self._directory.write_topics(table)
         self._table = table

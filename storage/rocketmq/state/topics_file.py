@@ -168,6 +168,13 @@ class TopicTable:
             )
         return self._with(info.name, _changed(dict(self._topics[info.name]), configs), now_ms)
 
+    def widened(self, info: TopicInfo, queues: int, *, now_ms: int) -> TopicTable:
+        """Return a table in which a topic has this number of queues to read and to write (updateTopicConfig)."""
+        if info.name not in self._topics:
+            return self.created(info.name, queues, {}, now_ms=now_ms)
+        entry = {**self._topics[info.name], READ_QUEUES: queues, WRITE_QUEUES: queues}
+        return self._with(info.name, entry, now_ms)
+
     def without(self, topics: Iterable[str], *, now_ms: int) -> TopicTable:
         """Return a table without these topics; this table if it has none of them."""
         gone = set(topics) & set(self._content.get(TABLE) or {})

@@ -41,6 +41,24 @@ def test_a_topic_from_making_to_deleting(server: LogServer, topic: str) -> None:
     assert "does not exist" in refused(run("topic", "delete", topic))
 
 
+def test_partitions_and_deleted_records(server: LogServer, topic: str, tmp_path: Path) -> None:
+    fine("topic", "create", topic, "--partitions", 1)
+    fine("topic", "add-partitions", topic, 2)
+    assert len(fine("topic", "show", topic).document["partitions"]) == 2
+    assert "only grows" in refused(run("topic", "add-partitions", topic, 1))
+    assert run("topic", "add-partitions", topic, 0).code == 2
+    produce(topic, tmp_path, "a", "b", "c", options=("-p", 1))
+    delete = ("topic", "delete-records", topic, "--partition", 1)
+    if server.backend == "kafka":
+        row = {"partition": 1, "earliest": 2, "latest": 3}
+        assert fine(*delete, "--before", 2).rows == [row]
+        assert "out of range" in refused(run(*delete, "--before", 4))
+    else:
+        assert "one log" in refused(run(*delete, "--before", 2))
+    assert run(*delete, "--before", -1).code == 2
+    assert run("topic", "delete-records", topic, "--before", 1).code == 2
+
+
 def test_a_slip_in_a_topic_names_the_similar_ones(server: LogServer, topic: str) -> None:
     fine("topic", "create", topic)
     for command in (["topic", "show"], ["topic", "delete"], ["consume", "-e", "-t"]):

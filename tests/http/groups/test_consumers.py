@@ -234,6 +234,17 @@ async def test_a_pattern_takes_what_comes_and_loses_what_goes(api: Api) -> None:
     assert await me.partitions() == [("orders-us", 0)]
 
 
+async def test_added_partitions_are_assigned_at_once(api: Api) -> None:
+    await api.create("t")
+    me = await consumer(api)
+    await me.subscribe("t")
+    assert await me.partitions() == [("t", 0)]
+    assert (await api.call("POST", "/topics/t/partitions", json={"partitions": 3})).status == 200
+    assert await me.partitions() == [("t", 0), ("t", 1), ("t", 2)]
+    await produce(api, "t", "late", partition=2)
+    assert await me.values() == ["late"]
+
+
 async def test_a_hard_pattern_holds_nobody_up(api: Api) -> None:
     await api.create("a" * 60)
     me = await consumer(api)

@@ -63,6 +63,13 @@ class TopicMade(NamedTuple):
     partitions: int
 
 
+class TopicGrowing(NamedTuple):
+    """The start of the call that gives a topic this many partitions; TopicMade follows."""
+
+    name: str
+    partitions: int
+
+
 class TopicGoing(NamedTuple):
     """The start of the deletion of a topic."""
 
@@ -79,6 +86,13 @@ class HeadGoing(NamedTuple):
     """The permission to delete records before these offsets, from here on."""
 
     starts: dict[TopicPartition, int]
+
+
+class HeadGone(NamedTuple):
+    """The return of the call that deletes the records of a partition before this offset."""
+
+    partition: TopicPartition
+    start: int
 
 
 class Committing(NamedTuple):
@@ -108,9 +122,11 @@ Note: TypeAlias = (
     | Served
     | Recovered
     | TopicMade
+    | TopicGrowing
     | TopicGoing
     | TopicGone
     | HeadGoing
+    | HeadGone
     | Committing
     | Committed
     | Closed
@@ -138,9 +154,11 @@ class History:
     served: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
     recovered: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
     topics: dict[str, int] = field(default_factory=dict)
+    growing: dict[str, int] = field(default_factory=dict)
     going: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     starts: dict[TopicPartition, int] = field(default_factory=dict)
+    heads: dict[TopicPartition, int] = field(default_factory=dict)
     commits: dict[int, Committing] = field(default_factory=dict)  # in commit order
     committed: set[int] = field(default_factory=set)
     closed: bool = False
@@ -167,16 +185,22 @@ class History:
             case _:
                 self._note_topics(note)
 
-    def _note_topics(self, note: TopicMade | TopicGoing | TopicGone | HeadGoing) -> None:
+    def _note_topics(
+        self, note: TopicMade | TopicGrowing | TopicGoing | TopicGone | HeadGoing | HeadGone
+    ) -> None:
         match note:
             case TopicMade(name, partitions):
-                self.topics[name] = partitions
+                self.topics[name] = self.growing[name] = partitions
+            case TopicGrowing(name, partitions):
+                self.growing[name] = partitions
             case TopicGoing(name):
                 self.going.add(name)
             case TopicGone(name):
                 self.gone.add(name)
             case HeadGoing(starts):
                 self.starts.update(starts)
+            case HeadGone(partition, start):
+                self.heads[partition] = start
 
     def copy(self) -> History:
         """Return a copy that can be continued separately."""
@@ -187,9 +211,11 @@ class History:
             {partition: dict(seen) for partition, seen in self.served.items()},
             {partition: dict(seen) for partition, seen in self.recovered.items()},
             dict(self.topics),
+            dict(self.growing),
             set(self.going),
             set(self.gone),
             dict(self.starts),
+            dict(self.heads),
             dict(self.commits),
             set(self.committed),
             self.closed,
@@ -204,9 +230,11 @@ class History:
             tuple((partition, tuple(seen.items())) for partition, seen in self.served.items()),
             tuple((partition, tuple(seen.items())) for partition, seen in self.recovered.items()),
             tuple(self.topics.items()),
+            tuple(self.growing.items()),
             frozenset(self.going),
             frozenset(self.gone),
             tuple(self.starts.items()),
+            tuple(self.heads.items()),
             tuple(self.commits.values()),
             frozenset(self.committed),
             self.closed,

@@ -129,12 +129,19 @@ def check_store(history: History, store: LogStore, *, killed: bool, whole_batche
     topics = store.topics()
     for name, count in history.topics.items():
         if name not in history.going:
-            there = name in topics and len(topics[name].partitions) == count
-            require(there, "I1", f"topic {name} with {count} partitions is gone: {list(topics)}")
+            found = len(topics[name].partitions) if name in topics else 0
+            there = count <= found <= history.growing[name]
+            require(
+                there, "I1", f"topic {name} with {count} partitions has {found}: {list(topics)}"
+            )
     for name, info in topics.items():
         require(name not in history.gone, "I3", f"topic {name} was deleted and is there")
         for number in () if info.internal else info.partitions:
             partition = TopicPartition(name, number)
+            start, head = store.bounds(partition).start, history.heads.get(partition, 0)
+            require(
+                start >= head, "I3", f"{partition}: {start} to {head} were deleted, and are back"
+            )
             check_records(
                 history,
                 partition,

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from logserver.service.commit import CommitGroup, CommitQueue, Request
 from logserver.service.requests import PartitionAppend
-from storage import LogStore, Record, StorageError, TopicPartition
+from storage import LogStore, Record, StorageError, SupportsDeleteRecords, TopicPartition
 from storage.errors import DiskFull, IoFailure, StoreFenced, UnknownTopic
 from tests.contract.harness import ManualClock
 from tests.robustness.crash.crash import Crash, partitions_of, refused
@@ -35,13 +35,22 @@ from tests.robustness.crash.history import (
     Served,
     TopicGoing,
     TopicGone,
+    TopicGrowing,
     TopicMade,
     origin_of,
     value_of,
 )
 from tests.robustness.crash.invariants import check_store, require
 from tests.robustness.crash.ram import Ram
-from tests.robustness.crash.workload import HOUR_MS, PATH, Backend, Producer, commit_offset, open_at
+from tests.robustness.crash.workload import (
+    HOUR_MS,
+    PATH,
+    Backend,
+    Producer,
+    commit_offset,
+    delete_head,
+    open_at,
+)
 from tests.unit.rocketmq.workshop import by_hand
 
 CHAPTERS = 2
@@ -151,7 +160,10 @@ class Life:
         yield lambda: self._commit_offset(store, TopicPartition(extra, 0))
         name, value = CONFIGS[self.backend.name]
         yield lambda: store.alter_topic("b", {name: value})
+        if isinstance(store, SupportsDeleteRecords):
+            yield lambda: self._delete_head(store, PARTITIONS[0])
         yield lambda: self._retain(store)
+        yield lambda: self._grow(store, extra, 3)
         yield lambda: self._delete_topic(store, extra)
         yield lambda: self._flush(store)
 
@@ -191,6 +203,16 @@ class Life:
         self.history.note(TopicGoing(name))
         store.delete_topic(name)
         self.history.note(TopicGone(name))
+
+    def _delete_head(self, store: LogStore, partition: TopicPartition) -> None:
+        assert isinstance(store, SupportsDeleteRecords)
+        for note in delete_head(store, partition, store.bounds(partition)):
+            self.history.note(note)
+
+    def _grow(self, store: LogStore, name: str, partitions: int) -> None:
+        self.history.note(TopicGrowing(name, partitions))
+        store.add_partitions(name, partitions)
+        self.history.note(TopicMade(name, partitions))
 
     def _retain(self, store: LogStore) -> None:
         ends = {partition: store.bounds(partition).end for partition in partitions_of(store)}

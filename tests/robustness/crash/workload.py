@@ -21,9 +21,11 @@ from storage import (
     CommittedOffset,
     GroupCommit,
     LogStore,
+    OffsetBounds,
     ProducerSequence,
     Record,
     StoreOptions,
+    SupportsDeleteRecords,
     SupportsGroupOffsets,
     TopicPartition,
     open_store,
@@ -38,11 +40,13 @@ from tests.robustness.crash.history import (
     Committing,
     Flushed,
     HeadGoing,
+    HeadGone,
     Note,
     Sent,
     Served,
     TopicGoing,
     TopicGone,
+    TopicGrowing,
     TopicMade,
     value_of,
 )
@@ -113,6 +117,16 @@ def commit_offset(store: LogStore, commit: Committing) -> None:
         return
     offsets = {commit.partition: CommittedOffset(commit.offset)}
     store.commit_offsets([GroupCommit(commit.group, offsets)], durable=commit.durable)
+
+
+def delete_head(
+    store: SupportsDeleteRecords, partition: TopicPartition, bounds: OffsetBounds
+) -> Iterator[Note]:
+    """Delete the first half of a partition's records, and yield the notes before and after it."""
+    start = (bounds.start + bounds.end) // 2
+    yield HeadGoing({partition: start})
+    store.delete_records(partition, start)
+    yield HeadGone(partition, start)
 
 
 @dataclass
@@ -265,7 +279,9 @@ class Workload:
             lambda: self._make_topic(store, extra, 1),
             lambda: self._flush(store),
             store.checkpoint,
+            lambda: self._delete_head(store, self._dice.choice(PARTITIONS)),
             lambda: self._retain(store),
+            lambda: self._grow(store, extra, 3),
             lambda: self._delete_topic(store, extra),
             lambda: self._flush(store),
         ]
@@ -273,7 +289,7 @@ class Workload:
             await asyncio.sleep(0)
             await asyncio.sleep(0.001)
             act()
-            if at in {0, 3}:  # before and after the checkpoint
+            if at in {0, 4}:  # before and after the checkpoint
                 await self._request(writer, self._producers[0], TopicPartition(extra, 0), Acks.ALL)
 
     def _flush(self, store: LogStore) -> None:
@@ -286,6 +302,16 @@ class Workload:
         self._note(HeadGoing(ends))
         store.enforce_retention(self.clock.now_ms)
         self._note(HeadGoing({p: store.bounds(p).start for p in ends}))
+
+    def _delete_head(self, store: LogStore, partition: TopicPartition) -> None:
+        if isinstance(store, SupportsDeleteRecords):
+            for note in delete_head(store, partition, store.bounds(partition)):
+                self._note(note)
+
+    def _grow(self, store: LogStore, name: str, partitions: int) -> None:
+        self._note(TopicGrowing(name, partitions))
+        store.add_partitions(name, partitions)
+        self._note(TopicMade(name, partitions))
 
     def _delete_topic(self, store: LogStore, name: str) -> None:
         self._note(TopicGoing(name))
