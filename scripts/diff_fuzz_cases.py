@@ -25,7 +25,7 @@ from storage.coding import cursor, hashes, varint
 from storage.errors import StorageError
 from storage.kafka.format import batch, record_scan
 from storage.kafka.format.record import Part
-from storage.model import ProducerSequence, RawMessage, Record
+from storage.model import ProducerSequence, RawMessage, Record, TopicPartition
 from storage.rocketmq.format import (
     index_file,
     message,
@@ -60,6 +60,7 @@ MODULES = (
     "storage.rocketmq.index.queue_runs",
     "storage.rocketmq.index.record_pass",
     "storage.rocketmq.log.encoding",
+    "storage.rocketmq.log.record_run",
 )
 LIMIT_BYTES = 1 << 20
 SMALL_BATCH_BYTES = 1 << 13
@@ -307,12 +308,13 @@ def lookup_record(rng: random.Random) -> Record:
 
 
 def append(given: list[Record], **options: Any) -> object:
-    """Encode records as an append does; return the messages, their bytes, and their dispatches to queues and index."""
+    """Encode records as an append does; return their bytes at a place, and their dispatches to queues and index."""
     settings = dataclasses.replace(parse_store_settings({}), max_message_bytes=190)
-    encoded = encoding.Encoder(settings, lambda: 1 << 40).encode(given, **options)
-    place = message_encoding.Placement(b"t", message.MAGIC_V1, 1, 2, 3, 1 << 40, bytes(8))
-    records = message_encoding.encode_messages([one for one, _ in encoded], place)
-    return encoded, passed_over(b"".join(records), 3, Rules(0), with_tags=True)
+    encoder = encoding.Encoder(settings, lambda: 1 << 40)
+    run = encoder.encode_run(TopicPartition("t", 1), given, **options)
+    data = run.placed(2, 3, 1 << 40)
+    facts = run.count, run.queued, run.largest_bytes, run.sizes()
+    return data, facts, passed_over(data, 3, Rules(0), with_tags=True)
 
 
 def decode_message_call(rng: random.Random) -> Call:

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from librt.strings import read_i16_be as read_i16_be
     from librt.strings import read_i32_be as read_i32_be
     from librt.strings import read_i64_be as read_i64_be
+    from librt.strings import write_i16_be as write_i16_be
     from librt.strings import write_i32_be as write_i32_be
     from librt.strings import write_i64_be as write_i64_be
     from librt.vecs import vec as vec
+    from mypy_extensions import i16 as i16
     from mypy_extensions import i32 as i32
     from mypy_extensions import i64 as i64
+    from mypy_extensions import u8 as u8
 else:
-    i32 = i64 = int
+    i16 = i32 = i64 = u8 = int
     _I16: Final = Struct(">h")
     _I32: Final = Struct(">i")
     _I64: Final = Struct(">q")
@@ -62,6 +65,10 @@ else:
         if not 0 <= position <= len(data) - form.size:
             raise IndexError("index out of range")
         return form.unpack_from(data, position)[0]
+
+    def write_i16_be(writer: BytesWriter, number: int) -> None:
+        """Append a signed 16-bit number."""
+        writer += _I16.pack(number)
 
     def write_i32_be(writer: BytesWriter, number: int) -> None:
         """Append a signed 32-bit number."""

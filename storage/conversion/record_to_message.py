@@ -47,7 +47,7 @@ from storage.rocketmq.format.properties import (
     decode_properties,
     encode_properties,
 )
-from storage.rocketmq.log.encoding import SEQUENCE_PROPERTY
+from storage.rocketmq.log.record_run import SEQUENCE_PROPERTY
 
 HOLDS_NUL: Final = "holds a NUL"
 _KEPT: Final = frozenset({KEYS, TAGS})

@@ -4,7 +4,7 @@ Owns the append lock, the order of an append's steps and the undo of a failed ap
 records; must not flush. Sources: CommitLog.asyncPutMessage and asyncPutMessages, DefaultMessageStore.getMessage of
 RocketMQ. What readers may see of a queue is in index/queues.py.
 
-    append   place (padding, roll) -> encode -> write -> dispatch -> visible; all messages of an append, or none
+    append   encode, without the lock -> place (padding, roll) -> write -> dispatch -> visible; all messages, or none
     read     offset -> queue entry -> record -> StoredRecord
 """
 
@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 from storage.contract import Clock
@@ -24,28 +22,18 @@ from storage.model import (
     AppendResult,
     Finding,
     ProducerSequence,
-    RawMessage,
     StoredRecord,
     TopicPartition,
 )
-from storage.rocketmq.format.message import (
-    HOST_SIZE_V4,
-    Message,
-    magic_for,
-    message_size,
-    takes_queue_offset,
-)
-from storage.rocketmq.format.message_encoding import Placement, encode_messages
-from storage.rocketmq.format.properties import closed_record
+from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.consume_queue import ConsumeQueue
-from storage.rocketmq.index.index_coverage import key_beside
 from storage.rocketmq.index.light_queues import is_in_lmq
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import CommitLog
-from storage.rocketmq.log.encoding import Encoded, runs
 from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.log.reading import locator_of, to_stored
+from storage.rocketmq.log.record_run import RecordRun
 from storage.rocketmq.recovery.store_files import OpenedStore
 from storage.rocketmq.state.settings import StoreSettings
 from storage.shared.sequencing import SequencedBatch
@@ -55,31 +43,6 @@ WINDOW_BYTES: Final = 1 << 20
 NEAR_BYTES: Final = 8 << 10  # records closer than this are read together
 WRONG_PLACE: Final = "the unit leads to no record of this queue"
 RECORD_EXTRA_BYTES: Final = 64 << 10  # for all of a record except its body (MessageExtEncoder)
-
-
-class Stamp(NamedTuple):
-    """The fields that the store sets in every record of an append."""
-
-    store_timestamp_ms: int
-    store_host: bytes
-
-
-class _Form(NamedTuple):
-    """The form of a topic in a record. `size_bytes`: a record with IPv4 hosts and without body and properties."""
-
-    utf8: bytes
-    magic: int
-    size_bytes: int
-
-
-@lru_cache(maxsize=1024)
-def _form_of(topic: str) -> _Form:
-    """Return the form of a topic in a record. Raises InvalidTopic."""
-    utf8, magic = topic.encode(), magic_for(topic)
-    smallest = message_size(
-        topic_bytes=len(utf8), body_bytes=0, properties_bytes=0, sys_flag=0, magic=magic
-    )
-    return _Form(utf8, magic, smallest)
 
 
 class Appender:
@@ -99,43 +62,40 @@ class Appender:
         self._fence = fence
         self._clock = clock
         self._store_host = settings.store_host
+        self._largest_record = log.largest_record
         self._batch_bytes = min(settings.max_message_bytes + RECORD_EXTRA_BYTES, log.largest_record)
-        self._with_crc = parts.with_crc  # the properties reserve room for the CRC over the record
+        self._first_locator = locator_of(settings.store_host, 0)
 
     def append(
         self,
         queue: Queue,
-        encoded: Sequence[Encoded],
+        run: RecordRun,
         *,
         producer: ProducerSequence | None,
         publish: bool,
     ) -> AppendResult:
         """Append encoded records (lock held). A repeat of a producer's earlier append writes nothing and returns
-        the earlier offsets. Raises OutOfOrderSequence, FencedProducer and the errors of `append_stamped`.
+        the earlier offsets. Raises OutOfOrderSequence, FencedProducer and the errors of `append_run`.
         """
-        if producer is not None:
-            known = queue.producers.find_duplicate(producer, len(encoded))
-            if known is not None:
-                return self._first_answer(queue, known)
-            queue.producers.check(producer)
-        stamp = Stamp(self._clock(), self._store_host)
-        result = self.append_stamped(queue, encoded, stamp, publish=publish)
-        if producer is not None:
-            queue.producers.add(
-                producer,
-                len(encoded),
-                base_offset=result.base_offset,
-                timestamp_ms=stamp.store_timestamp_ms,
-            )
+        now_ms = self._clock()
+        if producer is None:
+            return self.append_run(queue, run, now_ms, publish=publish)
+        known = queue.producers.find_duplicate(producer, run.count)
+        if known is not None:
+            return self._first_answer(queue, known)
+        queue.producers.check(producer)
+        result = self.append_run(queue, run, now_ms, publish=publish)
+        queue.producers.add(
+            producer, run.count, base_offset=result.base_offset, timestamp_ms=now_ms
+        )
         return result
 
     def _first_answer(self, queue: Queue, known: SequencedBatch) -> AppendResult:
         first, last = known.base_offset, known.last_offset
         self._dispatcher.catch_up(queue, last + 1)
         start = max(first, queue.units.start)
-        host = locator_of(self._store_host, 0)
         units = queue.units.read(start, last + 1 - start)
-        locators = [host + unit.physical_offset for unit in units]
+        locators = [self._first_locator + unit.physical_offset for unit in units]
         return AppendResult(first, last, -1, locators, duplicate=True)
 
     def begin_at(self, physical_offset: int) -> None:
@@ -148,61 +108,56 @@ class Appender:
             )
         self._log.begin_at(physical_offset)
 
-    def append_stamped(
+    def append_run(
         self,
         queue: Queue,
-        encoded: Sequence[Encoded],
-        stamp: Stamp,
+        run: RecordRun,
+        time_ms: int,
         *,
         publish: bool,
-        are_raw: bool = False,
+        has_keys_beside: bool = False,
     ) -> AppendResult:
-        """Append checked messages (lock held). On an error none of them stays. `are_raw`: not encoded by logserver."""
-        topic, queue_id = queue.partition
-        form = _form_of(topic)
-        sizes = self._sizes(form, encoded, stamp)
+        """Append encoded records with this store time (lock held). On an error none of them stays.
+
+        `has_keys_beside`: the index lacks a string for the key of some record; see index_coverage.
+        """
+        if run.largest_bytes > self._largest_record:
+            self.check_sizes(run)
         first_offset = following = queue.next_offset
         log = self._log
         log_end = log.end
-        locator = locator_of(stamp.store_host, 0)
+        first_locator = self._first_locator
+        if run.store_host is not self._store_host:
+            first_locator = locator_of(run.store_host, 0)
         written: list[tuple[bytes, int]] = []
         locators: list[int] = []
         self._dispatcher.make_way()
         with self._fence.guarding():
             try:
-                for start, stop in runs(sizes, self._batch_bytes):
-                    position = log.reserve(sum(sizes[start:stop]))
-                    place = Placement(form.utf8, form.magic, queue_id, following, position, *stamp)
-                    messages = [message for message, _ in encoded[start:stop]]
-                    data = self._place(messages, place)
+                for part in (
+                    (run,) if run.size_bytes <= self._batch_bytes else run.parts(self._batch_bytes)
+                ):
+                    position = log.reserve(part.size_bytes)
+                    data = part.placed(following, position, time_ms)
                     log.write(data)
                     written.append((data, position))
-                    locators += accumulate(sizes[start : stop - 1], initial=locator + position)
-                    following += sum(takes_queue_offset(one.sys_flag) for one in messages)
+                    locators += part.starts(first_locator + position)
+                    following += part.queued
             except StorageError:
-                self._take_back(log_end, sum(sizes))
+                self._take_back(log_end, run.size_bytes)
                 raise
-        if are_raw and self._coverage is not None and any(key_beside(p) for _, p in encoded):
+        if has_keys_beside and self._coverage is not None:
             self._coverage.exclude_keys([(log_end, log.end)])  # before a reader sees the records
-        count = following - first_offset
         for data, position in written:
             self._dispatcher.submit(data, position)
-        queue.advance(count, log_end=log.end, publish=publish)
-        return AppendResult(first_offset, first_offset + count - 1, -1, locators)
+        queue.advance(following - first_offset, log_end=log.end, publish=publish)
+        return AppendResult(first_offset, following - 1, -1, locators)
 
-    def check_sizes(self, topic: str, encoded: Sequence[Encoded]) -> None:
-        """Raise RecordTooLarge if an append of these records would; no lock is needed."""
-        self._sizes(_form_of(topic), encoded, Stamp(0, self._store_host))
-
-    def _sizes(self, form: _Form, encoded: Sequence[Encoded], stamp: Stamp) -> Sequence[int]:
-        """Return the sizes of the records. Raises RecordTooLarge."""
-        smallest = form.size_bytes + len(stamp.store_host) - 2 * HOST_SIZE_V4
-        limit = self._log.largest_record
-        sizes = [
-            smallest + len(message.born_host) + len(message.body) + len(message.properties)
-            for message, _ in encoded
-        ]
-        if max(sizes) > limit:
+    def check_sizes(self, run: RecordRun) -> None:
+        """Raise RecordTooLarge if a record does not fit a file of the log; no lock is needed."""
+        limit = self._largest_record
+        if run.largest_bytes > limit:
+            sizes = run.sizes()
             index = next(index for index, size in enumerate(sizes) if size > limit)
             raise RecordTooLarge(
                 f"record {index} takes {sizes[index]} bytes: a commit log file holds {limit} at most",
@@ -210,14 +165,6 @@ class Appender:
                 limit_bytes=limit,
                 index=index,
             )
-        return sizes
-
-    def _place(self, messages: Sequence[RawMessage], place: Placement) -> bytes:
-        """Return the bytes of records."""
-        records = encode_messages(messages, place)
-        if self._with_crc:
-            records = [closed_record(record) for record in records]
-        return b"".join(records)
 
     def _take_back(self, log_end: int, written_bytes: int) -> None:
         """Undo the writes of a failed append; if that fails too, the store is fenced. Raises IoFailure."""

@@ -52,7 +52,9 @@ from storage.model import (
     TopicPartition,
 )
 from storage.rocketmq.format import message
+from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.index.dispatcher import Dispatcher
+from storage.rocketmq.index.index_coverage import key_beside
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.log.encoding import Encoder
@@ -60,7 +62,7 @@ from storage.rocketmq.log.reading import locator_text
 from storage.rocketmq.log.retention import Deletions, given_up
 from storage.rocketmq.lookup.by_time import find_time, newest_time
 from storage.rocketmq.lookup.find import TIME_AXIS, find_by_id, find_records
-from storage.rocketmq.queue import Appender, Limits, QueueReader, Stamp
+from storage.rocketmq.queue import Appender, Limits, QueueReader
 from storage.rocketmq.recovery.index_proof import proof_of
 from storage.rocketmq.recovery.opening import Opening, open_parts
 from storage.rocketmq.recovery.store_files import Checkpointer, OpenedStore
@@ -309,8 +311,10 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if isinstance(records, bytes):
             raise NotOffered("the RocketMQ backend takes no record batches", feature="batches")
         if records:
-            encoded = self._encoder.encode(records, compression=compression, producer=producer)
-            self._appender.check_sizes(topic, encoded)
+            run = self._encoder.encode_run(
+                TopicPartition(topic, 0), records, compression=compression, producer=producer
+            )
+            self._appender.check_sizes(run)
         return info
 
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
@@ -370,14 +374,18 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             raise InvalidArgument("records must hold at least one record", field="records")
         queue = self.queue(partition)
         self._check_writable()
-        encoded = self._encoder.encode(
-            records, compression=compression, producer=producer, born_hosts=born_hosts
+        run = self._encoder.encode_run(
+            partition,
+            records,
+            compression=compression,
+            producer=producer,
+            born_hosts=born_hosts,
         )
         with self._lock:
             self._check_writable()
             if self.queues.get(*partition) is not queue:  # deleted meanwhile, perhaps recreated
                 queue = self.queue(partition)
-            return self._appender.append(queue, encoded, producer=producer, publish=publish)
+            return self._appender.append(queue, run, producer=producer, publish=publish)
 
     def append_messages(
         self,
@@ -397,15 +405,18 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             raise InvalidArgument("messages must hold at least one message", field="messages")
         self._check_writable()
         host = self._settings.store_host if store_host is None else store_host
-        encoded = self._encoder.take_raw(messages, host)
+        run = self._encoder.encode_raw(partition, messages, host)
+        beside = self.coverage is not None and any(
+            key_beside(decode_properties(message.properties)) for message in messages
+        )
         with self._lock:
             self._check_writable()
             queue = self.queues.get(*partition) or self._new_queue(partition)
             if start_physical_offset is not None:
                 self._appender.begin_at(start_physical_offset)
             now_ms = self._clock() if store_timestamp_ms is None else store_timestamp_ms
-            return self._appender.append_stamped(
-                queue, encoded, Stamp(now_ms, host), publish=publish, are_raw=True
+            return self._appender.append_run(
+                queue, run, now_ms, publish=publish, has_keys_beside=beside
             )
 
     def _new_queue(self, partition: TopicPartition) -> Queue:

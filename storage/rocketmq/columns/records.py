@@ -51,6 +51,7 @@ from storage.rocketmq.format.message import (
     STORE_HOST_V6,
     SYS_FLAG_POSITION,
     TRANSACTION_MASK,
+    V6_EXTRA_BYTES,
     decode_message,
 )
 from storage.rocketmq.format.message_id import host_text
@@ -83,7 +84,6 @@ RECONSUME_TIMES: Final = 72
 PREPARED_OFFSET: Final = 76
 PORT_BYTES: Final = 4
 BODY_LENGTH: Final = 84
-_V6_BYTES: Final = HOST_SIZE_V6 - HOST_SIZE_V4
 _HEX: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), "<u2")
 
 
@@ -108,8 +108,8 @@ class Records:
         self.data = piece.data
         self.starts = piece.starts
         self.sys_flags = self.number(SYS_FLAG_POSITION)
-        self._born_extra = np.where(self.sys_flags & BORN_HOST_V6, _V6_BYTES, 0)
-        self._store_extra = np.where(self.sys_flags & STORE_HOST_V6, _V6_BYTES, 0)
+        self._born_extra = np.where(self.sys_flags & BORN_HOST_V6, V6_EXTRA_BYTES, 0)
+        self._store_extra = np.where(self.sys_flags & STORE_HOST_V6, V6_EXTRA_BYTES, 0)
         self.good = self._measure()
         self.good &= self.number(QUEUE_ID) == addresses.queue_ids[self.units.codes]
         self.good &= self._of_topics(addresses)
@@ -234,7 +234,7 @@ class Records:
         """Return hosts as text. Each different host is written once, and the rows share it."""
         texts: list[bytes] = []
         numbers = np.zeros(len(places), np.int64)
-        for extra_bytes, size in ((0, HOST_SIZE_V4), (_V6_BYTES, HOST_SIZE_V6)):
+        for extra_bytes, size in ((0, HOST_SIZE_V4), (V6_EXTRA_BYTES, HOST_SIZE_V6)):
             rows = np.flatnonzero(extra == extra_bytes)
             found, which = np.unique(bytes_at(self.data, places[rows], size), return_inverse=True)
             numbers[rows] = which + len(texts)
@@ -251,7 +251,7 @@ class Records:
         starts, lengths = np.zeros_like(places), np.zeros_like(places)
         texts: list[bytes] = []
         begin = 0
-        for extra, host_bytes in ((0, HOST_SIZE_V4), (_V6_BYTES, HOST_SIZE_V6)):
+        for extra, host_bytes in ((0, HOST_SIZE_V4), (V6_EXTRA_BYTES, HOST_SIZE_V6)):
             rows = np.flatnonzero(self._store_extra == extra)
             raw = np.empty((len(rows), host_bytes + 8), np.uint8)
             hosts = bytes_at(self.data, places[rows], host_bytes)

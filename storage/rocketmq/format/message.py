@@ -69,6 +69,7 @@ COMPRESSION_TYPE_MASK: Final = 0x700
 CRC_MASK: Final = 0x7FFFFFFF
 HOST_SIZE_V4: Final = 8
 HOST_SIZE_V6: Final = 20
+V6_EXTRA_BYTES: Final = HOST_SIZE_V6 - HOST_SIZE_V4
 MAX_TOPIC_V1: Final = 127
 """Most characters of a topic for which a record is v1, and most bytes that the v1 length field can hold."""
 MAX_SIGNED_SHORT: Final = 32767

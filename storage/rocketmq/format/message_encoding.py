@@ -77,8 +77,8 @@ def encode_messages(messages: Sequence[RawMessage], placement: Placement) -> lis
     topic, magic, queue_id, next_offset, first_physical, stored_ms, store_host = placement
     queue_offset: i64 = next_offset
     physical_offset: i64 = first_physical
-    topic_field = _topic_field(topic, magic)
-    store_bits: i64 = _host_bits(store_host, STORE_HOST_V6)
+    name = topic_field(topic, magic)
+    store_bits: i64 = host_bits(store_host, STORE_HOST_V6)
     lengths = LENGTHS
     table_size: i64 = LENGTH_TABLE_SIZE
     out: list[bytes] = []
@@ -87,10 +87,10 @@ def encode_messages(messages: Sequence[RawMessage], placement: Placement) -> lis
             body, properties, flag, given_flag, born_ms, born_host, times, prepared = message
             body_size: i64 = len(body)
             properties_size: i64 = len(properties)
-            size: i64 = FIXED_SIZE + body_size + len(topic_field) + properties_size
+            size: i64 = FIXED_SIZE + body_size + len(name) + properties_size
             bits: i64 = store_bits
             if len(born_host) != HOST_SIZE_V4:
-                bits |= _host_bits(born_host, BORN_HOST_V6)
+                bits |= host_bits(born_host, BORN_HOST_V6)
             pack = _pack_v4
             if bits:
                 fixed = FIXED_FIELDS[bits]
@@ -110,7 +110,7 @@ def encode_messages(messages: Sequence[RawMessage], placement: Placement) -> lis
                 if properties_size < table_size
                 else _pack_length(properties_size)
             )
-            out.append(b"".join((head, body, topic_field, length, properties)))
+            out.append(b"".join((head, body, name, length, properties)))
             physical_offset += size
             queue_offset += counts
     except (StructError, ValueError) as cause:
@@ -118,8 +118,8 @@ def encode_messages(messages: Sequence[RawMessage], placement: Placement) -> lis
     return out
 
 
-def _topic_field(topic: bytes, magic: int) -> bytes:
-    """Return the topic with its length in front."""
+def topic_field(topic: bytes, magic: int) -> bytes:
+    """Return the topic with its length in front. Raises InvalidTopic if the topic is too long for the magic."""
     limit_bytes = MAX_SIGNED_SHORT if magic == MAGIC_V2 else MAX_TOPIC_V1
     if len(topic) > limit_bytes:
         raise InvalidTopic(
@@ -129,8 +129,8 @@ def _topic_field(topic: bytes, magic: int) -> bytes:
     return (_pack_length(len(topic)) if magic == MAGIC_V2 else bytes([len(topic)])) + topic
 
 
-def _host_bits(host: bytes, bit: int) -> int:
-    """Return the sys flag bits for a host of this size."""
+def host_bits(host: bytes, bit: int) -> int:
+    """Return the sys flag bits for a host of this size: `bit`, or 0 for IPv4. Raises InvalidArgument."""
     if len(host) == HOST_SIZE_V4:
         return 0
     if len(host) == HOST_SIZE_V6:

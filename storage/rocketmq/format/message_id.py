@@ -44,7 +44,9 @@ NTP_SLACK_MS: Final = 1_000_000
 
 COUNTED: Final = 1 << 16
 """The counter of a unique id wraps here."""
-_PAIRS: Final = [f"{number:02X}" for number in range(256)]
+RUN_IDS: Final = 256
+"""The last two digits of a unique id count so many ids."""
+_PAIRS: Final = [f"{number:02X}" for number in range(RUN_IDS)]
 
 _PHYSICAL_OFFSET: Final = Struct(">q")
 assert _PHYSICAL_OFFSET.size == 8
@@ -140,16 +142,26 @@ class UniqueIds:
 
     def take(self, count: int) -> list[str]:
         """Return `count` new ids of 32 characters, with IPv6 56. The clock is read for each run of up to 256 ids."""
+        return [
+            head + pair
+            for head, first, taken in self.runs(count)
+            for pair in _PAIRS[first : first + taken]
+        ]
+
+    def runs(self, count: int) -> list[tuple[str, int, int]]:
+        """Return `count` new ids as runs of ids that differ only in the last two digits: (digits before those, number
+        in the last two digits of the first id, ids in the run). The clock is read for each run.
+        """
         with self._lock:
-            number, self._counter = self._counter, (self._counter + count) % COUNTED
-        ids: list[str] = []
-        while count > 0:  # ids that differ only in the last two digits
-            high, low = divmod(number, len(_PAIRS))
-            head = self._stem() + _PAIRS[high]
-            ids += [head + pair for pair in _PAIRS[low : low + count]]
-            taken = len(_PAIRS) - low
+            number = self._counter
+            self._counter = (number + count) % COUNTED
+        runs: list[tuple[str, int, int]] = []
+        while count > 0:
+            high, first = divmod(number, RUN_IDS)
+            taken = min(RUN_IDS - first, count)
+            runs.append((self._stem() + _PAIRS[high], first, taken))
             number, count = (number + taken) % COUNTED, count - taken
-        return ids
+        return runs
 
     def _stem(self) -> str:
         """Return an id without the counter, for the current millisecond."""

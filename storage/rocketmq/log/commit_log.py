@@ -63,7 +63,8 @@ class CommitLog:
         The result is the log end, after a roll to the next file if the current file has no room.
         Raises RecordTooLarge, DiskFull.
         """
-        if size_bytes > self.largest_record:
+        run, end = self.run, self.end
+        if size_bytes > run.file_bytes - PADDING_SIZE:
             raise RecordTooLarge(
                 f"{size_bytes} bytes do not fit a commit log file: the limit is "
                 f"{self.largest_record}, mappedFileSizeCommitLog less {PADDING_SIZE}",
@@ -71,9 +72,11 @@ class CommitLog:
                 limit_bytes=self.largest_record,
                 index=0,
             )
-        if self.run.base_of(self.end) is None:
-            self._open_file(self.end - self.end % self.run.file_bytes)
-        left = self.run.file_end(self.end) - self.end
+        base = run.base_of(end)
+        if base is None:
+            base = end - end % run.file_bytes
+            self._open_file(base)
+        left = base + run.file_bytes - end
         if size_bytes + PADDING_SIZE > left:
             self._roll(left)
         return self.end

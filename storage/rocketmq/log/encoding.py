@@ -9,32 +9,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
+from storage.coding.native import is_native
 from storage.coding.varint import INT64_MAX, INT64_MIN
 from storage.contract import Clock
 from storage.errors import InvalidArgument, RecordTooLarge, UnrepresentableRecord
 from storage.files import process_id
-from storage.model import ProducerSequence, RawMessage, Record
+from storage.model import ProducerSequence, RawMessage, Record, TopicPartition
 from storage.rocketmq.format.body import compress
 from storage.rocketmq.format.message_id import UniqueIds
 from storage.rocketmq.format.properties import (
     KEYS,
     MAX_PROPERTIES_BYTES,
-    RESERVED,
     SHARDING_KEY,
     TAGS,
     UNIQ_KEY,
     WAIT,
-    decode_properties,
     encode_properties,
     lone_nul,
     with_crc_place,
 )
+from storage.rocketmq.log.record_run import (
+    NOT_THE_USERS,
+    SEQUENCE_PROPERTY,
+    RecordRun,
+    RunWriter,
+    form_of,
+)
 from storage.rocketmq.state.settings import StoreSettings
 
-SEQUENCE_PROPERTY: Final = "__LOGSERVER_SEQ"
-_NOT_THE_USERS: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
 SETTABLE: Final = frozenset({UNIQ_KEY, WAIT})
 HOST_SIZES: Final = (8, 20)
 _FIELDS: Final = {
@@ -45,15 +49,13 @@ _FIELDS: Final = {
 }
 
 
-Encoded: TypeAlias = tuple[RawMessage, dict[str, str]]
-"""A message to be appended, and its encoded properties as a dict."""
 _new_message: Final = tuple.__new__
 """Create a RawMessage as `RawMessage(...)` does, without one Python call."""
 
 
 class Encoder:
     """A converter of records to messages. Thread-safe. `with_crc`: their properties reserve room for the CRC over the
-    record, which the caller must fill in.
+    record, which `RecordRun.placed` fills in.
     """
 
     def __init__(self, settings: StoreSettings, clock: Clock, *, with_crc: bool = False) -> None:
@@ -66,47 +68,113 @@ class Encoder:
         )
 
     def encode(
+        self, records: Sequence[Record], *, compression: str | None = None
+    ) -> Sequence[RawMessage]:
+        """Convert records to messages. Raises UnrepresentableRecord, RecordTooLarge (both with `index`)."""
+        now_ms = self._clock()
+        unique_ids = self._unique_ids.take(len(records))
+        return [
+            self._message(
+                record,
+                index,
+                now_ms,
+                unique_ids[index],
+                host=self._default_host,
+                compression=compression,
+                mark=b"",
+            )
+            for index, record in enumerate(records)
+        ]
+
+    def encode_run(
         self,
+        partition: TopicPartition,
         records: Sequence[Record],
         *,
         compression: str | None = None,
         producer: ProducerSequence | None = None,
         born_hosts: Sequence[bytes] = (),
-    ) -> Sequence[Encoded]:
-        """Convert the records of an append to messages; the first message of a sequenced append is marked.
+    ) -> RecordRun:
+        """Convert the records of an append to the bytes of the log, still without their place; the first record of a
+        sequenced append is marked.
 
-        Raises UnrepresentableRecord, RecordTooLarge (both with `index`), InvalidArgument.
+        Raises UnrepresentableRecord, RecordTooLarge (both with `index`), InvalidArgument, InvalidTopic.
         """
         now_ms = self._clock()
-        unique_ids = self._unique_ids.take(len(records))
-        limit_bytes, default_host = self._max_message_bytes, self._default_host
-        encoded: list[Encoded] = []
-        for index, record in enumerate(records):
-            born_ms = record.timestamp_ms
-            if born_ms is None:
-                born_ms = now_ms
-            elif not INT64_MIN <= born_ms <= INT64_MAX:
-                raise _unrepresentable("timestamp", index, "does not fit 64 bits")
-            properties = properties_of(record, index)
-            if UNIQ_KEY not in properties:
-                properties[UNIQ_KEY] = unique_ids[index]
-            if producer is not None and not index:
-                properties[SEQUENCE_PROPERTY] = mark_text(producer, len(records))
-            value = record.value or b""
-            if len(value) > limit_bytes:
-                raise self._too_large(len(value), index)
-            body, sys_flag = (value, 0) if compression is None else compress(value, compression)
-            host = born_hosts[index] if born_hosts else default_host
-            text = _encode_properties(properties, index)
-            if self._with_crc:
-                text = _with_crc_place(text, index)
-            # fmt: off
-            message: RawMessage = _new_message(RawMessage, (
-                body, text, 0, sys_flag, born_ms, host, 0, 0
-            ))
-            # fmt: on
-            encoded.append((message, properties))
-        return encoded
+        host = self._default_host
+        form = form_of(partition.topic)
+        limit_bytes = self._max_message_bytes
+        writer = RunWriter(form, partition.partition, host, limit_bytes=limit_bytes)
+        if producer is not None:
+            writer.mark = mark_text(producer, len(records)).encode()
+        is_usual = _NATIVE and compression is None and not self._with_crc
+        others: list[RawMessage] = []  # all, if none is usual
+        index = 0
+        for head, first, count in self._unique_ids.runs(len(records)):
+            writer.unique_head = head.encode()
+            for number in range(first, first + count):
+                record = records[index]
+                if born_hosts:
+                    host = born_hosts[index]
+                born_ms = now_ms if record.timestamp_ms is None else record.timestamp_ms
+                if not (
+                    is_usual
+                    and INT64_MIN <= born_ms <= INT64_MAX
+                    and writer.put_usual(record, born_ms, host, number)
+                ):
+                    message = self._message(
+                        record,
+                        index,
+                        now_ms,
+                        f"{head}{number:02X}",
+                        host=host,
+                        compression=compression,
+                        mark=writer.mark,
+                    )
+                    if is_usual:
+                        writer.put([message])
+                    else:
+                        others.append(message)
+                writer.mark = b""
+                index += 1
+        if others:
+            writer.put(others)
+        return writer.run(with_crc=self._with_crc)
+
+    def _message(
+        self,
+        record: Record,
+        index: int,
+        now_ms: int,
+        unique_id: str,
+        *,
+        host: bytes,
+        compression: str | None,
+        mark: bytes,
+    ) -> RawMessage:
+        born_ms = record.timestamp_ms
+        if born_ms is None:
+            born_ms = now_ms
+        elif not INT64_MIN <= born_ms <= INT64_MAX:
+            raise _unrepresentable("timestamp", index, "does not fit 64 bits")
+        properties = properties_of(record, index)
+        if UNIQ_KEY not in properties:
+            properties[UNIQ_KEY] = unique_id
+        if mark:
+            properties[SEQUENCE_PROPERTY] = mark.decode()
+        value = record.value or b""
+        if len(value) > self._max_message_bytes:
+            raise self._too_large(len(value), index)
+        body, sys_flag = (value, 0) if compression is None else compress(value, compression)
+        text = _encode_properties(properties, index)
+        if self._with_crc:
+            text = _with_crc_place(text, index)
+        # fmt: off
+        message: RawMessage = _new_message(RawMessage, (
+            body, text, 0, sys_flag, born_ms, host, 0, 0
+        ))
+        # fmt: on
+        return message
 
     def _too_large(self, size_bytes: int, index: int) -> RecordTooLarge:
         """Return the error for a body over the limit."""
@@ -118,9 +186,12 @@ class Encoder:
             index=index,
         )
 
-    def take_raw(self, messages: Sequence[RawMessage], store_host: bytes) -> Sequence[Encoded]:
-        """Check messages and return them unchanged, except for the room for a CRC over the record. Raises
-        RecordTooLarge, UnrepresentableRecord or InvalidArgument if no record can hold the message.
+    def encode_raw(
+        self, partition: TopicPartition, messages: Sequence[RawMessage], store_host: bytes
+    ) -> RecordRun:
+        """Check messages, and return them as bytes of the log, unchanged except for the room for a CRC over the
+        record. Raises RecordTooLarge, UnrepresentableRecord, InvalidArgument or InvalidTopic if no record can hold the
+        message.
         """
         for index, message in enumerate(messages):
             if len(message.body) > self._max_message_bytes:
@@ -137,7 +208,10 @@ class Encoder:
                 message._replace(properties=_with_crc_place(message.properties, index))
                 for index, message in enumerate(messages)
             ]
-        return [(message, decode_properties(message.properties)) for message in messages]
+        form = form_of(partition.topic)
+        writer = RunWriter(form, partition.partition, store_host, limit_bytes=0)
+        writer.put(messages)
+        return writer.run(with_crc=self._with_crc)
 
 
 def properties_of(record: Record, index: int) -> dict[str, str]:
@@ -161,7 +235,7 @@ def properties_of(record: Record, index: int) -> dict[str, str]:
 def _user_properties(record: Record, index: int) -> dict[str, str]:
     properties: dict[str, str] = {}
     for name, value in record.headers:
-        if name in _NOT_THE_USERS:
+        if name in NOT_THE_USERS:
             raise _unrepresentable("headers", index, f"{name!r} is a reserved name")
         if name in properties:
             raise _unrepresentable("headers", index, f"{name!r} comes twice")
@@ -257,16 +331,4 @@ def parse_mark(text: str) -> tuple[ProducerSequence, int] | None:
     return ProducerSequence(producer_id, epoch, sequence), count
 
 
-def runs(sizes: Sequence[int], limit_bytes: int) -> Sequence[tuple[int, int]]:
-    """Split an append into batches that each may fit into one file: (first, stop) of each batch."""
-    if sum(sizes) <= limit_bytes:
-        return [(0, len(sizes))]
-    found = []
-    first = total = 0
-    for index, size in enumerate(sizes):
-        if total and total + size > limit_bytes:
-            found.append((first, index))
-            first, total = index, 0
-        total += size
-    found.append((first, len(sizes)))
-    return found
+_NATIVE: Final = is_native(mark_text)

@@ -29,8 +29,9 @@ from storage.rocketmq.index.dispatch_request import heads_of
 from storage.rocketmq.index.light_queues import is_lmq, lmq_dispatches
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import record_at
-from storage.rocketmq.log.encoding import SEQUENCE_PROPERTY, parse_mark
+from storage.rocketmq.log.encoding import parse_mark
 from storage.rocketmq.log.file_sequence import FileSequence
+from storage.rocketmq.log.record_run import SEQUENCE_PROPERTY
 from storage.rocketmq.log.scan import END, LogRange, Stop, walk_log
 from storage.rocketmq.recovery.evidence import (
     Evidence,

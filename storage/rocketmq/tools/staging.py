@@ -78,9 +78,7 @@ class MessageEncoder:
 
         Every message leaves room for the CRC over the record, which a store may add.
         """
-        messages = [
-            message for message, _ in self._encoder.encode(records, compression=compression)
-        ]
+        messages = self._encoder.encode(records, compression=compression)
         for index, message in enumerate(messages):
             check_properties_size(with_crc_place(message.properties), index)
         limit_bytes = min(RUN_BYTES, shape.limit_bytes)
