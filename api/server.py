@@ -25,6 +25,7 @@ from aiohttp import web
 from api.app import App
 from api.connection.protocol import ApiServer
 from api.http.auth import tls_context
+from api.kafka.listener import KafkaListener
 from logserver import process_signals
 from logserver.config import Address, Settings
 from logserver.errors import CannotListen, SettingsError
@@ -50,9 +51,10 @@ costs 7 MB of memory under load.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """The facts of a server that is ready."""
+    """The facts of a server that is ready. `kafka`: HOST:PORT for Kafka clients, None if they are not served."""
 
     url: str
+    kafka: str | None
     plan: StorePlan
     recovery: RecoveryReport
 
@@ -82,11 +84,25 @@ class Server:
         grace_s = settings.shutdown_grace_ms / 1000
         self._runner = web.ServerRunner(self._protocols, shutdown_timeout=grace_s)
         self.url = ""
+        self.kafka: KafkaListener | None = None
+        """The port for Kafka clients, if the settings ask for one."""
+        if settings.listen_kafka is not None:
+            guard = self.app.guard
+            self.kafka = KafkaListener(
+                service,
+                tls=tls_context(settings, ()),
+                scopes_of=guard.scopes_of if guard.is_on else None,
+                has_room=lambda: self.connections < settings.max_connections,
+            )
+            self._protocols.others = self._kafka_connections
 
     @property
     def connections(self) -> int:
         """The number of open connections, including TLS handshakes in progress."""
-        return self._protocols.open_connections
+        return self._protocols.open_connections + self._kafka_connections()
+
+    def _kafka_connections(self) -> int:
+        return 0 if self.kafka is None else self.kafka.open_connections
 
     async def listen(self) -> None:
         """Bind and accept. Raises CannotListen."""
@@ -97,19 +113,37 @@ class Server:
             await site.start()
         except OSError as error:
             await self._runner.cleanup()
-            raise CannotListen(
-                f"cannot listen on {address}: {_reason(error)}{_advice(error)}",
-                listen=str(address),
-                errno=error.errno,
-            ) from None
+            raise _cannot_listen(address, error) from None
         scheme = "http" if self._tls is None else "https"
         self.url = f"{scheme}://{Address(address.host, site.port)}"
+
+    async def listen_kafka(self) -> None:
+        """Open the port for Kafka clients, if there is one. The service has started: before that a client would get
+        answers that it takes as final. Raises CannotListen, and SettingsError for a store that they cannot use.
+        """
+        address = self.service.settings.listen_kafka
+        if self.kafka is None or address is None:
+            return
+        try:
+            await self.kafka.listen(address)
+        except OSError as error:
+            raise _cannot_listen(address, error) from None
 
     async def stop(self) -> None:
         """Accept no more connections, let requests end within the grace period, then close the store cleanly."""
         self.service.begin_stop()
+        if self.kafka is not None:
+            await self.kafka.stop(self.service.settings.shutdown_grace_ms / 1000)
         await self._runner.cleanup()
         await self.service.stop()
+
+
+def _cannot_listen(address: Address, error: OSError) -> CannotListen:
+    return CannotListen(
+        f"cannot listen on {address}: {_reason(error)}{_advice(error)}",
+        listen=str(address),
+        errno=error.errno,
+    )
 
 
 def _reason(error: OSError) -> str:
@@ -199,9 +233,11 @@ async def _serve_until(
             await asyncio.gather(opening, return_exceptions=True)
             return
         await opening  # raises the error that prevented the open
+        await server.listen_kafka()
         reporting.cancel()
         _calm_collector()
-        started(Started(url=server.url, plan=plan, recovery=service.store.recovery))
+        kafka = None if server.kafka is None else server.kafka.address
+        started(Started(url=server.url, kafka=kafka, plan=plan, recovery=service.store.recovery))
         manager.ready(f"serves the {plan.backend} store {plan.path} at {server.url}")
         await stopping
     finally:
@@ -236,6 +272,8 @@ def _reload(server: Server) -> None:
         return
     try:
         server.app.guard.reload()
+        if server.kafka is not None:
+            server.kafka.log_out()
     except SettingsError as error:
         log.error("the tokens stay as they are: %s", error.message)  # noqa: TRY400  # no stack trace
     else:

@@ -171,6 +171,8 @@ class Settings:
     write: bool = False
     accept_loss: bool = False
     listen: Address = DEFAULT_ADDRESS
+    listen_kafka: Address | None = None
+    advertise_kafka: Address | None = None
     insecure: bool = False
     token_file: Path | None = None
     tls_cert: Path | None = None
@@ -208,6 +210,7 @@ class Settings:
     consumer_idle_ms: int = 300_000
     handshake_timeout_ms: int = 10_000
     keep_alive_ms: int = 75_000
+    kafka_idle_ms: int = 600_000
     body_timeout_ms: int = 30_000
     heartbeat_ms: int = 15_000
     log_level: str = "info"
@@ -226,6 +229,14 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "write": (_boolean, "Take over a directory that a real server made (else read-only)."),
     "accept_loss": (_boolean, "Cut at damage even if good records follow it."),
     "listen": (_address, "HOST:PORT to listen on. Port 0 takes any free one."),
+    "listen_kafka": (
+        _address,
+        "HOST:PORT for Kafka clients. Port 0 takes any free one. Not set: Kafka clients are not served.",
+    ),
+    "advertise_kafka": (
+        _address,
+        "HOST:PORT that Kafka clients are to connect to, if it is not the one they connected to.",
+    ),
     "insecure": (_boolean, "Allow an address that other machines reach, without access control."),
     "token_file": (_path, "Tokens, and what each allows; then nearly every call needs one."),
     "tls_cert": (_path, "Certificate chain in PEM; then the server speaks HTTPS only."),
@@ -314,6 +325,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     ),
     "handshake_timeout_ms": (_integer(100, HOUR_MS), "Longest TLS handshake."),
     "keep_alive_ms": (_integer(1000, HOUR_MS), "Longest wait for the next request's headers."),
+    "kafka_idle_ms": (
+        _integer(1000, DAY_MS),
+        "Longest that a Kafka client may stay connected without a request.",
+    ),
     "body_timeout_ms": (
         _integer(100, HOUR_MS),
         "Longest pause within a request's body; longest that a client takes nothing of its answer.",
@@ -408,6 +423,27 @@ def _check_together(settings: Settings) -> None:
             "listen",
             f"is {settings.listen}, which other machines can reach without any access control: "
             "choose a loopback address, give a token_file, or allow it with insecure",
+        ),
+        (
+            not (
+                settings.listen_kafka is None
+                or settings.listen_kafka.is_loopback
+                or settings.token_file
+                or settings.insecure
+            ),
+            "listen_kafka",
+            f"is {settings.listen_kafka}, which other machines can reach without any access control: "
+            "choose a loopback address, give a token_file, or allow it with insecure",
+        ),
+        (
+            settings.advertise_kafka and not settings.listen_kafka,
+            "advertise_kafka",
+            "needs listen_kafka",
+        ),
+        (
+            settings.advertise_kafka is not None and settings.advertise_kafka.port == 0,
+            "advertise_kafka",
+            "needs a port that clients can connect to, not 0",
         ),
         (settings.tls_key and not settings.tls_cert, "tls_key", "needs tls_cert"),
         (settings.tls_client_ca and not settings.tls_cert, "tls_client_ca", "needs tls_cert"),

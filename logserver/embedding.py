@@ -35,6 +35,7 @@ class _Announcement(msgspec.Struct):
     backend: str
     data: str
     read_only: bool
+    kafka: str | None = None
 
 
 class LogServer:
@@ -72,6 +73,14 @@ class LogServer:
     def url(self) -> str:
         """The base URL of the server."""
         return self._running.url
+
+    @property
+    def kafka(self) -> str | None:
+        """HOST:PORT for Kafka clients; None if they are not served.
+
+        A temporary store in Kafka's format has it. A store in `path` has it with the setting `listen_kafka`.
+        """
+        return self._running.kafka
 
     @property
     def backend(self) -> str:

@@ -111,10 +111,10 @@ class Metrics:
         ProcessCollector(
             registry=self.registry
         )  # CPU, memory, open files; no metrics on systems without /proc
-        self._requests = self._counts(
+        self._requests = self.counts(
             "http_requests", "HTTP requests answered.", "route", "method", "status"
         )
-        self._request_s = self._spreads(
+        self._request_s = self.spreads(
             "http_request_seconds",
             "Time from a request's headers to its answer, waiting included.",
             _LATENCIES_S,
@@ -139,13 +139,15 @@ class Metrics:
             "group_requests", "Requests that shared one hop.", _GROUP_SIZES
         )
 
-    def _counts(self, name: str, about: str, *labels: str) -> Children[Count]:
+    def counts(self, name: str, about: str, *labels: str) -> Children[Count]:
+        """Register a counter with labels."""
         family = partial(CounterMetricFamily, f"logserver_{name}", about, labels=labels)
         return self._registered(Children(Count, family))
 
-    def _spreads(
+    def spreads(
         self, name: str, about: str, bounds: Sequence[float], *labels: str
     ) -> Children[Spread]:
+        """Register a histogram with labels."""
         family = partial(HistogramMetricFamily, f"logserver_{name}", about, labels=labels)
         return self._registered(Children(partial(Spread, bounds), family))
 
@@ -154,10 +156,10 @@ class Metrics:
         return children
 
     def _count(self, name: str, about: str) -> Count:
-        return self._counts(name, about).child()
+        return self.counts(name, about).child()
 
     def _spread(self, name: str, about: str, bounds: Sequence[float]) -> Spread:
-        return self._spreads(name, about, bounds).child()
+        return self.spreads(name, about, bounds).child()
 
     def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
         """Register a gauge that calls `value` at every scrape."""
@@ -210,6 +212,51 @@ class Metrics:
     def render(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)
+
+
+class KafkaMetrics:
+    """The counters of requests and connections of Kafka clients, among the metrics of their server."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._requests = metrics.counts(
+            "kafka_requests", "Requests of Kafka clients answered.", "api", "version"
+        )
+        self._request_s = metrics.spreads(
+            "kafka_request_seconds",
+            "Time from a Kafka request to its answer, waiting included.",
+            _LATENCIES_S,
+            "api",
+        )
+        self._errors = metrics.counts(
+            "kafka_errors", "Requests of Kafka clients refused as a whole.", "api", "error"
+        )
+        self._ended = metrics.counts(
+            "kafka_connections_ended",
+            "Connections of Kafka clients that the server ended.",
+            "reason",
+        )
+        self._by_request: dict[tuple[str, int], tuple[Count, Spread]] = {}
+
+    def answered(self, *, api: str, version: int, elapsed_s: float) -> None:
+        """Count one answered request of a Kafka client."""
+        counted = self._by_request.get((api, version))
+        if counted is None:
+            counted = (
+                self._requests.child(api, str(version)),
+                self._request_s.child(api),
+            )
+            self._by_request[api, version] = counted
+        count, spread = counted
+        count.value += 1
+        spread.observe(elapsed_s)
+
+    def refused(self, *, api: str, error: str) -> None:
+        """Count one request of a Kafka client that was refused as a whole."""
+        self._errors.child(api, error).value += 1
+
+    def ended(self, reason: str) -> None:
+        """Count one connection of a Kafka client that the server ended."""
+        self._ended.child(reason).value += 1
 
 
 class _StoreCollector(Collector):

@@ -20,15 +20,18 @@ from storage.contract import (
     SupportsParts,
     SupportsPromptAppend,
     SupportsRawMessages,
+    SupportsTopicConfigs,
     TaskRunner,
 )
 from storage.errors import StorageError
 from storage.model import (
+    AbortedTransaction,
     AppendResult,
     BatchPage,
     Bound,
     Capabilities,
     CommittedOffset,
+    ConfigSource,
     ConversionNote,
     ConversionReport,
     ConvertedTopic,
@@ -55,6 +58,7 @@ from storage.model import (
     StoredRecord,
     StoreStats,
     TimedOffset,
+    TopicConfig,
     TopicInfo,
     TopicPartition,
 )
@@ -94,6 +98,7 @@ from storage.shared.staged_files import Run, StagedFile, StagedWriter, staging_f
 
 __part_of__ = "duolog"
 __all__ = [
+    "AbortedTransaction",
     "AppendResult",
     "BatchPage",
     "Bound",
@@ -101,6 +106,7 @@ __all__ = [
     "Chunk",
     "Clock",
     "CommittedOffset",
+    "ConfigSource",
     "ConversionNote",
     "ConversionReport",
     "ConvertedTopic",
@@ -153,8 +159,10 @@ __all__ = [
     "SupportsParts",
     "SupportsPromptAppend",
     "SupportsRawMessages",
+    "SupportsTopicConfigs",
     "TaskRunner",
     "TimedOffset",
+    "TopicConfig",
     "TopicInfo",
     "TopicPartition",
     "TopicShape",

@@ -42,6 +42,7 @@ from storage.model import (
     StoredRecord,
     StoreStats,
     TimedOffset,
+    TopicConfig,
     TopicInfo,
     TopicPartition,
 )
@@ -357,11 +358,35 @@ class LogStore(ABC):
 
 @runtime_checkable
 class SupportsClusterId(Protocol):
-    """A store whose directory belongs to a cluster with a name (Kafka's meta.properties)."""
+    """A store whose directory belongs to a node of a cluster with a name (Kafka's meta.properties)."""
 
     @property
     def cluster_id(self) -> str | None:
         """The name of the cluster; None if the directory does not contain it."""
+        ...
+
+    @property
+    def node_id(self) -> int | None:
+        """The number of the node in the cluster; None if the directory does not contain it."""
+        ...
+
+
+@runtime_checkable
+class SupportsTopicConfigs(Protocol):
+    """A store that knows every config of a topic, also the configs that were never set."""
+
+    def describe_configs(self, topic: str) -> Sequence[TopicConfig]:
+        """Return all configs of a topic in order of name. Raises UnknownTopic."""
+        ...
+
+    def default_configs(self) -> Sequence[TopicConfig]:
+        """Return the configs of a topic without any of its own, in order of name."""
+        ...
+
+    def check_configs(self, configs: Mapping[str, str]) -> None:
+        """Check configs as `create_topic` and `alter_topic` do, and change nothing. Raises InvalidConfig,
+        NotOffered.
+        """
         ...
 
 
@@ -457,6 +482,14 @@ class SupportsBatchBytes(Protocol):
     ) -> BatchPage:
         """Return whole batches, from the batch that contains `offset` on: at least one, CRC checked. Raises the errors
         of `read`.
+
+        With READ_COMMITTED the batches end at the stable end. They contain batches of aborted transactions, which the
+        page names.
+        """
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Return the leader epoch of the newest batch; of an empty log, the epoch that it began with (0 without one).
+        Raises UnknownTopic, UnknownPartition.
         """
 
 

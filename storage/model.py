@@ -191,12 +191,47 @@ class Page(NamedTuple):
     bounds: OffsetBounds
 
 
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction: the producer, and the offset of its first record in the partition."""
+
+    producer_id: int
+    first_offset: int
+
+
 class BatchPage(NamedTuple):
-    """Whole record batches as stored (they may begin before the requested offset), and the offset of the next read."""
+    """Whole record batches as stored (they may begin before the requested offset), and the offset of the next read.
+
+    `aborted`, for a reader of committed records: the aborted transactions with records in the batches. It must leave
+    out their records, from the first offset up to the marker of the abort.
+    """
 
     data: bytes
     next_offset: int
     bounds: OffsetBounds
+    aborted: Sequence[AbortedTransaction] = ()
+
+
+class ConfigSource(enum.Enum):
+    """The place that gives a config its value."""
+
+    TOPIC = "topic"
+    STORE = "store"
+    DEFAULT = "default"
+
+
+class TopicConfig(NamedTuple):
+    """A config of a topic: its value, the value without a config of its own, and where the value comes from.
+
+    `kind`: bool, int, long, list or string. `server_name`: the broker's property that sets it for all topics; None
+    without one.
+    """
+
+    name: str
+    value: str
+    inherited: str
+    source: ConfigSource
+    kind: str
+    server_name: str | None = None
 
 
 class FoundPage(NamedTuple):

@@ -50,6 +50,7 @@ CLOCK_OWNERS = {"storage/registry.py"}
 # Handlers of last resort. They convert any exception to a plain answer of a command, or to a log line with traceback of
 # a background loop that continues.
 LAST_RESORTS = {
+    "api/kafka/dispatch.py",
     "logserver/cli/__init__.py",
     "logserver/cli/spark/progress.py",
     "logserver/groups/consumer.py",
@@ -108,6 +109,7 @@ SMALL_MODULES = {
     "api/operations/documentation.py": "a module per resource",
     "api/operations/parameters.py": "operations share it",
     "api/http/caching.py": "pages and documents share it",
+    "api/kafka/topic_ids.py": "handlers share it",
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",
     "logserver/cli/completion.py": "a module per command",
     "logserver/logs.py": "a duty of the process",

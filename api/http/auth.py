@@ -10,6 +10,7 @@ import logging
 import ssl
 import stat
 from base64 import b64decode
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -44,6 +45,10 @@ class Guard:
         """Read the token file again; if that raises SettingsError the tokens stay unchanged."""
         if self._path is not None:
             self._tokens = load_tokens(self._path)
+
+    def scopes_of(self, token: bytes) -> frozenset[Scope] | None:
+        """Return the scopes of a token; None if it is unknown, or no call needs one."""
+        return None if self._tokens is None else self._tokens.scopes_of(token)
 
     def check(
         self, request: web.BaseRequest, scope: Scope | None, *, is_page: bool = False
@@ -119,13 +124,16 @@ def _password(credentials: str) -> bytes | None:
     return password if colon else None
 
 
-def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """Return the TLS context; None for plain HTTP. Raises SettingsError."""
+def tls_context(
+    settings: Settings, protocols: Sequence[str] = ("http/1.1",)
+) -> ssl.SSLContext | None:
+    """Return the TLS context; None without a certificate. `protocols` are offered by ALPN. Raises SettingsError."""
     if settings.tls_cert is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
     _check_files(settings)
     setting = "tls_cert"
     try:

@@ -18,12 +18,21 @@ import click
 from logserver import process_signals
 from logserver.cli.offline.findings import finding_lines
 from logserver.cli.progress import LateProgress
-from logserver.config import DEFAULT, FLAG, MAX_PORT, SETTINGS, Settings, load_settings
+from logserver.config import (
+    DEFAULT,
+    FLAG,
+    MAX_PORT,
+    SETTINGS,
+    Address,
+    Settings,
+    load_settings,
+)
 from logserver.logs import log_to_stderr
 from logserver.remedies import Inspected
 from storage import Progress, RecoveryReport
 from storage.display import encode_json, one_line
 
+KAFKA: Final = "kafka"
 _CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
 
 
@@ -45,6 +54,8 @@ class Started(Protocol):
 
     @property
     def url(self) -> str: ...
+    @property
+    def kafka(self) -> str | None: ...
     @property
     def plan(self) -> Plan: ...
     @property
@@ -145,9 +156,14 @@ command: Final = click.Command(
 
 
 def _ephemeral(settings: Settings, folder: Path) -> Settings:
-    """Return the settings of a store that is never opened again: its data need not be synced."""
+    """Return the settings of a store that is never opened again: its data need not be synced. A store in Kafka's format
+    has a port for Kafka clients too, on this machine.
+    """
     flush = "os" if settings.sources["flush"] == DEFAULT else settings.flush
-    return replace(settings, data=folder / "data", flush=flush)
+    listen_kafka = settings.listen_kafka
+    if listen_kafka is None and settings.backend in {None, KAFKA}:
+        listen_kafka = Address("127.0.0.1", 0)
+    return replace(settings, data=folder / "data", flush=flush, listen_kafka=listen_kafka)
 
 
 def _tell(started: Started, *, curl: str, options: Mapping[str, str]) -> None:
@@ -161,10 +177,14 @@ def _tell(started: Started, *, curl: str, options: Mapping[str, str]) -> None:
         "data": str(plan.path.absolute()),
         "read_only": plan.read_only,
     }
+    if started.kafka is not None:
+        facts = {**facts, "kafka": started.kafka}
     if not sys.stdout.isatty():
         click.echo(encode_json(facts))
     mode = " (read-only)" if plan.read_only else ""
     lines = [f"{plan.backend} store {plan.path}{mode} at {started.url}"]
+    if started.kafka is not None:
+        lines.append(f"Kafka clients connect to {started.kafka}")
     if plan.notice is not None:
         lines.append(plan.notice)
     inspected = Inspected(plan.path, options)

@@ -362,7 +362,12 @@ class CommitQueue:
         )
         group.appended_to(part.partition)
         count = result.last_offset - result.base_offset + 1
-        return AppendOutcome(part.partition.partition, range(count), result.base_offset)
+        return AppendOutcome(
+            part.partition.partition,
+            range(count),
+            result.base_offset,
+            timestamp_ms=result.timestamp_ms,
+        )
 
     def _append_records(
         self, group: CommitGroup, part: PartitionAppend, records: Sequence[Record]

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 MAX_AHEAD_MS: Final = HOUR_MS  # a broker's default of message.timestamp.after.max.ms
 WARN_AGAIN_MS: Final = 60_000
 MAX_WARNED_TOPICS: Final = 1000
+PROMPT_CHECK_BYTES: Final = 64 << 10
+"""Uncompressed batches up to this size are checked by the thread that appends them: a hop would take longer."""
 # Stands for the marks that the parts of a request with a key get when they are appended.
 _ANY_MARK: Final = ProducerSequence(0, 0, 0)
 
@@ -102,7 +104,7 @@ class Producer:
             if len(refused) == len(request.records) or (refused and unanswered):
                 return refused
         if is_new:
-            await self._create(request.topic)
+            await self.create_topic(request.topic)
         if not parts:
             return failed
         relaxed = self._store.capabilities.messages and without_waiting(request.records)
@@ -173,6 +175,36 @@ class Producer:
             await self._deleted_meanwhile()
         return await self._produce_batches(request)
 
+    async def submit_batches(
+        self, partition: TopicPartition, data: bytes, acks: Acks
+    ) -> asyncio.Future[list[AppendOutcome]]:
+        """Check a client's batches and queue them. Return the future of their outcome.
+
+        Batches that are queued by one call after the return of another are appended after them. No topic is created.
+        Raises UnknownTopic, UnknownPartition, and what `produce_batches` raises for bytes that no log takes. The
+        future raises the errors of the append.
+        """
+        target = self._topics.partition(*partition)
+        check_open(self._topics.info(partition.topic))
+        part = PartitionAppend(target, data, ())
+        store = self._store
+        if isinstance(store, SupportsBatchBytes) and (
+            len(data) > PROMPT_CHECK_BYTES or store.are_compressed(data)
+        ):
+            async with self._unpacking if store.are_compressed(data) else nullcontext():
+                checked = await self._access.run(store.check_client_batches, target.topic, data)
+            part = PartitionAppend(target, checked, (), checked=True)
+        answer = self._writer.submit([part], acks)
+        answer.add_done_callback(self._count_batches)
+        if acks is Acks.NONE:
+            answer.add_done_callback(self._note_dropped)
+        return answer
+
+    def _count_batches(self, answer: asyncio.Future[list[AppendOutcome]]) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            stored = sum(len(outcome.positions) for outcome in answer.result())
+            self._metrics.produced(records=stored, size_bytes=0)
+
     async def _produce_batches(self, request: ProduceBatches) -> list[AppendOutcome]:
         info = await self._target(request.topic, request.partition)
         number = only_partition(info) if request.partition is None else request.partition
@@ -180,7 +212,7 @@ class Producer:
         is_new = request.topic not in self._topics
         part = await self._checked(target, request, is_new=is_new)
         if is_new:
-            await self._create(request.topic)
+            await self.create_topic(request.topic)
         outcomes = await self._append([part], request)
         stored = sum(len(outcome.positions) for outcome in outcomes)
         self._metrics.produced(records=stored, size_bytes=len(request.data))
@@ -251,8 +283,10 @@ class Producer:
         check_open(info)
         return info
 
-    async def _create(self, topic: str) -> None:
-        """Create the topic of a request. Raises Busy if requests have created too many topics."""
+    async def create_topic(self, topic: str) -> None:
+        """Create the topic of a request, with the store's defaults. Raises Busy if requests have created too many
+        topics, and what the store raises.
+        """
         limit = self._access.settings.max_auto_created_topics
         if len(self._created) >= limit:
             self._created.intersection_update(self._topics)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,9 +29,16 @@ from logserver.service.fetch import (
     read_batch_page,
     read_page,
 )
+from logserver.service.fetch_many import (
+    FetchMany,
+    PartitionPage,
+    ReadMany,
+    poll_many,
+    read_many,
+)
 from logserver.service.follow import follow_pages
 from logserver.service.maintenance import maintenance
-from logserver.service.memory_budget import MemoryBudget
+from logserver.service.memory_budget import MemoryBudget, Reservation
 from logserver.service.produce import Producer
 from logserver.service.requests import Fetch, Follow
 from logserver.service.topics import TopicCatalog
@@ -48,13 +55,15 @@ from storage import (
     Progress,
     StoredRecord,
     StoreStats,
+    SupportsBatchBytes,
     SupportsClusterId,
     SupportsLeaderEpochs,
     TimedOffset,
+    TopicInfo,
     TopicPartition,
     wall_clock_ms,
 )
-from storage.errors import NotOffered
+from storage.errors import CallerError, NotOffered
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,6 +75,8 @@ DISK_FULL_BELOW_BYTES: Final = 1 << 20
 CLUSTER_ID: Final = (
     "logserver"  # of a store without an id; must not change, so that clients may keep it
 )
+
+NODE_ID: Final = 1  # of a store without one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +239,19 @@ class LogService:
         stored = store.cluster_id if isinstance(store, SupportsClusterId) else None
         return stored or CLUSTER_ID
 
+    @property
+    def node_id(self) -> int:
+        """The number of this node from the store's directory, or `NODE_ID` if the store has none. Raises NotReady."""
+        store = self.store
+        stored = store.node_id if isinstance(store, SupportsClusterId) else None
+        return NODE_ID if stored is None else stored
+
+    async def leader_epochs(self, topics: Sequence[TopicInfo]) -> Sequence[Sequence[int]]:
+        """Return the leader epochs of each topic's partitions; 0 for a partition that is deleted meanwhile, or in a
+        store without epochs.
+        """
+        return await self._run(_leader_epochs, self.store, topics)
+
     async def stats(self) -> StoreStats:
         """Return the store's sizes and counters."""
         return await self._run(self.store.stats)
@@ -309,6 +333,25 @@ class LogService:
         """
         return await poll(request, partial(self._read, read_batch_page), self.waiters)
 
+    async def fetch_many(
+        self, request: FetchMany, reservation: Reservation
+    ) -> Sequence[PartitionPage]:
+        """Return whole batches of many partitions, waiting for them as `request` says. `reservation` grows to their
+        size.
+
+        An error of one partition is in its page. Raises NotOffered if the backend has no batches, and Busy. May be
+        cancelled.
+        """
+
+        async def read(request: FetchMany) -> ReadMany:
+            store = self.store
+            async with self._reading:
+                result = await self._run(read_many, store, request)
+                reservation.grow_to(result.size_bytes)
+            return result
+
+        return await poll_many(request, read, self.waiters)
+
     def follow(self, request: Follow) -> AsyncGenerator[Page, None]:
         """Yield records as they arrive, page by page; a page without records at least every `heartbeat_ms`.
 
@@ -348,6 +391,21 @@ class LogService:
         """Run a blocking call in a thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(call, *args, **kwargs))
+
+
+def _leader_epochs(store: LogStore, topics: Sequence[TopicInfo]) -> Sequence[Sequence[int]]:
+    return [
+        [_leader_epoch(store, info.name, number) for number in info.partitions] for info in topics
+    ]
+
+
+def _leader_epoch(store: LogStore, topic: str, number: int) -> int:
+    if not isinstance(store, SupportsBatchBytes):
+        return 0
+    try:
+        return store.leader_epoch(TopicPartition(topic, number))
+    except CallerError:
+        return 0
 
 
 def _is_full(data: Path) -> bool:

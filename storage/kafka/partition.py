@@ -154,6 +154,13 @@ class Partition:
         """The offset below which everything is durable: the highest possible recovery point."""
         return self._flushed
 
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the newest batch; 0 if no epoch is known."""
+        with self._append_lock:
+            latest = self._epochs.latest
+        return 0 if latest is None else latest
+
     def high_watermark(self) -> int:
         """Return the value for replication-offset-checkpoint: below it all records are visible and durable."""
         with self._state_lock:
@@ -214,7 +221,10 @@ class Partition:
 
         with self._unless_deleted(offset), self._damage_at(offset):
             data, next_offset = reading.read_bytes(self._segment_at, offset, end, max_bytes)
-        return BatchPage(data, next_offset, bounds)
+            if isolation is Isolation.READ_UNCOMMITTED or not data:
+                return BatchPage(data, next_offset, bounds)
+            aborted = reading.AbortedRanges(self._segment_at, offset, next_offset)
+        return BatchPage(data, next_offset, bounds, aborted.transactions())
 
     @contextmanager
     def _damage_at(self, offset: int) -> Iterator[None]:

@@ -83,6 +83,7 @@ from storage.model import (
     StoredRecord,
     StoreStats,
     TimedOffset,
+    TopicConfig,
     TopicInfo,
     TopicPartition,
 )
@@ -170,6 +171,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         directory.findings += blocked_paths.take_out(directory) if self.read_only else ()
         self._configs = directory.topic_configs()
         self.cluster_id = directory.known_cluster_id() if self.read_only else directory.cluster_id()
+        self.node_id = directory.node_id
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
         self._shared = PartitionEnvironment(
@@ -204,6 +206,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             directory.write_store_file(facts)
         if facts.created and self.cluster_id is None:
             self.cluster_id = directory.write_identity(self._settings)
+            self.node_id = directory.node_id
         if self.recovery.losses or not self.recovery.clean_shutdown:
             self.checkpoint()
 
@@ -416,6 +419,20 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             topic, starts, known.topic_id, self.settings_of(topic), added=True
         )
 
+    def describe_configs(self, topic: str) -> Sequence[TopicConfig]:
+        self._check_open()
+        with self._lock:
+            if topic not in self._topics:
+                raise UnknownTopic(topic)
+            return self._settings.describe(topic, self._topics[topic].configs)
+
+    def default_configs(self) -> Sequence[TopicConfig]:
+        return self._settings.describe("", {})
+
+    def check_configs(self, configs: Mapping[str, str]) -> None:
+        for name, value in configs.items():
+            check_topic_config(name, value)
+
     def delete_topic(self, topic: str) -> None:
         self._check_writable()
         with self._lock:
@@ -508,6 +525,9 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def are_compressed(self, data: bytes) -> bool:
         return are_compressed(data)
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        return self.partition(partition).leader_epoch
 
     def read(
         self,

@@ -15,7 +15,7 @@ from storage.kafka.format.batch import decode_records
 from storage.kafka.format.record import NO_TIMESTAMP, DecodedRecord, Part
 from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.log.segment import Segment
-from storage.model import Header, StoredRecord, TimedOffset
+from storage.model import AbortedTransaction, Header, StoredRecord, TimedOffset
 
 TAGS_HEADER: Final = "TAGS"
 KEYS_HEADER: Final = "KEYS"
@@ -197,6 +197,15 @@ class AbortedRanges:
             at = segment.limit_offset
             if at == INT64_MAX:
                 return
+
+    def transactions(self) -> Sequence[AbortedTransaction]:
+        """Return the aborted transactions, by first offset."""
+        found = (
+            AbortedTransaction(producer_id, first)
+            for producer_id, ranges in self._ranges.items()
+            for first, _ in ranges
+        )
+        return sorted(found, key=lambda aborted: aborted.first_offset)
 
     def hides(self, batch: StoredBatch) -> bool:
         """Return whether read_committed must hide this batch."""

@@ -136,6 +136,7 @@ class JoinedDirectory(LogDirectory):
         """See LogDirectory. Directories of several brokers are reported."""
         found = [member.known_cluster_id() for member in self._members]
         self._compare_identities()
+        self.node_id = next((m.node_id for m in self._members if m.node_id is not None), None)
         return next(filter(None, found), None)
 
     def _compare_identities(self) -> None:

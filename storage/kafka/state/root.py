@@ -108,6 +108,8 @@ class LogDirectory(RootFiles[StoreFile]):
         super().__init__(fs, path, BACKEND, StoreFile)
         self.roots: Sequence[Path] = (path,)
         self._configured: dict[str, Path] = {}
+        self.node_id: int | None = None
+        """node.id, once the cluster id was read or written."""
 
     # ---- reading ----
 
@@ -227,7 +229,9 @@ class LogDirectory(RootFiles[StoreFile]):
         if not self.fs.exists(path):
             return None
         found = properties.decode_properties(self.fs.read_bytes(path))
-        return properties.parse_meta_properties(found).cluster_id
+        identity = properties.parse_meta_properties(found)
+        self.node_id = identity.node_id
+        return identity.cluster_id
 
     def topic_id(self, directory: Path) -> str | None:
         """Return the topic id of a partition's folder, None without one. An unreadable file is reported."""
@@ -300,6 +304,7 @@ class LogDirectory(RootFiles[StoreFile]):
         )
         path = self.path / names.META_PROPERTIES
         atomic_write(self.fs, path, properties.encode_properties(content))
+        self.node_id = settings.node_id
         return cluster_id
 
     def write_highest_epoch(self, facts: StoreFile, epoch: int) -> None:

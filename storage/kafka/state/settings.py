@@ -7,7 +7,7 @@ exception: it is off unless it is set, so that nothing is deleted without a requ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from storage.kafka.format.names import (
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
+from storage.model import ConfigSource, TopicConfig
 
 DAY_MS: Final = 86_400_000
 COMPACT: Final = "compact"
@@ -71,6 +72,14 @@ INERT_CONFIGS: Final[Mapping[str, str]] = {
 }
 """Configs of the real broker that have no effect here, with the broker's defaults. They are kept and shown, so that a
 topic's configs survive a round trip."""
+_LISTS: Final = frozenset(
+    {
+        "cleanup.policy",
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+    }
+)
+_LONGS: Final = frozenset({"retention.bytes", "flush.messages", "local.retention.bytes"})
 _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     "num.partitions": (1, 1, MAX_PARTITIONS),
     "producer.id.expiration.ms": (DAY_MS, 1, INT32_MAX),
@@ -147,6 +156,14 @@ class StoreSettings:
                 "segment.bytes": str(self.offsets_segment_bytes),
             }
         return _COORDINATOR_CONFIGS.get(topic, {})
+
+    def describe(self, topic: str, configs: Mapping[str, str]) -> Sequence[TopicConfig]:
+        """Return every config of a topic that has these configs of its own, in order of name."""
+        own = {**self.broker_configs(topic), **configs}
+        return [
+            _described(name, own.get(name), self.topic_defaults.get(name))
+            for name in sorted(_TOPIC_NAMES)
+        ]
 
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
         """Return the settings of a topic with these configs of its own."""
@@ -236,6 +253,42 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         retention_ms=_off_if_negative(numbers["retention.ms"]) if deletes else None,
         retention_bytes=_off_if_negative(numbers["retention.bytes"]) if deletes else None,
     )
+
+
+def _described(name: str, own: str | None, of_store: str | None) -> TopicConfig:
+    """Return a config with the value of the topic, else of the store, else the default."""
+    server_name: str | None = None
+    if name in _NUMBERS:
+        server_name, number, _, _ = _NUMBERS[name]
+        default = str(number)
+    elif name in _CHOICES:
+        server_name, choices = _CHOICES[name]
+        default = choices[0]
+    else:
+        default = INERT_CONFIGS[name]
+    inherited = default if of_store is None else of_store
+    source = ConfigSource.DEFAULT if of_store is None else ConfigSource.STORE
+    if own is not None:
+        source = ConfigSource.TOPIC
+    return TopicConfig(
+        name,
+        inherited if own is None else own,
+        inherited,
+        source,
+        _kind(name, default),
+        server_name,
+    )
+
+
+def _kind(name: str, default: str) -> str:
+    """Return the type of a config as the real broker names it."""
+    if name in _LISTS:
+        return "list"
+    if default in {"true", "false"}:
+        return "bool"
+    if name in _LONGS or name.endswith(".ms"):
+        return "long"
+    return "int" if name in _NUMBERS or default.lstrip("-").isdigit() else "string"
 
 
 def _off_if_negative(value: int) -> int | None:

@@ -1,0 +1,86 @@
+"""The APIs that this server offers: their versions, handlers, and the scope that each needs.
+
+Owns the table; must not handle anything. An API or version that is not in the table is not advertised, and a request
+for it is answered like one that the real server does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from api.kafka.call import Handler, Served
+from api.kafka.handlers import (
+    cluster,
+    configs,
+    fetch,
+    metadata,
+    offsets,
+    produce,
+    security,
+    topics,
+)
+from api.kafka.protocol.messages import APIS
+from logserver.tokens import Scope
+
+API_VERSIONS: Final = 18
+
+
+def _served(
+    key: int,
+    handler: Handler,
+    scope: Scope | None,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    before_login: bool = False,
+) -> Served:
+    api = APIS[key]
+    return Served(
+        api,
+        api.first if first is None else first,
+        api.last if last is None else last,
+        handler,
+        scope,
+        before_login,
+    )
+
+
+def _table(rows: Iterable[Served]) -> Mapping[int, Served]:
+    return {row.api.key: row for row in sorted(rows, key=lambda row: row.api.key)}
+
+
+# Produce 12 and InitProducerId 5 are transactions of version 2; Produce 13 names topics by id.
+SERVED: Final = _table(
+    (
+        _served(0, produce.produce, Scope.PRODUCE, last=11),
+        _served(1, fetch.fetch, Scope.READ),
+        _served(2, offsets.list_offsets, Scope.READ, last=6),
+        _served(3, metadata.metadata, None),
+        _served(10, cluster.find_coordinator, None),
+        _served(API_VERSIONS, cluster.api_versions, None, before_login=True),
+        _served(19, topics.create_topics, Scope.ADMIN),
+        _served(20, topics.delete_topics, Scope.ADMIN),
+        _served(22, produce.init_producer_id, Scope.PRODUCE, last=4),
+        _served(32, configs.describe_configs, Scope.READ),
+        _served(33, configs.alter_configs, Scope.ADMIN),
+        _served(35, cluster.describe_log_dirs, Scope.READ),
+        _served(44, configs.incremental_alter_configs, Scope.ADMIN),
+        _served(60, cluster.describe_cluster, None),
+        _served(74, configs.list_config_resources, Scope.READ),
+    )
+)
+"""The APIs for every client, by key."""
+
+LOGIN: Final = _table(
+    (
+        _served(17, security.sasl_handshake, None, first=1, before_login=True),
+        _served(36, security.sasl_authenticate, None, before_login=True),
+    )
+)
+"""The APIs of a server with a token file, in addition to SERVED."""
+
+
+def offered(*, login: bool) -> Mapping[int, Served]:
+    """Return the APIs of a server, by key; `login`: it has a token file."""
+    return {**SERVED, **LOGIN} if login else SERVED

@@ -1,0 +1,94 @@
+"""One request of a Kafka client as its handler sees it, and the shape of a handler.
+
+Owns the values that belong to a request, apart from its message: the service, the client, the address of this node as
+the client knows it. Must not read or write bytes.
+
+A handler is a coroutine function of a Call and the request message; it returns the response message, or None where the
+protocol has no answer (Produce with acks=0). An error of one topic, partition or group is a number in its part of the
+response. An error that the handler raises becomes the response that `api.kafka.refusals` builds: the same number in
+every part. A handler that changes something checks nothing of who may do so: `api.kafka.apis` names the scope that
+each API needs, and the dispatcher checks it before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from api.kafka.protocol.messages import Api
+from api.kafka.sessions import FetchSessions
+from api.kafka.topic_ids import TopicIds
+from logserver.config import Address
+from logserver.service.memory_budget import Reservation
+from logserver.service.service import LogService
+from logserver.tokens import Scope
+
+PRODUCE: Final = 0
+"""The API whose requests may overlap on one connection."""
+
+
+class Ended(Exception):  # the protocol's way to refuse a client
+    """The connection must end, without an answer to this request."""
+
+
+@dataclass(slots=True)
+class Client:
+    """A connected client, for the life of its connection.
+
+    `host`: its address as text. `scopes`: what its token allows; None where the server needs no token, or before the
+    client has sent one. `mechanism`: the SASL mechanism of its handshake. `produce_order`: held while a produce request
+    is checked and queued, so that requests of a connection are appended in the order of their arrival.
+    """
+
+    host: str
+    software: str = ""
+    scopes: frozenset[Scope] | None = None
+    mechanism: str | None = None
+    produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One request. `node`: host and port of this node for this client. `answer`: the budget that the answer's bytes are
+    counted in; the connection releases it when they are sent. `request`: the budget of the request's own bytes; who
+    keeps them beyond the answer takes it over with `release_when`.
+    """
+
+    service: LogService
+    node: Address
+    node_id: int
+    client: Client
+    client_id: str | None
+    version: int
+    sessions: FetchSessions
+    ids: TopicIds
+    request: Reservation
+    answer: Reservation
+    scopes_of: Callable[[bytes], frozenset[Scope] | None] | None = None
+    offered: Collection[Served] = ()
+
+    def allows(self, scope: Scope) -> bool:
+        """Return whether the client may do what needs `scope`. Without tokens every client may do everything."""
+        if self.scopes_of is None:
+            return True
+        return bool((self.client.scopes or frozenset()) & {scope, Scope.ADMIN})
+
+
+Handler: TypeAlias = Callable[[Call, Any], Awaitable[Any]]
+
+
+class Served(NamedTuple):
+    """An API that is offered, from version `first` to `last`.
+
+    `scope`: what a client's token must allow; None: every client may call. `before_login`: a client may call it before
+    it has sent a token.
+    """
+
+    api: Api
+    first: int
+    last: int
+    handler: Handler
+    scope: Scope | None
+    before_login: bool = False

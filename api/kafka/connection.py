@@ -1,0 +1,331 @@
+"""One connection of a Kafka client: frames in, answers out in the order of the requests.
+
+Owns the frames, the limits of one connection, and which requests may overlap; must not know APIs beyond that. A frame
+is an i32 size and that many bytes.
+
+    bytes -> frames -> queue -> at most one request at work -> answers, in order
+                                (or several Produce requests: appended in order, their syncs overlap)
+
+Back-pressure: no bytes are read while MAX_QUEUED requests wait, or while the budget of request bytes has no room for
+the next frame. No request begins while the client takes no answers. So a slow or hostile client holds one frame, a few
+small requests and one answer, and everything else waits in its own socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from api.kafka.call import PRODUCE, Client, Ended
+from api.kafka.dispatch import HEADER_BYTES, Answer, Dispatcher
+from api.kafka.protocol.primitives import Malformed
+from logserver.config import Address
+from logserver.errors import Busy, NotReady
+from logserver.metrics import KafkaMetrics
+from logserver.service.memory_budget import Reservation
+from logserver.service.service import LogService
+
+log = logging.getLogger(__name__)
+
+SIZE_BYTES: Final = 4
+MAX_QUEUED: Final = 64
+MAX_OVERLAPPING: Final = 16  # clients have 5 requests in flight
+MAX_LOGIN_FRAME_BYTES: Final = 512 << 10  # the real server's sasl.server.max.receive.size
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request in the queue: its frame, and the budget of its bytes."""
+
+    frame: bytes
+    reservation: Reservation
+
+    @property
+    def is_produce(self) -> bool:
+        """True if it may overlap with other requests like it."""
+        return int.from_bytes(self.frame[:2], "big") == PRODUCE
+
+
+@dataclass(slots=True)
+class _Running:
+    """A request at work. `answer_bytes`: the budget of its answer."""
+
+    task: asyncio.Task[Answer | None]
+    is_produce: bool
+    reservation: Reservation
+    answer_bytes: Reservation
+
+
+class Connections(Protocol):
+    """The listener, as a connection needs it."""
+
+    @property
+    def service(self) -> LogService: ...
+    @property
+    def dispatcher(self) -> Dispatcher: ...
+    @property
+    def metrics(self) -> KafkaMetrics: ...
+
+    def now(self) -> float:
+        """Return the loop's time in seconds."""
+        ...
+
+    def take(self, connection: KafkaConnection) -> bool:
+        """Count a connection; return False if there are too many."""
+        ...
+
+    def drop(self, connection: KafkaConnection) -> None:
+        """Forget a connection that has ended."""
+        ...
+
+
+class KafkaConnection(asyncio.Protocol):
+    """The protocol object of one connection; the listener makes one for each."""
+
+    def __init__(self, listener: Connections) -> None:
+        self._listener = listener
+        self._dispatcher = listener.dispatcher
+        self._settings = listener.service.settings
+        self._buffer = bytearray()
+        self._frame: Reservation | None = None  # of the frame that is arriving
+        self._frame_bytes = -1
+        self._reserving: asyncio.Task[None] | None = None
+        self._queue: deque[_Waiting] = deque()
+        self._running: deque[_Running] = deque()
+        self._unsent: list[Reservation] = []
+        self._writable = True
+        self._reading = True
+        self._ending = False
+        self._moved_s = self._begun_s = listener.now()  # the last progress of the client
+        self._transport: asyncio.Transport | None = None
+        self.client = Client("")
+        self._node = Address("", 0)
+
+    # -- the event loop's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accept the connection, or close it if there are too many. The protocol has no answer for that."""
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._listener.take(self):
+            self._ending = True
+            self._transport.abort()
+            return
+        peer = transport.get_extra_info("peername") or ("",)
+        self.client = Client(str(peer[0]))
+        own = transport.get_extra_info("sockname") or ("", 0)
+        self._node = self._settings.advertise_kafka or Address(str(own[0]), int(own[1]))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Drop what only this client waits for. Appends that are queued go on."""
+        self._ending = True
+        self._transport = None
+        self._listener.drop(self)
+        if self._reserving is not None:
+            self._reserving.cancel()
+        for waiting in self._queue:
+            waiting.reservation.release()
+        self._queue.clear()
+        if self._frame is not None:
+            self._frame.release()
+        for reservation in self._unsent:
+            reservation.release()
+        self._unsent.clear()
+        for running in self._running:
+            if not running.is_produce:
+                running.task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Take received bytes."""
+        if self._ending:
+            return
+        self._moved_s = self._listener.now()
+        self._buffer += data
+        self._take_frames()
+
+    def pause_writing(self) -> None:
+        """Begin no request while the client takes no answers."""
+        self._writable = False
+        self._moved_s = self._listener.now()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has taken its answers."""
+        self._writable = True
+        self._moved_s = self._listener.now()
+        for reservation in self._unsent:
+            reservation.release()
+        self._unsent.clear()
+        self._begin_next()
+
+    # -- frames
+
+    def _take_frames(self) -> None:
+        """Queue the whole frames of the buffer, then stop or go on reading."""
+        buffer = self._buffer
+        while self._reserving is None and len(self._queue) < MAX_QUEUED and not self._ending:
+            if self._frame is None and not self._begin_frame():
+                break
+            stop = SIZE_BYTES + self._frame_bytes
+            if self._frame is None or len(buffer) < stop:
+                break
+            frame = bytes(memoryview(buffer)[SIZE_BYTES:stop])
+            del buffer[:stop]
+            self._queue.append(_Waiting(frame, self._frame))
+            self._frame = None
+        self._begin_next()
+        self._control_reading()
+
+    def _begin_frame(self) -> bool:
+        """Read the size of the next frame, and reserve its bytes. Return False if the size is not there yet, or there
+        is no room.
+        """
+        if len(self._buffer) < SIZE_BYTES:
+            return False
+        size = int.from_bytes(self._buffer[:SIZE_BYTES], "big", signed=True)
+        limit = self._settings.max_body_bytes
+        if self._dispatcher.needs_login and self.client.scopes is None:
+            limit = min(limit, MAX_LOGIN_FRAME_BYTES)
+        if not HEADER_BYTES <= size <= limit:
+            self.end(f"a frame of {size} bytes: the limit is {limit}", "frame")
+            return False
+        self._frame_bytes = size
+        try:
+            self._frame = self._listener.service.budget.reserve(size)
+        except Busy:
+            self._reserving = asyncio.get_running_loop().create_task(self._reserve(size))
+            return False
+        return True
+
+    async def _reserve(self, size_bytes: int) -> None:
+        """Wait for room in the budget; nothing is read meanwhile."""
+        timeout_s = self._settings.body_timeout_ms / 1000
+        try:
+            self._frame = await self._listener.service.budget.reserve_when_free(
+                size_bytes, timeout_s=timeout_s
+            )
+        except Busy as error:
+            self.end(error.message, "busy")
+            return
+        finally:
+            self._reserving = None
+        self._moved_s = self._listener.now()
+        self._take_frames()
+
+    def _control_reading(self) -> None:
+        """Read on, or stop reading while nothing more can be taken."""
+        want = self._reserving is None and len(self._queue) < MAX_QUEUED
+        if self._transport is None or self._transport.is_closing() or want == self._reading:
+            return
+        self._reading = want
+        if want:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # -- requests
+
+    def _begin_next(self) -> None:
+        """Begin the next requests of the queue, as far as they may run now."""
+        while self._queue and self._writable and not self._ending and self._may_begin():
+            waiting = self._queue.popleft()
+            answer_bytes = Reservation(self._listener.service.answers)
+            work = self._dispatcher.answer(
+                waiting.frame, self.client, self._node, waiting.reservation, answer_bytes
+            )
+            task = asyncio.get_running_loop().create_task(work)
+            running = _Running(task, waiting.is_produce, waiting.reservation, answer_bytes)
+            self._running.append(running)
+            task.add_done_callback(self._finished)
+
+    def _may_begin(self) -> bool:
+        if not self._running:
+            return True
+        return (
+            len(self._running) < MAX_OVERLAPPING
+            and self._queue[0].is_produce
+            and all(running.is_produce for running in self._running)
+        )
+
+    def _finished(self, _: asyncio.Task[Answer | None]) -> None:
+        """Send the answers that are next in order, and begin the next requests."""
+        while self._running and self._running[0].task.done():
+            running = self._running.popleft()
+            running.reservation.release()
+            self._send(running)
+        if self._transport is None:
+            return
+        self._moved_s = self._listener.now()
+        self._take_frames()
+        if self._ending and not self._running:
+            self._transport.close()
+
+    def _send(self, running: _Running) -> None:
+        """Write an answer, or end the connection with the task's error."""
+        answer: Answer | None = None
+        if running.task.cancelled():
+            pass
+        elif (error := running.task.exception()) is None:
+            answer = running.task.result()
+        elif isinstance(error, Malformed):
+            self.end(str(error), "malformed")
+        elif isinstance(error, Ended | NotReady):
+            self.end(str(error), "refused")
+        else:
+            log.error("a request of a Kafka client broke", exc_info=error)
+            self.end("a bug", "bug")
+        if answer is None or self._transport is None or self._transport.is_closing():
+            running.answer_bytes.release()
+            return
+        size = sum(map(len, answer.parts))
+        self._transport.writelines([size.to_bytes(SIZE_BYTES, "big"), *answer.parts])
+        if self._writable:
+            running.answer_bytes.release()
+        else:  # the client has not taken it
+            self._unsent.append(running.answer_bytes)
+        if answer.last:
+            self.end("the login failed", "login")
+
+    # -- the end
+
+    def end(self, problem: str, reason: str) -> None:
+        """End the connection after the answers that are written already; `reason` is counted."""
+        if self._ending:
+            return
+        self._ending = True
+        self._listener.metrics.ended(reason)
+        log.info("the connection of Kafka client %s ends: %s", self.client.host, problem)
+        if self._transport is not None:
+            self._transport.close()
+
+    def stop(self) -> None:
+        """Begin no more requests; end once those at work are answered."""
+        self._ending = True
+        if not self._running and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End at once."""
+        self._ending = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def check_time(self, now_s: float) -> None:
+        """End the connection if its client has taken too long. Called once a second."""
+        settings = self._settings
+        quiet_s = now_s - self._moved_s
+        is_out = self._dispatcher.needs_login and self.client.scopes is None
+        if is_out and now_s - self._begun_s > settings.handshake_timeout_ms / 1000:
+            self.end("no login within handshake_timeout_ms", "login")
+        if not self._writable:
+            if quiet_s > settings.body_timeout_ms / 1000:
+                self.end("the client takes no answer", "slow")
+                self.abort()
+        elif self._running or self._reserving is not None:
+            return
+        elif self._buffer:
+            if quiet_s > settings.body_timeout_ms / 1000:
+                self.end("half a frame, and nothing more", "slow")
+        elif quiet_s > settings.kafka_idle_ms / 1000:
+            self.end("idle for kafka_idle_ms", "idle")

@@ -1,0 +1,155 @@
+"""From the bytes of a request to the bytes of its answer.
+
+Owns the header of a request, the check of API, version, login and scope, and the answer to an error that a handler
+raises; must not know connections. From RequestHeader, RequestContext and KafkaApis.
+
+    request   i16 API, i16 version, i32 correlation id, string client id (plain form), [tagged fields], message
+    answer    i32 correlation id, [tagged fields], message
+
+Tagged fields are there in flexible versions. The answer to ApiVersions never has them: a client that does not know
+the server's versions yet must be able to read it. An ApiVersions request of an unknown version is answered in version
+0, with UNSUPPORTED_VERSION and the versions that there are (KIP-511).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Final
+
+from api.kafka.apis import API_VERSIONS, offered
+from api.kafka.call import Call, Client, Ended, Served
+from api.kafka.handlers.cluster import api_versions_response
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.primitives import Malformed, Reader, Writer
+from api.kafka.refusals import code_of, refusal
+from api.kafka.sessions import FetchSessions
+from api.kafka.topic_ids import TopicIds
+from logserver.config import Address
+from logserver.metrics import KafkaMetrics
+from logserver.service.memory_budget import Reservation
+from logserver.service.service import LogService
+from logserver.tokens import Scope
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
+
+SASL_AUTHENTICATE: Final = 36
+HEADER_BYTES: Final = 10  # API, version, correlation id, length of the client id
+
+
+@dataclass(slots=True)
+class Answer:
+    """The parts of an answer, without the length before it. `last`: the connection ends after it."""
+
+    parts: list[bytes]
+    last: bool = False
+
+
+class Dispatcher:
+    """Answers requests for one service. `scopes_of` returns the scopes of a token; None: the server needs no tokens."""
+
+    def __init__(
+        self,
+        service: LogService,
+        metrics: KafkaMetrics,
+        *,
+        node_id: int,
+        scopes_of: Callable[[bytes], frozenset[Scope] | None] | None,
+    ) -> None:
+        self.service = service
+        self._metrics = metrics
+        self._node_id = node_id
+        self._scopes_of = scopes_of
+        self._served: Mapping[int, Served] = offered(login=scopes_of is not None)
+        self._sessions = FetchSessions()
+        self._ids = TopicIds(service.topics, service.cluster_id)
+
+    @property
+    def needs_login(self) -> bool:
+        """True if clients must send a token first."""
+        return self._scopes_of is not None
+
+    async def answer(
+        self, frame: bytes, client: Client, node: Address, request: Reservation, answer: Reservation
+    ) -> Answer | None:
+        """Answer one request; None: the protocol has no answer to it.
+
+        `request`, `answer`: the budgets of the bytes of both. Raises Malformed and Ended, after which no more requests
+        of the connection can be answered.
+        """
+        begun = perf_counter()
+        reader = Reader(frame)
+        key, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
+        served = self._served.get(key)
+        if served is None or not served.first <= version <= served.last:
+            return self._unknown(key, version, correlation_id)
+        reader.flexible = version >= served.api.flexible_from
+        client_id = reader.plain_nullable_string()
+        reader.skip_tags()
+        # Bytes after the message are ignored, as the real server does: librdkafka sends some after a Metadata request.
+        message = served.api.request.read(reader, version)
+        if self.needs_login and client.scopes is None and not served.before_login:
+            raise Ended(f"{served.api.name} before the login")
+        call = Call(
+            service=self.service,
+            node=node,
+            node_id=self._node_id,
+            client=client,
+            client_id=client_id,
+            version=version,
+            sessions=self._sessions,
+            ids=self._ids,
+            request=request,
+            answer=answer,
+            scopes_of=self._scopes_of,
+            offered=self._served.values(),
+        )
+        response = await self._handled(served, call, message)
+        self._metrics.answered(
+            api=served.api.name, version=version, elapsed_s=perf_counter() - begun
+        )
+        if response is None:
+            return None
+        parts = self._encoded(served, version, correlation_id, response)
+        failed = key == SASL_AUTHENTICATE and response.error_code != ErrorCode.NONE
+        return Answer(parts, last=failed)
+
+    async def _handled(self, served: Served, call: Call, message: Any) -> Any:
+        """Return the handler's response, or the response for its error."""
+        if served.scope is not None and not call.allows(served.scope):
+            self._metrics.refused(api=served.api.name, error="not allowed")
+            return refusal(served.api.key, message, None)
+        try:
+            return await served.handler(call, message)
+        except StorageError as error:
+            code = code_of(error)
+            if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                log.exception("%s version %d", served.api.name, call.version)
+        except (Malformed, Ended):
+            raise
+        except Exception:  # a bug: reported, and the other connections go on
+            log.exception("%s version %d broke", served.api.name, call.version)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._metrics.refused(api=served.api.name, error=code.name)
+        return refusal(served.api.key, message, code)
+
+    def _unknown(self, key: int, version: int, correlation_id: int) -> Answer:
+        """Answer a request of an API or version that is not offered: only ApiVersions has an answer."""
+        if key != API_VERSIONS:
+            raise Ended(f"API {key} version {version} is not offered")
+        response = api_versions_response(self._served.values(), ErrorCode.UNSUPPORTED_VERSION)
+        return Answer(self._encoded(self._served[key], 0, correlation_id, response))
+
+    def _encoded(
+        self, served: Served, version: int, correlation_id: int, response: Any
+    ) -> list[bytes]:
+        flexible = version >= served.api.flexible_from
+        writer = Writer(flexible=flexible)
+        writer.int32(correlation_id)
+        if flexible and served.api.key != API_VERSIONS:
+            writer.end_struct()
+        response.write(writer, version)
+        return writer.parts

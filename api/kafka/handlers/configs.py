@@ -1,0 +1,276 @@
+"""The configs of topics, and the few of this node: describe and alter.
+
+Owns the protocol's forms of a config (source, type, synonyms) and the four operations of an incremental change. The
+store knows names, values and defaults. From ConfigHelper and ConfigurationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from api.kafka.call import Call
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResponseResponses,
+    DescribeConfigsRequest,
+    DescribeConfigsRequestResources,
+    DescribeConfigsResponse,
+    DescribeConfigsResponseResults,
+    DescribeConfigsResponseResultsConfigs,
+    DescribeConfigsResponseResultsConfigsSynonyms,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestResourcesConfigs,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponseResponses,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListConfigResourcesResponseConfigResources,
+)
+from api.kafka.refusals import code_of
+from storage import ConfigSource, LogStore, StorageError, SupportsTopicConfigs, TopicConfig
+from storage.errors import InvalidArgument, InvalidConfig, NotOffered, UnknownTopic
+
+TOPIC: Final = 2
+NODE: Final = 4
+SOURCES: Final = {ConfigSource.TOPIC: 1, ConfigSource.STORE: 4, ConfigSource.DEFAULT: 5}
+TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "list": 7}
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+Config = DescribeConfigsResponseResultsConfigs
+Synonym = DescribeConfigsResponseResultsConfigsSynonyms
+
+
+def described(store: LogStore, topic: str) -> Iterator[tuple[str, str, int]]:
+    """Yield name, value and source of every config of a topic."""
+    if isinstance(store, SupportsTopicConfigs):
+        for config in store.describe_configs(topic):
+            yield config.name, config.value, SOURCES[config.source]
+
+
+async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Return configs with values, types and sources; null names ask for all of a resource."""
+    rows = []
+    for resource in request.resources:
+        row = DescribeConfigsResponseResults(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            configs = _configs_of(call, resource)
+        except StorageError as error:
+            row.error_code, row.error_message = code_of(error), error.message
+        else:
+            names = resource.configuration_keys
+            row.configs = [config for config in configs if names is None or config.name in names]
+            if not request.include_synonyms:
+                for config in row.configs:
+                    config.synonyms = []
+        rows.append(row)
+    return DescribeConfigsResponse(results=rows)
+
+
+def _configs_of(call: Call, resource: DescribeConfigsRequestResources) -> Sequence[Config]:
+    """Return the configs of a topic or node. Raises UnknownTopic, InvalidArgument."""
+    store = call.service.store
+    if resource.resource_type == NODE:
+        if resource.resource_name not in {"", str(call.node_id)}:
+            raise InvalidArgument(
+                f"node {resource.resource_name!r} does not exist, only {call.node_id}",
+                field="resource_name",
+            )
+        return list(_node_configs(call))
+    if resource.resource_type != TOPIC:
+        raise _not_offered(resource.resource_type)
+    call.service.topics.info(resource.resource_name)
+    if not isinstance(store, SupportsTopicConfigs):
+        return ()
+    return [_config(config) for config in store.describe_configs(resource.resource_name)]
+
+
+def _not_offered(resource_type: int) -> NotOffered:
+    return NotOffered(
+        f"resource type {resource_type}: only topics ({TOPIC}) and this node ({NODE}) have configs",
+        feature="configs",
+    )
+
+
+def _config(config: TopicConfig) -> Config:
+    synonyms = []
+    if config.source is ConfigSource.TOPIC:
+        synonyms.append(Synonym(name=config.name, value=config.value, source=1))
+    server_name = config.server_name or config.name
+    of_store = config.source is ConfigSource.STORE
+    synonyms.append(Synonym(name=server_name, value=config.inherited, source=4 if of_store else 5))
+    return Config(
+        name=config.name,
+        value=config.value,
+        config_source=SOURCES[config.source],
+        config_type=TYPES[config.kind],
+        synonyms=synonyms,
+    )
+
+
+def _node_configs(call: Call) -> Iterator[Config]:
+    """Yield the configs of this node under the names of the real server: all read-only."""
+    service = call.service
+    settings = service.settings
+    own = {
+        "advertised.listeners": f"PLAINTEXT://{call.node}",
+        "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
+        "broker.id": str(call.node_id),
+        "default.replication.factor": "1",
+        "log.dirs": str(settings.data.absolute()),
+        "max.connections": str(settings.max_connections),
+        "node.id": str(call.node_id),
+        "socket.request.max.bytes": str(settings.max_body_bytes),
+    }
+    store = service.store
+    if isinstance(store, SupportsTopicConfigs):
+        for config in store.default_configs():
+            if config.server_name is not None:
+                own[config.server_name] = config.value
+    for name, value in sorted(own.items()):
+        yield Config(name=name, value=value, read_only=True, config_source=4, config_type=2)
+
+
+async def list_config_resources(
+    call: Call, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """Return the resources that have configs: topics and this node."""
+    types = set(request.resource_types) or {TOPIC, NODE}
+    found = [(name, TOPIC) for name in call.service.topics if TOPIC in types]
+    if NODE in types:
+        found.append((str(call.node_id), NODE))
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ListConfigResourcesResponseConfigResources(resource_name=name, resource_type=kind)
+            for name, kind in found
+        ]
+    )
+
+
+async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Replace all configs of topics of their own; durable on return."""
+    rows = []
+    for resource in request.resources:
+        wanted: dict[str, str | None] = {}
+        for config in resource.configs:
+            wanted[config.name] = config.value
+        own = _own(call, resource.resource_name)
+        changes = {**dict.fromkeys(own), **wanted}
+        code, message = await _altered(
+            call,
+            resource.resource_type,
+            resource.resource_name,
+            changes,
+            check_only=request.validate_only,
+        )
+        rows.append(
+            AlterConfigsResponseResponses(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return AlterConfigsResponse(responses=rows)
+
+
+async def incremental_alter_configs(
+    call: Call, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Set, reset, extend or shorten configs of topics; durable on return."""
+    rows = []
+    for resource in request.resources:
+        name = resource.resource_name
+        message: str | None
+        try:
+            changes = dict(_change(_all(call, name), config) for config in resource.configs)
+        except StorageError as error:
+            code, message = code_of(error), error.message
+        else:
+            code, message = await _altered(
+                call, resource.resource_type, name, changes, check_only=request.validate_only
+            )
+        rows.append(
+            IncrementalAlterConfigsResponseResponses(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=name,
+            )
+        )
+    return IncrementalAlterConfigsResponse(responses=rows)
+
+
+def _own(call: Call, topic: str) -> Sequence[str]:
+    """Return the names of the configs that a topic itself has."""
+    store = call.service.store
+    if topic not in call.service.topics or not isinstance(store, SupportsTopicConfigs):
+        return ()
+    configs = store.describe_configs(topic)
+    return [config.name for config in configs if config.source is ConfigSource.TOPIC]
+
+
+def _all(call: Call, topic: str) -> Mapping[str, TopicConfig]:
+    store = call.service.store
+    if topic not in call.service.topics or not isinstance(store, SupportsTopicConfigs):
+        return {}
+    return {config.name: config for config in store.describe_configs(topic)}
+
+
+def _change(
+    present: Mapping[str, TopicConfig], config: IncrementalAlterConfigsRequestResourcesConfigs
+) -> tuple[str, str | None]:
+    """Return the name and the new value of a config; None resets it. Raises InvalidConfig."""
+    name, value = config.name, config.value
+    if config.config_operation == DELETE:
+        return name, None
+    if value is None:
+        raise InvalidConfig(f"config {name} has no value", name=name, value=None)
+    if config.config_operation == SET:
+        return name, value
+    known = present.get(name)
+    if config.config_operation not in {APPEND, SUBTRACT} or known is None or known.kind != "list":
+        raise InvalidConfig(
+            f"config {name}: operation {config.config_operation} is for lists only",
+            name=name,
+            value=value,
+        )
+    items = [item for item in known.value.split(",") if item]
+    given = [item.strip() for item in value.split(",") if item.strip()]
+    if config.config_operation == APPEND:
+        return name, ",".join([*items, *(item for item in given if item not in items)])
+    return name, ",".join(item for item in items if item not in given)
+
+
+async def _altered(
+    call: Call,
+    resource_type: int,
+    topic: str,
+    changes: Mapping[str, str | None],
+    *,
+    check_only: bool,
+) -> tuple[ErrorCode, str | None]:
+    """Change, or only check, the configs of a topic. Return the number and message of the error."""
+    store = call.service.store
+    try:
+        if resource_type != TOPIC:
+            raise NotOffered(
+                f"configs of resource type {resource_type} cannot be changed: only the configs of topics ({TOPIC})",
+                feature="configs",
+            )
+        if topic not in call.service.topics:
+            raise UnknownTopic(topic)
+        if check_only:
+            call.service.topics.access.check_writable()
+            if isinstance(store, SupportsTopicConfigs):
+                given = {name: value for name, value in changes.items() if value is not None}
+                store.check_configs(given)
+        elif changes:
+            await call.service.topics.alter(topic, changes)
+    except StorageError as error:
+        return code_of(error), error.message
+    return ErrorCode.NONE, None

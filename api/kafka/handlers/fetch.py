@@ -1,0 +1,161 @@
+"""Fetch: batches of many partitions, as they are stored.
+
+Owns the answer of each partition; sessions choose the partitions, the service reads and waits. From
+KafkaApis.handleFetchRequest: an empty partition has empty records, never null, and an answer may be smaller than the
+client allows, except for its first batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from api.kafka.call import Call
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    FetchResponseResponses,
+    FetchResponseResponsesPartitions,
+    FetchResponseResponsesPartitionsAbortedTransactions,
+)
+from api.kafka.refusals import code_of
+from api.kafka.sessions import Asked, Context, RefusedSession
+from logserver.errors import Busy
+from logserver.service.fetch_many import FetchMany, PartitionFetch, PartitionPage
+from storage import Isolation, StorageError, TopicPartition
+from storage.errors import OffsetOutOfRange
+
+FIRST_BY_ID: Final = 13
+READ_COMMITTED: Final = 1
+BUSY_WAIT_S: Final = 0.1  # before an empty answer, if answers have no room: the client asks again
+
+Row = FetchResponseResponsesPartitions
+
+
+async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
+    """Answer Fetch, waiting for records as the request says."""
+    try:
+        context = call.sessions.context(request, by_id=call.version >= FIRST_BY_ID)
+    except RefusedSession as refused:
+        return FetchResponse(error_code=refused.code)
+    rows = await _rows(call, request, context)
+    topics: dict[tuple[str, bytes], FetchResponseResponses] = {}
+    served = []
+    for asked, row in zip(context.asked, rows, strict=True):
+        if not context.has_news(asked, row):
+            continue
+        key = asked.topic, asked.topic_id
+        topic = topics.setdefault(
+            key, FetchResponseResponses(topic=asked.topic, topic_id=asked.topic_id)
+        )
+        topic.partitions.append(row)
+        if row.records:
+            served.append(asked)
+    context.note_served(served)
+    return FetchResponse(session_id=context.session_id, responses=list(topics.values()))
+
+
+async def _rows(call: Call, request: FetchRequest, context: Context) -> Sequence[Row]:
+    """Return the row of each partition that the request asks for."""
+    committed = request.isolation_level == READ_COMMITTED
+    parts: list[PartitionFetch] = []
+    rows: list[Row | None] = []
+    for asked in context.asked:
+        try:
+            partition = _partition(call, asked)
+        except StorageError as error:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if not asked.topic else code_of(error)
+            rows.append(_error_row(asked, code))
+            continue
+        rows.append(None)
+        parts.append(
+            PartitionFetch(
+                partition, asked.wish.fetch_offset, max(asked.wish.partition_max_bytes, 0)
+            )
+        )
+    settings = call.service.settings
+    refused = len(parts) < len(rows)
+    many = FetchMany(
+        partitions=parts,
+        max_bytes=min(max(request.max_bytes, 0), settings.max_body_bytes),
+        min_bytes=request.min_bytes,
+        timeout_ms=0 if refused else min(max(request.max_wait_ms, 0), settings.max_wait_ms),
+        isolation=Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED,
+    )
+    try:
+        pages = iter(await call.service.fetch_many(many, call.answer))
+    except Busy:
+        await asyncio.sleep(BUSY_WAIT_S)
+        return [
+            row or _empty_row(call, asked) for row, asked in zip(rows, context.asked, strict=True)
+        ]
+    filled = []
+    for row, asked in zip(rows, context.asked, strict=True):
+        filled.append(row or _row(call, asked, next(pages), committed=committed))
+    return filled
+
+
+def _partition(call: Call, asked: Asked) -> TopicPartition:
+    """Return the address of a partition. Raises UnknownTopic, UnknownPartition."""
+    name = asked.topic or call.ids.name_of(asked.topic_id) or ""
+    return call.service.topics.partition(name, asked.wish.partition)
+
+
+def _row(call: Call, asked: Asked, page: PartitionPage, *, committed: bool) -> Row:
+    if page.page is None:
+        return _failed_row(asked, page.error)
+    data, next_offset, bounds, aborted = page.page
+    call.service.metrics.fetched(
+        records=max(next_offset - asked.wish.fetch_offset, 0), size_bytes=len(data)
+    )
+    return Row(
+        partition_index=asked.wish.partition,
+        high_watermark=bounds.end,
+        last_stable_offset=bounds.stable,
+        log_start_offset=bounds.start,
+        aborted_transactions=[
+            FetchResponseResponsesPartitionsAbortedTransactions(
+                producer_id=producer_id, first_offset=first_offset
+            )
+            for producer_id, first_offset in aborted
+        ]
+        if committed
+        else None,
+        records=data,
+    )
+
+
+def _failed_row(asked: Asked, error: StorageError | None) -> Row:
+    code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else code_of(error)
+    row = _error_row(asked, code)
+    if isinstance(error, OffsetOutOfRange):
+        row.log_start_offset = error.earliest
+    return row
+
+
+def _error_row(asked: Asked, code: ErrorCode) -> Row:
+    return Row(
+        partition_index=asked.wish.partition,
+        error_code=code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _empty_row(call: Call, asked: Asked) -> Row:
+    """Return a row without records, which is no error."""
+    try:
+        bounds = call.service.store.bounds(_partition(call, asked))
+    except StorageError as error:
+        return _error_row(asked, code_of(error))
+    return Row(
+        partition_index=asked.wish.partition,
+        high_watermark=bounds.end,
+        last_stable_offset=bounds.stable,
+        log_start_offset=bounds.start,
+        aborted_transactions=None,
+        records=b"",
+    )

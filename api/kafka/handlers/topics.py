@@ -1,0 +1,162 @@
+"""CreateTopics and DeleteTopics.
+
+Owns the checks that only the protocol has (replicas, assignments), and the answer of each topic. From
+ReplicationControlManager: a topic that is named twice in one request is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from api.kafka.call import Call
+from api.kafka.handlers.configs import described
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestTopics,
+    CreateTopicsResponse,
+    CreateTopicsResponseTopics,
+    CreateTopicsResponseTopicsConfigs,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicsResponseResponses,
+)
+from api.kafka.refusals import code_of
+from api.kafka.topic_ids import NO_ID
+from logserver.service.topics import check_new_name
+from storage import StorageError, SupportsTopicConfigs
+from storage.errors import TopicExists
+
+ONE_OR_DEFAULT: Final = frozenset({1, -1})
+
+
+class Refused(Exception):  # an answer, not a fault
+    """A topic that the request may not create, by a rule of the protocol."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create topics, or only check them; durable on return."""
+    counts = Counter(topic.name for topic in request.topics)
+    rows = []
+    for name, count in counts.items():
+        topic = next(topic for topic in request.topics if topic.name == name)
+        rows.append(
+            await _created(call, topic, check_only=request.validate_only)
+            if count == 1
+            else CreateTopicsResponseTopics(
+                name=name,
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message="the topic is in the request more than once",
+            )
+        )
+    return CreateTopicsResponse(topics=rows)
+
+
+async def _created(
+    call: Call, topic: CreateTopicsRequestTopics, *, check_only: bool
+) -> CreateTopicsResponseTopics:
+    """Create or check one topic, and return its row."""
+    try:
+        partitions = _partitions(topic, call.node_id)
+        configs = {config.name: config.value or "" for config in topic.configs}
+        if topic.name in call.service.topics:
+            raise TopicExists(f"topic {topic.name!r} exists already", topic=topic.name)
+        if check_only:
+            count = await _checked(call, topic.name, partitions, configs)
+            return _row(topic.name, NO_ID, count)
+        info, is_new = await call.service.topics.create(topic.name, partitions, configs)
+        if not is_new:
+            raise TopicExists(f"topic {topic.name!r} exists already", topic=topic.name)
+    except Refused as refused:
+        return CreateTopicsResponseTopics(
+            name=topic.name, error_code=refused.code, error_message=str(refused)
+        )
+    except StorageError as error:
+        return CreateTopicsResponseTopics(
+            name=topic.name, error_code=code_of(error), error_message=error.message
+        )
+    row = _row(topic.name, call.ids.id_of(topic.name), len(info.partitions))
+    row.configs = [
+        CreateTopicsResponseTopicsConfigs(
+            name=name, value=value, config_source=source, read_only=False
+        )
+        for name, value, source in described(call.service.store, topic.name)
+    ]
+    return row
+
+
+def _row(name: str, topic_id: bytes, partitions: int) -> CreateTopicsResponseTopics:
+    return CreateTopicsResponseTopics(
+        name=name, topic_id=topic_id, num_partitions=partitions, replication_factor=1
+    )
+
+
+async def _checked(call: Call, name: str, partitions: int | None, configs: dict[str, str]) -> int:
+    """Check a topic without creating it; return its number of partitions."""
+    store = call.service.store
+    call.service.topics.access.check_writable()
+    check_new_name(name)
+    if isinstance(store, SupportsTopicConfigs):
+        store.check_configs(configs)
+    info = await call.service.topics.access.run(store.preview_topic, name)
+    return len(info.partitions) if partitions is None else partitions
+
+
+def _partitions(topic: CreateTopicsRequestTopics, node_id: int) -> int | None:
+    """Return the number of partitions; None: the store's default. Raises Refused."""
+    if topic.assignments:
+        if topic.num_partitions != -1 or topic.replication_factor != -1:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "give an assignment, or a number of partitions and replicas, not both",
+            )
+        numbers = sorted(assignment.partition_index for assignment in topic.assignments)
+        replicas = [assignment.broker_ids for assignment in topic.assignments]
+        if numbers != list(range(len(numbers))) or any(ids != [node_id] for ids in replicas):
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partitions are numbered from 0, and each has one replica, on node {node_id}",
+            )
+        return len(numbers)
+    if topic.replication_factor not in ONE_OR_DEFAULT:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {topic.replication_factor}: there is 1 node, so it is 1 or -1",
+        )
+    if topic.num_partitions == -1:
+        return None
+    if topic.num_partitions < 1:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS, f"{topic.num_partitions} partitions: at least 1"
+        )
+    return topic.num_partitions
+
+
+async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete topics with their records, by name or by id; durable on return."""
+    asked: list[tuple[str | None, bytes]] = [(name, NO_ID) for name in request.topic_names]
+    asked += [(topic.name, topic.topic_id) for topic in request.topics]
+    return DeleteTopicsResponse(
+        responses=[await _deleted(call, name, topic_id) for name, topic_id in asked]
+    )
+
+
+async def _deleted(call: Call, name: str | None, topic_id: bytes) -> DeleteTopicsResponseResponses:
+    row = DeleteTopicsResponseResponses(name=name, topic_id=topic_id)
+    found = name if name is not None else call.ids.name_of(topic_id)
+    if found is None:
+        row.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        return row
+    try:
+        row.topic_id = call.ids.id_of(found)
+        await call.service.topics.delete(found)
+    except StorageError as error:
+        row.error_code = code_of(error)
+        row.error_message = error.message
+    row.name = found
+    return row

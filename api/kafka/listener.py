@@ -1,0 +1,152 @@
+"""The port for Kafka clients: accept, limit, stop.
+
+Owns the listening socket and the set of connections; must not read a byte of them. HTTP connections count for the
+same limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from api.connection.handshake import Handshake, Handshakes
+from api.kafka.connection import KafkaConnection
+from api.kafka.dispatch import Dispatcher
+from logserver.config import Address
+from logserver.errors import SettingsError
+from logserver.metrics import KafkaMetrics
+from logserver.service.service import LogService
+from logserver.tokens import Scope
+from storage import SupportsBatchBytes
+
+BACKLOG: Final = 512
+CHECK_S: Final = 1.0
+
+
+class KafkaListener:
+    """The connections of Kafka clients on one address.
+
+    `scopes_of` returns the scopes of a token; None: clients need no token. `has_room` returns whether one more
+    connection may be open. Use it on the event loop only.
+    """
+
+    def __init__(
+        self,
+        service: LogService,
+        *,
+        tls: ssl.SSLContext | None,
+        scopes_of: Callable[[bytes], frozenset[Scope] | None] | None,
+        has_room: Callable[[], bool],
+    ) -> None:
+        self.service = service
+        self.metrics = KafkaMetrics(service.metrics)
+        self.address = ""
+        """HOST:PORT of the port, once it is open."""
+        self.dispatcher: Dispatcher
+        self._scopes_of = scopes_of
+        self._has_room = has_room
+        self._connections: set[KafkaConnection] = set()
+        self._empty = asyncio.Event()  # no connection is open
+        self._empty.set()
+        self._server: asyncio.Server | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._handshakes: Handshakes | None = None
+        if tls is not None:
+            self._handshakes = Handshakes(
+                tls,
+                timeout_s=service.settings.handshake_timeout_ms / 1000,
+                make=lambda: KafkaConnection(self),
+                has_room=has_room,
+            )
+        service.metrics.gauge(
+            "kafka_connections",
+            "Connections of Kafka clients.",
+            lambda: self.open_connections,
+        )
+
+    @property
+    def open_connections(self) -> int:
+        """The number of connections, including TLS handshakes in progress."""
+        return len(self._connections) + (0 if self._handshakes is None else len(self._handshakes))
+
+    async def listen(self, address: Address) -> None:
+        """Bind and accept. The service has started.
+
+        Raises OSError, and SettingsError if the store's format cannot be served to Kafka clients.
+        """
+        store = self.service.store
+        if not isinstance(store, SupportsBatchBytes):
+            raise SettingsError(
+                f"setting listen_kafka: a {store.capabilities.backend} store is not offered to Kafka clients, only a "
+                "kafka store is. Leave listen_kafka out, and use HTTP",
+                setting="listen_kafka",
+            )
+        self.dispatcher = Dispatcher(
+            self.service,
+            self.metrics,
+            node_id=self.service.node_id,
+            scopes_of=self._scopes_of,
+        )
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._protocol, address.host, address.port, backlog=BACKLOG
+        )
+        port = self._server.sockets[0].getsockname()[1]
+        self.address = str(Address(address.host, port))
+        self._checking = loop.create_task(self._check_times())
+
+    def _protocol(self) -> asyncio.Protocol:
+        return KafkaConnection(self) if self._handshakes is None else Handshake(self._handshakes)
+
+    def now(self) -> float:
+        """Return the loop's time in seconds."""
+        return asyncio.get_running_loop().time()
+
+    def take(self, connection: KafkaConnection) -> bool:
+        """Count a connection; return False if there are too many."""
+        if self._server is None or not self._has_room():
+            self.metrics.ended("too many")
+            return False
+        self._connections.add(connection)
+        self._empty.clear()
+        return True
+
+    def drop(self, connection: KafkaConnection) -> None:
+        """Forget a connection that has ended."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
+    def log_out(self) -> None:
+        """End all connections whose clients have logged in: tokens have changed."""
+        if self._scopes_of is not None:
+            for connection in list(self._connections):
+                connection.stop()
+
+    async def _check_times(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            now_s = self.now()
+            for connection in list(self._connections):
+                connection.check_time(now_s)
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept no more connections, answer the requests at work within the grace period, then end all."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        if self._checking is not None:
+            self._checking.cancel()
+        if self._handshakes is not None:
+            await self._handshakes.stop()
+        for connection in list(self._connections):
+            connection.stop()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), grace_s)
+        for connection in list(self._connections):
+            connection.abort()
+        await self._empty.wait()

@@ -1,0 +1,294 @@
+"""Messages of the wire protocol: ApiVersions, DescribeCluster. Made by scripts/kafka_messages; not to be changed by hand.
+
+Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
+lacks is read as its default, and is not written.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from api.kafka.protocol.primitives import Reader, Tags, Writer
+
+
+class ApiVersionsRequest(Struct, kw_only=True):
+    """Message of API 18: versions 0 to 4, flexible from 3."""
+
+    API_KEY: ClassVar[int] = 18
+
+    client_software_name: str = ""
+    client_software_version: str = ""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ApiVersionsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 3:
+            m.client_software_name = r.string()
+        if v >= 3:
+            m.client_software_version = r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 3:
+            w.string(self.client_software_name)
+        if v >= 3:
+            w.string(self.client_software_version)
+        w.end_struct()
+
+
+class ApiVersionsResponseApiKeys(Struct, kw_only=True):
+    """An entry of `api_keys` in ApiVersionsResponse."""
+
+    api_key: int = 0
+    min_version: int = 0
+    max_version: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ApiVersionsResponseApiKeys:
+        """Read one of version `v`."""
+        m = cls()
+        m.api_key = r.int16()
+        m.min_version = r.int16()
+        m.max_version = r.int16()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int16(self.api_key)
+        w.int16(self.min_version)
+        w.int16(self.max_version)
+        w.end_struct()
+
+
+class ApiVersionsResponseSupportedFeatures(Struct, kw_only=True):
+    """An entry of `supported_features` in ApiVersionsResponse."""
+
+    name: str = ""
+    min_version: int = 0
+    max_version: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ApiVersionsResponseSupportedFeatures:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 3:
+            m.name = r.string()
+        if v >= 3:
+            m.min_version = r.int16()
+        if v >= 3:
+            m.max_version = r.int16()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 3:
+            w.string(self.name)
+        if v >= 3:
+            w.int16(self.min_version)
+        if v >= 3:
+            w.int16(self.max_version)
+        w.end_struct()
+
+
+class ApiVersionsResponseFinalizedFeatures(Struct, kw_only=True):
+    """An entry of `finalized_features` in ApiVersionsResponse."""
+
+    name: str = ""
+    max_version_level: int = 0
+    min_version_level: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ApiVersionsResponseFinalizedFeatures:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 3:
+            m.name = r.string()
+        if v >= 3:
+            m.max_version_level = r.int16()
+        if v >= 3:
+            m.min_version_level = r.int16()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 3:
+            w.string(self.name)
+        if v >= 3:
+            w.int16(self.max_version_level)
+        if v >= 3:
+            w.int16(self.min_version_level)
+        w.end_struct()
+
+
+class ApiVersionsResponse(Struct, kw_only=True):
+    """Message of API 18: versions 0 to 4, flexible from 3."""
+
+    API_KEY: ClassVar[int] = 18
+
+    error_code: int = 0
+    api_keys: list[ApiVersionsResponseApiKeys] = field(default_factory=list)
+    throttle_time_ms: int = 0
+    supported_features: list[ApiVersionsResponseSupportedFeatures] = field(default_factory=list)
+    finalized_features_epoch: int = -1
+    finalized_features: list[ApiVersionsResponseFinalizedFeatures] = field(default_factory=list)
+    zk_migration_ready: bool = False
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ApiVersionsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.error_code = r.int16()
+        m.api_keys = [ApiVersionsResponseApiKeys.read(r, v) for _ in range(r.count())]
+        if v >= 1:
+            m.throttle_time_ms = r.int32()
+        for tag in r.tags():
+            if tag == 0 and v >= 3:
+                m.supported_features = [ApiVersionsResponseSupportedFeatures.read(r, v) for _ in range(r.count())]
+            elif tag == 1 and v >= 3:
+                m.finalized_features_epoch = r.int64()
+            elif tag == 2 and v >= 3:
+                m.finalized_features = [ApiVersionsResponseFinalizedFeatures.read(r, v) for _ in range(r.count())]
+            elif tag == 3 and v >= 3:
+                m.zk_migration_ready = r.boolean()
+            else:
+                r.skip_tag()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int16(self.error_code)
+        for api_keys_item in w.array(self.api_keys):
+            api_keys_item.write(w, v)
+        if v >= 1:
+            w.int32(self.throttle_time_ms)
+        tags: Tags = []
+        if v >= 3 and self.supported_features:
+            t = w.tag(tags, 0)
+            for supported_features_item in t.array(self.supported_features):
+                supported_features_item.write(t, v)
+        if v >= 3 and self.finalized_features_epoch != -1:
+            w.tag(tags, 1).int64(self.finalized_features_epoch)
+        if v >= 3 and self.finalized_features:
+            t = w.tag(tags, 2)
+            for finalized_features_item in t.array(self.finalized_features):
+                finalized_features_item.write(t, v)
+        if v >= 3 and self.zk_migration_ready != False:
+            w.tag(tags, 3).boolean(self.zk_migration_ready)
+        w.end_struct(tags)
+
+
+class DescribeClusterRequest(Struct, kw_only=True):
+    """Message of API 60: versions 0 to 2, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 60
+
+    include_cluster_authorized_operations: bool = False
+    endpoint_type: int = 1
+    include_fenced_brokers: bool = False
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeClusterRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.include_cluster_authorized_operations = r.boolean()
+        if v >= 1:
+            m.endpoint_type = r.int8()
+        if v >= 2:
+            m.include_fenced_brokers = r.boolean()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.boolean(self.include_cluster_authorized_operations)
+        if v >= 1:
+            w.int8(self.endpoint_type)
+        if v >= 2:
+            w.boolean(self.include_fenced_brokers)
+        w.end_struct()
+
+
+class DescribeClusterResponseBrokers(Struct, kw_only=True):
+    """An entry of `brokers` in DescribeClusterResponse."""
+
+    broker_id: int = 0
+    host: str = ""
+    port: int = 0
+    rack: str | None = None
+    is_fenced: bool = False
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeClusterResponseBrokers:
+        """Read one of version `v`."""
+        m = cls()
+        m.broker_id = r.int32()
+        m.host = r.string()
+        m.port = r.int32()
+        m.rack = r.nullable_string()
+        if v >= 2:
+            m.is_fenced = r.boolean()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.broker_id)
+        w.string(self.host)
+        w.int32(self.port)
+        w.nullable_string(self.rack)
+        if v >= 2:
+            w.boolean(self.is_fenced)
+        w.end_struct()
+
+
+class DescribeClusterResponse(Struct, kw_only=True):
+    """Message of API 60: versions 0 to 2, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 60
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    endpoint_type: int = 1
+    cluster_id: str = ""
+    controller_id: int = -1
+    brokers: list[DescribeClusterResponseBrokers] = field(default_factory=list)
+    cluster_authorized_operations: int = -2147483648
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeClusterResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.error_code = r.int16()
+        m.error_message = r.nullable_string()
+        if v >= 1:
+            m.endpoint_type = r.int8()
+        m.cluster_id = r.string()
+        m.controller_id = r.int32()
+        m.brokers = [DescribeClusterResponseBrokers.read(r, v) for _ in range(r.count())]
+        m.cluster_authorized_operations = r.int32()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        w.int16(self.error_code)
+        w.nullable_string(self.error_message)
+        if v >= 1:
+            w.int8(self.endpoint_type)
+        w.string(self.cluster_id)
+        w.int32(self.controller_id)
+        for brokers_item in w.array(self.brokers):
+            brokers_item.write(w, v)
+        w.int32(self.cluster_authorized_operations)
+        w.end_struct()

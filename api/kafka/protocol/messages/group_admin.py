@@ -1,0 +1,315 @@
+"""Messages of the wire protocol: DeleteGroups, DescribeGroups, ListGroups. Made by scripts/kafka_messages; not to be changed by hand.
+
+Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
+lacks is read as its default, and is not written.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from api.kafka.protocol.primitives import Reader, Writer
+
+
+class DeleteGroupsRequest(Struct, kw_only=True):
+    """Message of API 42: versions 0 to 2, flexible from 2."""
+
+    API_KEY: ClassVar[int] = 42
+
+    groups_names: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DeleteGroupsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.groups_names = [r.string() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for groups_names_item in w.array(self.groups_names):
+            w.string(groups_names_item)
+        w.end_struct()
+
+
+class DeleteGroupsResponseResults(Struct, kw_only=True):
+    """An entry of `results` in DeleteGroupsResponse."""
+
+    group_id: str = ""
+    error_code: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DeleteGroupsResponseResults:
+        """Read one of version `v`."""
+        m = cls()
+        m.group_id = r.string()
+        m.error_code = r.int16()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.group_id)
+        w.int16(self.error_code)
+        w.end_struct()
+
+
+class DeleteGroupsResponse(Struct, kw_only=True):
+    """Message of API 42: versions 0 to 2, flexible from 2."""
+
+    API_KEY: ClassVar[int] = 42
+
+    throttle_time_ms: int = 0
+    results: list[DeleteGroupsResponseResults] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DeleteGroupsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.results = [DeleteGroupsResponseResults.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        for results_item in w.array(self.results):
+            results_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeGroupsRequest(Struct, kw_only=True):
+    """Message of API 15: versions 0 to 6, flexible from 5."""
+
+    API_KEY: ClassVar[int] = 15
+
+    groups: list[str] = field(default_factory=list)
+    include_authorized_operations: bool = False
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeGroupsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.groups = [r.string() for _ in range(r.count())]
+        if v >= 3:
+            m.include_authorized_operations = r.boolean()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for groups_item in w.array(self.groups):
+            w.string(groups_item)
+        if v >= 3:
+            w.boolean(self.include_authorized_operations)
+        w.end_struct()
+
+
+class DescribeGroupsResponseGroupsMembers(Struct, kw_only=True):
+    """An entry of `members` in DescribeGroupsResponseGroups."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    member_metadata: bytes = b""
+    member_assignment: bytes = b""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeGroupsResponseGroupsMembers:
+        """Read one of version `v`."""
+        m = cls()
+        m.member_id = r.string()
+        if v >= 4:
+            m.group_instance_id = r.nullable_string() if v >= 4 else r.string()
+        m.client_id = r.string()
+        m.client_host = r.string()
+        m.member_metadata = r.data()
+        m.member_assignment = r.data()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.member_id)
+        if v >= 4:
+            if v >= 4:
+                w.nullable_string(self.group_instance_id)
+            else:
+                w.string(self.group_instance_id)
+        w.string(self.client_id)
+        w.string(self.client_host)
+        w.data(self.member_metadata)
+        w.data(self.member_assignment)
+        w.end_struct()
+
+
+class DescribeGroupsResponseGroups(Struct, kw_only=True):
+    """An entry of `groups` in DescribeGroupsResponse."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    group_id: str = ""
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: list[DescribeGroupsResponseGroupsMembers] = field(default_factory=list)
+    authorized_operations: int = -2147483648
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeGroupsResponseGroups:
+        """Read one of version `v`."""
+        m = cls()
+        m.error_code = r.int16()
+        if v >= 6:
+            m.error_message = r.nullable_string() if v >= 6 else r.string()
+        m.group_id = r.string()
+        m.group_state = r.string()
+        m.protocol_type = r.string()
+        m.protocol_data = r.string()
+        m.members = [DescribeGroupsResponseGroupsMembers.read(r, v) for _ in range(r.count())]
+        if v >= 3:
+            m.authorized_operations = r.int32()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int16(self.error_code)
+        if v >= 6:
+            if v >= 6:
+                w.nullable_string(self.error_message)
+            else:
+                w.string(self.error_message)
+        w.string(self.group_id)
+        w.string(self.group_state)
+        w.string(self.protocol_type)
+        w.string(self.protocol_data)
+        for members_item in w.array(self.members):
+            members_item.write(w, v)
+        if v >= 3:
+            w.int32(self.authorized_operations)
+        w.end_struct()
+
+
+class DescribeGroupsResponse(Struct, kw_only=True):
+    """Message of API 15: versions 0 to 6, flexible from 5."""
+
+    API_KEY: ClassVar[int] = 15
+
+    throttle_time_ms: int = 0
+    groups: list[DescribeGroupsResponseGroups] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeGroupsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 1:
+            m.throttle_time_ms = r.int32()
+        m.groups = [DescribeGroupsResponseGroups.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 1:
+            w.int32(self.throttle_time_ms)
+        for groups_item in w.array(self.groups):
+            groups_item.write(w, v)
+        w.end_struct()
+
+
+class ListGroupsRequest(Struct, kw_only=True):
+    """Message of API 16: versions 0 to 5, flexible from 3."""
+
+    API_KEY: ClassVar[int] = 16
+
+    states_filter: list[str] = field(default_factory=list)
+    types_filter: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ListGroupsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 4:
+            m.states_filter = [r.string() for _ in range(r.count())]
+        if v >= 5:
+            m.types_filter = [r.string() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 4:
+            for states_filter_item in w.array(self.states_filter):
+                w.string(states_filter_item)
+        if v >= 5:
+            for types_filter_item in w.array(self.types_filter):
+                w.string(types_filter_item)
+        w.end_struct()
+
+
+class ListGroupsResponseGroups(Struct, kw_only=True):
+    """An entry of `groups` in ListGroupsResponse."""
+
+    group_id: str = ""
+    protocol_type: str = ""
+    group_state: str = ""
+    group_type: str = ""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ListGroupsResponseGroups:
+        """Read one of version `v`."""
+        m = cls()
+        m.group_id = r.string()
+        m.protocol_type = r.string()
+        if v >= 4:
+            m.group_state = r.string()
+        if v >= 5:
+            m.group_type = r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.group_id)
+        w.string(self.protocol_type)
+        if v >= 4:
+            w.string(self.group_state)
+        if v >= 5:
+            w.string(self.group_type)
+        w.end_struct()
+
+
+class ListGroupsResponse(Struct, kw_only=True):
+    """Message of API 16: versions 0 to 5, flexible from 3."""
+
+    API_KEY: ClassVar[int] = 16
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    groups: list[ListGroupsResponseGroups] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ListGroupsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 1:
+            m.throttle_time_ms = r.int32()
+        m.error_code = r.int16()
+        m.groups = [ListGroupsResponseGroups.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 1:
+            w.int32(self.throttle_time_ms)
+        w.int16(self.error_code)
+        for groups_item in w.array(self.groups):
+            groups_item.write(w, v)
+        w.end_struct()

@@ -1,0 +1,636 @@
+"""Messages of the wire protocol: FindCoordinator, Heartbeat, JoinGroup, LeaveGroup, SyncGroup. Made by scripts/kafka_messages; not to be changed by hand.
+
+Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
+lacks is read as its default, and is not written.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from api.kafka.protocol.primitives import Reader, Writer
+
+
+class FindCoordinatorRequest(Struct, kw_only=True):
+    """Message of API 10: versions 0 to 6, flexible from 3."""
+
+    API_KEY: ClassVar[int] = 10
+
+    key: str = ""
+    key_type: int = 0
+    coordinator_keys: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> FindCoordinatorRequest:
+        """Read one of version `v`."""
+        m = cls()
+        if v <= 3:
+            m.key = r.string()
+        if v >= 1:
+            m.key_type = r.int8()
+        if v >= 4:
+            m.coordinator_keys = [r.string() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v <= 3:
+            w.string(self.key)
+        if v >= 1:
+            w.int8(self.key_type)
+        if v >= 4:
+            for coordinator_keys_item in w.array(self.coordinator_keys):
+                w.string(coordinator_keys_item)
+        w.end_struct()
+
+
+class FindCoordinatorResponseCoordinators(Struct, kw_only=True):
+    """An entry of `coordinators` in FindCoordinatorResponse."""
+
+    key: str = ""
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> FindCoordinatorResponseCoordinators:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 4:
+            m.key = r.string()
+        if v >= 4:
+            m.node_id = r.int32()
+        if v >= 4:
+            m.host = r.string()
+        if v >= 4:
+            m.port = r.int32()
+        if v >= 4:
+            m.error_code = r.int16()
+        if v >= 4:
+            m.error_message = r.nullable_string() if v >= 4 else r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 4:
+            w.string(self.key)
+        if v >= 4:
+            w.int32(self.node_id)
+        if v >= 4:
+            w.string(self.host)
+        if v >= 4:
+            w.int32(self.port)
+        if v >= 4:
+            w.int16(self.error_code)
+        if v >= 4:
+            if v >= 4:
+                w.nullable_string(self.error_message)
+            else:
+                w.string(self.error_message)
+        w.end_struct()
+
+
+class FindCoordinatorResponse(Struct, kw_only=True):
+    """Message of API 10: versions 0 to 6, flexible from 3."""
+
+    API_KEY: ClassVar[int] = 10
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
+    coordinators: list[FindCoordinatorResponseCoordinators] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> FindCoordinatorResponse:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 1:
+            m.throttle_time_ms = r.int32()
+        if v <= 3:
+            m.error_code = r.int16()
+        if v >= 1 and v <= 3:
+            m.error_message = r.nullable_string() if v >= 1 and v <= 3 else r.string()
+        if v <= 3:
+            m.node_id = r.int32()
+        if v <= 3:
+            m.host = r.string()
+        if v <= 3:
+            m.port = r.int32()
+        if v >= 4:
+            m.coordinators = [FindCoordinatorResponseCoordinators.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 1:
+            w.int32(self.throttle_time_ms)
+        if v <= 3:
+            w.int16(self.error_code)
+        if v >= 1 and v <= 3:
+            if v >= 1 and v <= 3:
+                w.nullable_string(self.error_message)
+            else:
+                w.string(self.error_message)
+        if v <= 3:
+            w.int32(self.node_id)
+        if v <= 3:
+            w.string(self.host)
+        if v <= 3:
+            w.int32(self.port)
+        if v >= 4:
+            for coordinators_item in w.array(self.coordinators):
+                coordinators_item.write(w, v)
+        w.end_struct()
+
+
+class HeartbeatRequest(Struct, kw_only=True):
+    """Message of API 12: versions 0 to 4, flexible from 4."""
+
+    API_KEY: ClassVar[int] = 12
+
+    group_id: str = ""
+    generation_id: int = 0
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> HeartbeatRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.group_id = r.string()
+        m.generation_id = r.int32()
+        m.member_id = r.string()
+        if v >= 3:
+            m.group_instance_id = r.nullable_string() if v >= 3 else r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.group_id)
+        w.int32(self.generation_id)
+        w.string(self.member_id)
+        if v >= 3:
+            if v >= 3:
+                w.nullable_string(self.group_instance_id)
+            else:
+                w.string(self.group_instance_id)
+        w.end_struct()
+
+
+class HeartbeatResponse(Struct, kw_only=True):
+    """Message of API 12: versions 0 to 4, flexible from 4."""
+
+    API_KEY: ClassVar[int] = 12
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> HeartbeatResponse:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 1:
+            m.throttle_time_ms = r.int32()
+        m.error_code = r.int16()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 1:
+            w.int32(self.throttle_time_ms)
+        w.int16(self.error_code)
+        w.end_struct()
+
+
+class JoinGroupRequestProtocols(Struct, kw_only=True):
+    """An entry of `protocols` in JoinGroupRequest."""
+
+    name: str = ""
+    metadata: bytes = b""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> JoinGroupRequestProtocols:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        m.metadata = r.data()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        w.data(self.metadata)
+        w.end_struct()
+
+
+class JoinGroupRequest(Struct, kw_only=True):
+    """Message of API 11: versions 0 to 9, flexible from 6."""
+
+    API_KEY: ClassVar[int] = 11
+
+    group_id: str = ""
+    session_timeout_ms: int = 0
+    rebalance_timeout_ms: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    protocol_type: str = ""
+    protocols: list[JoinGroupRequestProtocols] = field(default_factory=list)
+    reason: str | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> JoinGroupRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.group_id = r.string()
+        m.session_timeout_ms = r.int32()
+        if v >= 1:
+            m.rebalance_timeout_ms = r.int32()
+        m.member_id = r.string()
+        if v >= 5:
+            m.group_instance_id = r.nullable_string() if v >= 5 else r.string()
+        m.protocol_type = r.string()
+        m.protocols = [JoinGroupRequestProtocols.read(r, v) for _ in range(r.count())]
+        if v >= 8:
+            m.reason = r.nullable_string() if v >= 8 else r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.group_id)
+        w.int32(self.session_timeout_ms)
+        if v >= 1:
+            w.int32(self.rebalance_timeout_ms)
+        w.string(self.member_id)
+        if v >= 5:
+            if v >= 5:
+                w.nullable_string(self.group_instance_id)
+            else:
+                w.string(self.group_instance_id)
+        w.string(self.protocol_type)
+        for protocols_item in w.array(self.protocols):
+            protocols_item.write(w, v)
+        if v >= 8:
+            if v >= 8:
+                w.nullable_string(self.reason)
+            else:
+                w.string(self.reason)
+        w.end_struct()
+
+
+class JoinGroupResponseMembers(Struct, kw_only=True):
+    """An entry of `members` in JoinGroupResponse."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    metadata: bytes = b""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> JoinGroupResponseMembers:
+        """Read one of version `v`."""
+        m = cls()
+        m.member_id = r.string()
+        if v >= 5:
+            m.group_instance_id = r.nullable_string() if v >= 5 else r.string()
+        m.metadata = r.data()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.member_id)
+        if v >= 5:
+            if v >= 5:
+                w.nullable_string(self.group_instance_id)
+            else:
+                w.string(self.group_instance_id)
+        w.data(self.metadata)
+        w.end_struct()
+
+
+class JoinGroupResponse(Struct, kw_only=True):
+    """Message of API 11: versions 0 to 9, flexible from 6."""
+
+    API_KEY: ClassVar[int] = 11
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = ""
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: list[JoinGroupResponseMembers] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> JoinGroupResponse:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 2:
+            m.throttle_time_ms = r.int32()
+        m.error_code = r.int16()
+        m.generation_id = r.int32()
+        if v >= 7:
+            m.protocol_type = r.nullable_string() if v >= 7 else r.string()
+        m.protocol_name = r.nullable_string() if v >= 7 else r.string()
+        m.leader = r.string()
+        if v >= 9:
+            m.skip_assignment = r.boolean()
+        m.member_id = r.string()
+        m.members = [JoinGroupResponseMembers.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 2:
+            w.int32(self.throttle_time_ms)
+        w.int16(self.error_code)
+        w.int32(self.generation_id)
+        if v >= 7:
+            if v >= 7:
+                w.nullable_string(self.protocol_type)
+            else:
+                w.string(self.protocol_type)
+        if v >= 7:
+            w.nullable_string(self.protocol_name)
+        else:
+            w.string(self.protocol_name)
+        w.string(self.leader)
+        if v >= 9:
+            w.boolean(self.skip_assignment)
+        w.string(self.member_id)
+        for members_item in w.array(self.members):
+            members_item.write(w, v)
+        w.end_struct()
+
+
+class LeaveGroupRequestMembers(Struct, kw_only=True):
+    """An entry of `members` in LeaveGroupRequest."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> LeaveGroupRequestMembers:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 3:
+            m.member_id = r.string()
+        if v >= 3:
+            m.group_instance_id = r.nullable_string() if v >= 3 else r.string()
+        if v >= 5:
+            m.reason = r.nullable_string() if v >= 5 else r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 3:
+            w.string(self.member_id)
+        if v >= 3:
+            if v >= 3:
+                w.nullable_string(self.group_instance_id)
+            else:
+                w.string(self.group_instance_id)
+        if v >= 5:
+            if v >= 5:
+                w.nullable_string(self.reason)
+            else:
+                w.string(self.reason)
+        w.end_struct()
+
+
+class LeaveGroupRequest(Struct, kw_only=True):
+    """Message of API 13: versions 0 to 5, flexible from 4."""
+
+    API_KEY: ClassVar[int] = 13
+
+    group_id: str = ""
+    member_id: str = ""
+    members: list[LeaveGroupRequestMembers] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> LeaveGroupRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.group_id = r.string()
+        if v <= 2:
+            m.member_id = r.string()
+        if v >= 3:
+            m.members = [LeaveGroupRequestMembers.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.group_id)
+        if v <= 2:
+            w.string(self.member_id)
+        if v >= 3:
+            for members_item in w.array(self.members):
+                members_item.write(w, v)
+        w.end_struct()
+
+
+class LeaveGroupResponseMembers(Struct, kw_only=True):
+    """An entry of `members` in LeaveGroupResponse."""
+
+    member_id: str = ""
+    group_instance_id: str | None = ""
+    error_code: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> LeaveGroupResponseMembers:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 3:
+            m.member_id = r.string()
+        if v >= 3:
+            m.group_instance_id = r.nullable_string() if v >= 3 else r.string()
+        if v >= 3:
+            m.error_code = r.int16()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 3:
+            w.string(self.member_id)
+        if v >= 3:
+            if v >= 3:
+                w.nullable_string(self.group_instance_id)
+            else:
+                w.string(self.group_instance_id)
+        if v >= 3:
+            w.int16(self.error_code)
+        w.end_struct()
+
+
+class LeaveGroupResponse(Struct, kw_only=True):
+    """Message of API 13: versions 0 to 5, flexible from 4."""
+
+    API_KEY: ClassVar[int] = 13
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    members: list[LeaveGroupResponseMembers] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> LeaveGroupResponse:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 1:
+            m.throttle_time_ms = r.int32()
+        m.error_code = r.int16()
+        if v >= 3:
+            m.members = [LeaveGroupResponseMembers.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 1:
+            w.int32(self.throttle_time_ms)
+        w.int16(self.error_code)
+        if v >= 3:
+            for members_item in w.array(self.members):
+                members_item.write(w, v)
+        w.end_struct()
+
+
+class SyncGroupRequestAssignments(Struct, kw_only=True):
+    """An entry of `assignments` in SyncGroupRequest."""
+
+    member_id: str = ""
+    assignment: bytes = b""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> SyncGroupRequestAssignments:
+        """Read one of version `v`."""
+        m = cls()
+        m.member_id = r.string()
+        m.assignment = r.data()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.member_id)
+        w.data(self.assignment)
+        w.end_struct()
+
+
+class SyncGroupRequest(Struct, kw_only=True):
+    """Message of API 14: versions 0 to 5, flexible from 4."""
+
+    API_KEY: ClassVar[int] = 14
+
+    group_id: str = ""
+    generation_id: int = 0
+    member_id: str = ""
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: list[SyncGroupRequestAssignments] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> SyncGroupRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.group_id = r.string()
+        m.generation_id = r.int32()
+        m.member_id = r.string()
+        if v >= 3:
+            m.group_instance_id = r.nullable_string() if v >= 3 else r.string()
+        if v >= 5:
+            m.protocol_type = r.nullable_string() if v >= 5 else r.string()
+        if v >= 5:
+            m.protocol_name = r.nullable_string() if v >= 5 else r.string()
+        m.assignments = [SyncGroupRequestAssignments.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.group_id)
+        w.int32(self.generation_id)
+        w.string(self.member_id)
+        if v >= 3:
+            if v >= 3:
+                w.nullable_string(self.group_instance_id)
+            else:
+                w.string(self.group_instance_id)
+        if v >= 5:
+            if v >= 5:
+                w.nullable_string(self.protocol_type)
+            else:
+                w.string(self.protocol_type)
+        if v >= 5:
+            if v >= 5:
+                w.nullable_string(self.protocol_name)
+            else:
+                w.string(self.protocol_name)
+        for assignments_item in w.array(self.assignments):
+            assignments_item.write(w, v)
+        w.end_struct()
+
+
+class SyncGroupResponse(Struct, kw_only=True):
+    """Message of API 14: versions 0 to 5, flexible from 4."""
+
+    API_KEY: ClassVar[int] = 14
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> SyncGroupResponse:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 1:
+            m.throttle_time_ms = r.int32()
+        m.error_code = r.int16()
+        if v >= 5:
+            m.protocol_type = r.nullable_string() if v >= 5 else r.string()
+        if v >= 5:
+            m.protocol_name = r.nullable_string() if v >= 5 else r.string()
+        m.assignment = r.data()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 1:
+            w.int32(self.throttle_time_ms)
+        w.int16(self.error_code)
+        if v >= 5:
+            if v >= 5:
+                w.nullable_string(self.protocol_type)
+            else:
+                w.string(self.protocol_type)
+        if v >= 5:
+            if v >= 5:
+                w.nullable_string(self.protocol_name)
+            else:
+                w.string(self.protocol_name)
+        w.data(self.assignment)
+        w.end_struct()

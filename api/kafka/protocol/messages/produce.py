@@ -1,0 +1,394 @@
+"""Messages of the wire protocol: InitProducerId, Produce. Made by scripts/kafka_messages; not to be changed by hand.
+
+Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
+lacks is read as its default, and is not written.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from api.kafka.protocol.primitives import Reader, Tags, Writer
+
+
+class InitProducerIdRequest(Struct, kw_only=True):
+    """Message of API 22: versions 0 to 6, flexible from 2."""
+
+    API_KEY: ClassVar[int] = 22
+
+    transactional_id: str | None = ""
+    transaction_timeout_ms: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    enable2_pc: bool = False
+    keep_prepared_txn: bool = False
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> InitProducerIdRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.transactional_id = r.nullable_string()
+        m.transaction_timeout_ms = r.int32()
+        if v >= 3:
+            m.producer_id = r.int64()
+        if v >= 3:
+            m.producer_epoch = r.int16()
+        if v >= 6:
+            m.enable2_pc = r.boolean()
+        if v >= 6:
+            m.keep_prepared_txn = r.boolean()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.nullable_string(self.transactional_id)
+        w.int32(self.transaction_timeout_ms)
+        if v >= 3:
+            w.int64(self.producer_id)
+        if v >= 3:
+            w.int16(self.producer_epoch)
+        if v >= 6:
+            w.boolean(self.enable2_pc)
+        if v >= 6:
+            w.boolean(self.keep_prepared_txn)
+        w.end_struct()
+
+
+class InitProducerIdResponse(Struct, kw_only=True):
+    """Message of API 22: versions 0 to 6, flexible from 2."""
+
+    API_KEY: ClassVar[int] = 22
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    producer_id: int = -1
+    producer_epoch: int = 0
+    ongoing_txn_producer_id: int = -1
+    ongoing_txn_producer_epoch: int = -1
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> InitProducerIdResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.error_code = r.int16()
+        m.producer_id = r.int64()
+        m.producer_epoch = r.int16()
+        if v >= 6:
+            m.ongoing_txn_producer_id = r.int64()
+        if v >= 6:
+            m.ongoing_txn_producer_epoch = r.int16()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        w.int16(self.error_code)
+        w.int64(self.producer_id)
+        w.int16(self.producer_epoch)
+        if v >= 6:
+            w.int64(self.ongoing_txn_producer_id)
+        if v >= 6:
+            w.int16(self.ongoing_txn_producer_epoch)
+        w.end_struct()
+
+
+class ProduceRequestTopicDataPartitionData(Struct, kw_only=True):
+    """An entry of `partition_data` in ProduceRequestTopicData."""
+
+    index: int = 0
+    records: bytes | None = b""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ProduceRequestTopicDataPartitionData:
+        """Read one of version `v`."""
+        m = cls()
+        m.index = r.int32()
+        m.records = r.nullable_data()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.index)
+        w.nullable_data(self.records)
+        w.end_struct()
+
+
+class ProduceRequestTopicData(Struct, kw_only=True):
+    """An entry of `topic_data` in ProduceRequest."""
+
+    name: str = ""
+    topic_id: bytes = bytes(16)
+    partition_data: list[ProduceRequestTopicDataPartitionData] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ProduceRequestTopicData:
+        """Read one of version `v`."""
+        m = cls()
+        if v <= 12:
+            m.name = r.string()
+        if v >= 13:
+            m.topic_id = r.uuid()
+        m.partition_data = [ProduceRequestTopicDataPartitionData.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v <= 12:
+            w.string(self.name)
+        if v >= 13:
+            w.uuid(self.topic_id)
+        for partition_data_item in w.array(self.partition_data):
+            partition_data_item.write(w, v)
+        w.end_struct()
+
+
+class ProduceRequest(Struct, kw_only=True):
+    """Message of API 0: versions 3 to 13, flexible from 9."""
+
+    API_KEY: ClassVar[int] = 0
+
+    transactional_id: str | None = None
+    acks: int = 0
+    timeout_ms: int = 0
+    topic_data: list[ProduceRequestTopicData] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ProduceRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.transactional_id = r.nullable_string()
+        m.acks = r.int16()
+        m.timeout_ms = r.int32()
+        m.topic_data = [ProduceRequestTopicData.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.nullable_string(self.transactional_id)
+        w.int16(self.acks)
+        w.int32(self.timeout_ms)
+        for topic_data_item in w.array(self.topic_data):
+            topic_data_item.write(w, v)
+        w.end_struct()
+
+
+class ProduceResponseResponsesPartitionResponsesRecordErrors(Struct, kw_only=True):
+    """An entry of `record_errors` in ProduceResponseResponsesPartitionResponses."""
+
+    batch_index: int = 0
+    batch_index_error_message: str | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ProduceResponseResponsesPartitionResponsesRecordErrors:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 8:
+            m.batch_index = r.int32()
+        if v >= 8:
+            m.batch_index_error_message = r.nullable_string() if v >= 8 else r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 8:
+            w.int32(self.batch_index)
+        if v >= 8:
+            if v >= 8:
+                w.nullable_string(self.batch_index_error_message)
+            else:
+                w.string(self.batch_index_error_message)
+        w.end_struct()
+
+
+class ProduceResponseResponsesPartitionResponsesCurrentLeader(Struct, kw_only=True):
+    """An entry of `current_leader` in ProduceResponseResponsesPartitionResponses."""
+
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ProduceResponseResponsesPartitionResponsesCurrentLeader:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 10:
+            m.leader_id = r.int32()
+        if v >= 10:
+            m.leader_epoch = r.int32()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 10:
+            w.int32(self.leader_id)
+        if v >= 10:
+            w.int32(self.leader_epoch)
+        w.end_struct()
+
+
+class ProduceResponseResponsesPartitionResponses(Struct, kw_only=True):
+    """An entry of `partition_responses` in ProduceResponseResponses."""
+
+    index: int = 0
+    error_code: int = 0
+    base_offset: int = 0
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: list[ProduceResponseResponsesPartitionResponsesRecordErrors] = field(default_factory=list)
+    error_message: str | None = None
+    current_leader: ProduceResponseResponsesPartitionResponsesCurrentLeader = field(default_factory=lambda: ProduceResponseResponsesPartitionResponsesCurrentLeader())
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ProduceResponseResponsesPartitionResponses:
+        """Read one of version `v`."""
+        m = cls()
+        m.index = r.int32()
+        m.error_code = r.int16()
+        m.base_offset = r.int64()
+        m.log_append_time_ms = r.int64()
+        if v >= 5:
+            m.log_start_offset = r.int64()
+        if v >= 8:
+            m.record_errors = [ProduceResponseResponsesPartitionResponsesRecordErrors.read(r, v) for _ in range(r.count())]
+        if v >= 8:
+            m.error_message = r.nullable_string() if v >= 8 else r.string()
+        for tag in r.tags():
+            if tag == 0 and v >= 10:
+                m.current_leader = ProduceResponseResponsesPartitionResponsesCurrentLeader.read(r, v)
+            else:
+                r.skip_tag()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.index)
+        w.int16(self.error_code)
+        w.int64(self.base_offset)
+        w.int64(self.log_append_time_ms)
+        if v >= 5:
+            w.int64(self.log_start_offset)
+        if v >= 8:
+            for record_errors_item in w.array(self.record_errors):
+                record_errors_item.write(w, v)
+        if v >= 8:
+            if v >= 8:
+                w.nullable_string(self.error_message)
+            else:
+                w.string(self.error_message)
+        tags: Tags = []
+        if v >= 10 and self.current_leader != ProduceResponseResponsesPartitionResponsesCurrentLeader():
+            self.current_leader.write(w.tag(tags, 0), v)
+        w.end_struct(tags)
+
+
+class ProduceResponseResponses(Struct, kw_only=True):
+    """An entry of `responses` in ProduceResponse."""
+
+    name: str = ""
+    topic_id: bytes = bytes(16)
+    partition_responses: list[ProduceResponseResponsesPartitionResponses] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ProduceResponseResponses:
+        """Read one of version `v`."""
+        m = cls()
+        if v <= 12:
+            m.name = r.string()
+        if v >= 13:
+            m.topic_id = r.uuid()
+        m.partition_responses = [ProduceResponseResponsesPartitionResponses.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v <= 12:
+            w.string(self.name)
+        if v >= 13:
+            w.uuid(self.topic_id)
+        for partition_responses_item in w.array(self.partition_responses):
+            partition_responses_item.write(w, v)
+        w.end_struct()
+
+
+class ProduceResponseNodeEndpoints(Struct, kw_only=True):
+    """An entry of `node_endpoints` in ProduceResponse."""
+
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
+    rack: str | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ProduceResponseNodeEndpoints:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 10:
+            m.node_id = r.int32()
+        if v >= 10:
+            m.host = r.string()
+        if v >= 10:
+            m.port = r.int32()
+        if v >= 10:
+            m.rack = r.nullable_string() if v >= 10 else r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 10:
+            w.int32(self.node_id)
+        if v >= 10:
+            w.string(self.host)
+        if v >= 10:
+            w.int32(self.port)
+        if v >= 10:
+            if v >= 10:
+                w.nullable_string(self.rack)
+            else:
+                w.string(self.rack)
+        w.end_struct()
+
+
+class ProduceResponse(Struct, kw_only=True):
+    """Message of API 0: versions 3 to 13, flexible from 9."""
+
+    API_KEY: ClassVar[int] = 0
+
+    responses: list[ProduceResponseResponses] = field(default_factory=list)
+    throttle_time_ms: int = 0
+    node_endpoints: list[ProduceResponseNodeEndpoints] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ProduceResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.responses = [ProduceResponseResponses.read(r, v) for _ in range(r.count())]
+        m.throttle_time_ms = r.int32()
+        for tag in r.tags():
+            if tag == 0 and v >= 10:
+                m.node_endpoints = [ProduceResponseNodeEndpoints.read(r, v) for _ in range(r.count())]
+            else:
+                r.skip_tag()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for responses_item in w.array(self.responses):
+            responses_item.write(w, v)
+        w.int32(self.throttle_time_ms)
+        tags: Tags = []
+        if v >= 10 and self.node_endpoints:
+            t = w.tag(tags, 0)
+            for node_endpoints_item in t.array(self.node_endpoints):
+                node_endpoints_item.write(t, v)
+        w.end_struct(tags)

@@ -1,0 +1,493 @@
+"""Messages of the wire protocol: CreatePartitions, CreateTopics, DeleteTopics. Made by scripts/kafka_messages; not to be changed by hand.
+
+Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
+lacks is read as its default, and is not written.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from api.kafka.protocol.primitives import Reader, Tags, Writer
+
+
+class CreatePartitionsRequestTopicsAssignments(Struct, kw_only=True):
+    """An entry of `assignments` in CreatePartitionsRequestTopics."""
+
+    broker_ids: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreatePartitionsRequestTopicsAssignments:
+        """Read one of version `v`."""
+        m = cls()
+        m.broker_ids = [r.int32() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for broker_ids_item in w.array(self.broker_ids):
+            w.int32(broker_ids_item)
+        w.end_struct()
+
+
+class CreatePartitionsRequestTopics(Struct, kw_only=True):
+    """An entry of `topics` in CreatePartitionsRequest."""
+
+    name: str = ""
+    count: int = 0
+    assignments: list[CreatePartitionsRequestTopicsAssignments] | None = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreatePartitionsRequestTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        m.count = r.int32()
+        n = r.nullable_count()
+        m.assignments = None if n is None else [CreatePartitionsRequestTopicsAssignments.read(r, v) for _ in range(n)]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        w.int32(self.count)
+        for assignments_item in w.nullable_array(self.assignments):
+            assignments_item.write(w, v)
+        w.end_struct()
+
+
+class CreatePartitionsRequest(Struct, kw_only=True):
+    """Message of API 37: versions 0 to 3, flexible from 2."""
+
+    API_KEY: ClassVar[int] = 37
+
+    topics: list[CreatePartitionsRequestTopics] = field(default_factory=list)
+    timeout_ms: int = 0
+    validate_only: bool = False
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreatePartitionsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.topics = [CreatePartitionsRequestTopics.read(r, v) for _ in range(r.count())]
+        m.timeout_ms = r.int32()
+        m.validate_only = r.boolean()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.int32(self.timeout_ms)
+        w.boolean(self.validate_only)
+        w.end_struct()
+
+
+class CreatePartitionsResponseResults(Struct, kw_only=True):
+    """An entry of `results` in CreatePartitionsResponse."""
+
+    name: str = ""
+    error_code: int = 0
+    error_message: str | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreatePartitionsResponseResults:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        m.error_code = r.int16()
+        m.error_message = r.nullable_string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        w.int16(self.error_code)
+        w.nullable_string(self.error_message)
+        w.end_struct()
+
+
+class CreatePartitionsResponse(Struct, kw_only=True):
+    """Message of API 37: versions 0 to 3, flexible from 2."""
+
+    API_KEY: ClassVar[int] = 37
+
+    throttle_time_ms: int = 0
+    results: list[CreatePartitionsResponseResults] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreatePartitionsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.results = [CreatePartitionsResponseResults.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        for results_item in w.array(self.results):
+            results_item.write(w, v)
+        w.end_struct()
+
+
+class CreateTopicsRequestTopicsAssignments(Struct, kw_only=True):
+    """An entry of `assignments` in CreateTopicsRequestTopics."""
+
+    partition_index: int = 0
+    broker_ids: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreateTopicsRequestTopicsAssignments:
+        """Read one of version `v`."""
+        m = cls()
+        m.partition_index = r.int32()
+        m.broker_ids = [r.int32() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.partition_index)
+        for broker_ids_item in w.array(self.broker_ids):
+            w.int32(broker_ids_item)
+        w.end_struct()
+
+
+class CreateTopicsRequestTopicsConfigs(Struct, kw_only=True):
+    """An entry of `configs` in CreateTopicsRequestTopics."""
+
+    name: str = ""
+    value: str | None = ""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreateTopicsRequestTopicsConfigs:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        m.value = r.nullable_string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        w.nullable_string(self.value)
+        w.end_struct()
+
+
+class CreateTopicsRequestTopics(Struct, kw_only=True):
+    """An entry of `topics` in CreateTopicsRequest."""
+
+    name: str = ""
+    num_partitions: int = 0
+    replication_factor: int = 0
+    assignments: list[CreateTopicsRequestTopicsAssignments] = field(default_factory=list)
+    configs: list[CreateTopicsRequestTopicsConfigs] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreateTopicsRequestTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        m.num_partitions = r.int32()
+        m.replication_factor = r.int16()
+        m.assignments = [CreateTopicsRequestTopicsAssignments.read(r, v) for _ in range(r.count())]
+        m.configs = [CreateTopicsRequestTopicsConfigs.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        w.int32(self.num_partitions)
+        w.int16(self.replication_factor)
+        for assignments_item in w.array(self.assignments):
+            assignments_item.write(w, v)
+        for configs_item in w.array(self.configs):
+            configs_item.write(w, v)
+        w.end_struct()
+
+
+class CreateTopicsRequest(Struct, kw_only=True):
+    """Message of API 19: versions 2 to 7, flexible from 5."""
+
+    API_KEY: ClassVar[int] = 19
+
+    topics: list[CreateTopicsRequestTopics] = field(default_factory=list)
+    timeout_ms: int = 60000
+    validate_only: bool = False
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreateTopicsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.topics = [CreateTopicsRequestTopics.read(r, v) for _ in range(r.count())]
+        m.timeout_ms = r.int32()
+        m.validate_only = r.boolean()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.int32(self.timeout_ms)
+        w.boolean(self.validate_only)
+        w.end_struct()
+
+
+class CreateTopicsResponseTopicsConfigs(Struct, kw_only=True):
+    """An entry of `configs` in CreateTopicsResponseTopics."""
+
+    name: str = ""
+    value: str | None = ""
+    read_only: bool = False
+    config_source: int = -1
+    is_sensitive: bool = False
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreateTopicsResponseTopicsConfigs:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 5:
+            m.name = r.string()
+        if v >= 5:
+            m.value = r.nullable_string() if v >= 5 else r.string()
+        if v >= 5:
+            m.read_only = r.boolean()
+        if v >= 5:
+            m.config_source = r.int8()
+        if v >= 5:
+            m.is_sensitive = r.boolean()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 5:
+            w.string(self.name)
+        if v >= 5:
+            if v >= 5:
+                w.nullable_string(self.value)
+            else:
+                w.string(self.value)
+        if v >= 5:
+            w.boolean(self.read_only)
+        if v >= 5:
+            w.int8(self.config_source)
+        if v >= 5:
+            w.boolean(self.is_sensitive)
+        w.end_struct()
+
+
+class CreateTopicsResponseTopics(Struct, kw_only=True):
+    """An entry of `topics` in CreateTopicsResponse."""
+
+    name: str = ""
+    topic_id: bytes = bytes(16)
+    error_code: int = 0
+    error_message: str | None = ""
+    topic_config_error_code: int = 0
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: list[CreateTopicsResponseTopicsConfigs] | None = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreateTopicsResponseTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        if v >= 7:
+            m.topic_id = r.uuid()
+        m.error_code = r.int16()
+        m.error_message = r.nullable_string()
+        if v >= 5:
+            m.num_partitions = r.int32()
+        if v >= 5:
+            m.replication_factor = r.int16()
+        if v >= 5:
+            n = r.nullable_count() if v >= 5 else r.count()
+            m.configs = None if n is None else [CreateTopicsResponseTopicsConfigs.read(r, v) for _ in range(n)]
+        for tag in r.tags():
+            if tag == 0 and v >= 5:
+                m.topic_config_error_code = r.int16()
+            else:
+                r.skip_tag()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        if v >= 7:
+            w.uuid(self.topic_id)
+        w.int16(self.error_code)
+        w.nullable_string(self.error_message)
+        if v >= 5:
+            w.int32(self.num_partitions)
+        if v >= 5:
+            w.int16(self.replication_factor)
+        if v >= 5:
+            for configs_item in (w.nullable_array(self.configs) if v >= 5 else w.array(self.configs)):
+                configs_item.write(w, v)
+        tags: Tags = []
+        if v >= 5 and self.topic_config_error_code != 0:
+            w.tag(tags, 0).int16(self.topic_config_error_code)
+        w.end_struct(tags)
+
+
+class CreateTopicsResponse(Struct, kw_only=True):
+    """Message of API 19: versions 2 to 7, flexible from 5."""
+
+    API_KEY: ClassVar[int] = 19
+
+    throttle_time_ms: int = 0
+    topics: list[CreateTopicsResponseTopics] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> CreateTopicsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.topics = [CreateTopicsResponseTopics.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.end_struct()
+
+
+class DeleteTopicsRequestTopics(Struct, kw_only=True):
+    """An entry of `topics` in DeleteTopicsRequest."""
+
+    name: str | None = None
+    topic_id: bytes = bytes(16)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DeleteTopicsRequestTopics:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 6:
+            m.name = r.nullable_string() if v >= 6 else r.string()
+        if v >= 6:
+            m.topic_id = r.uuid()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 6:
+            if v >= 6:
+                w.nullable_string(self.name)
+            else:
+                w.string(self.name)
+        if v >= 6:
+            w.uuid(self.topic_id)
+        w.end_struct()
+
+
+class DeleteTopicsRequest(Struct, kw_only=True):
+    """Message of API 20: versions 1 to 6, flexible from 4."""
+
+    API_KEY: ClassVar[int] = 20
+
+    topics: list[DeleteTopicsRequestTopics] = field(default_factory=list)
+    topic_names: list[str] = field(default_factory=list)
+    timeout_ms: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DeleteTopicsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 6:
+            m.topics = [DeleteTopicsRequestTopics.read(r, v) for _ in range(r.count())]
+        if v <= 5:
+            m.topic_names = [r.string() for _ in range(r.count())]
+        m.timeout_ms = r.int32()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 6:
+            for topics_item in w.array(self.topics):
+                topics_item.write(w, v)
+        if v <= 5:
+            for topic_names_item in w.array(self.topic_names):
+                w.string(topic_names_item)
+        w.int32(self.timeout_ms)
+        w.end_struct()
+
+
+class DeleteTopicsResponseResponses(Struct, kw_only=True):
+    """An entry of `responses` in DeleteTopicsResponse."""
+
+    name: str | None = ""
+    topic_id: bytes = bytes(16)
+    error_code: int = 0
+    error_message: str | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DeleteTopicsResponseResponses:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.nullable_string() if v >= 6 else r.string()
+        if v >= 6:
+            m.topic_id = r.uuid()
+        m.error_code = r.int16()
+        if v >= 5:
+            m.error_message = r.nullable_string() if v >= 5 else r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 6:
+            w.nullable_string(self.name)
+        else:
+            w.string(self.name)
+        if v >= 6:
+            w.uuid(self.topic_id)
+        w.int16(self.error_code)
+        if v >= 5:
+            if v >= 5:
+                w.nullable_string(self.error_message)
+            else:
+                w.string(self.error_message)
+        w.end_struct()
+
+
+class DeleteTopicsResponse(Struct, kw_only=True):
+    """Message of API 20: versions 1 to 6, flexible from 4."""
+
+    API_KEY: ClassVar[int] = 20
+
+    throttle_time_ms: int = 0
+    responses: list[DeleteTopicsResponseResponses] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DeleteTopicsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.responses = [DeleteTopicsResponseResponses.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        for responses_item in w.array(self.responses):
+            responses_item.write(w, v)
+        w.end_struct()

@@ -1,0 +1,259 @@
+"""Errors of the service as numbers of the wire protocol, and responses in which every part has the same number.
+
+Owns the map from errors to numbers; must not handle requests. A number is retriable for a client only where a retry can
+help: CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR are retried for two minutes by producers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from api.kafka.call import Ended
+from api.kafka.protocol import messages as m
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.configs import (
+    AlterConfigsResponseResponses,
+    DescribeConfigsResponseResults,
+    IncrementalAlterConfigsResponseResponses,
+)
+from api.kafka.protocol.messages.fetch import (
+    FetchResponseResponses,
+    FetchResponseResponsesPartitions,
+)
+from api.kafka.protocol.messages.metadata import MetadataResponseTopics
+from api.kafka.protocol.messages.offsets import (
+    ListOffsetsResponseTopics,
+    ListOffsetsResponseTopicsPartitions,
+)
+from api.kafka.protocol.messages.produce import (
+    ProduceResponseResponses,
+    ProduceResponseResponsesPartitionResponses,
+)
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsResponseTopics,
+    DeleteTopicsResponseResponses,
+)
+from logserver.errors import Busy, InvalidGroup, NotReady, TimedOut, UnknownConsumer, UnknownGroup
+from storage import errors as e
+from storage.errors import StorageError
+
+_CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
+    e.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    e.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    e.MissingPartitions: ErrorCode.KAFKA_STORAGE_ERROR,
+    e.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    e.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    e.UnrepresentableRecord: ErrorCode.INVALID_RECORD,
+    e.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    e.FencedProducer: ErrorCode.INVALID_PRODUCER_EPOCH,
+    e.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    e.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    e.InvalidConfig: ErrorCode.INVALID_CONFIG,
+    e.InvalidArgument: ErrorCode.INVALID_REQUEST,
+    e.NotOffered: ErrorCode.INVALID_REQUEST,
+    e.StoreReadOnly: ErrorCode.POLICY_VIOLATION,
+    e.StoreFenced: ErrorCode.KAFKA_STORAGE_ERROR,
+    e.StoreClosed: ErrorCode.KAFKA_STORAGE_ERROR,
+    e.IoFailure: ErrorCode.KAFKA_STORAGE_ERROR,
+    e.Corrupt: ErrorCode.CORRUPT_MESSAGE,
+    e.Truncated: ErrorCode.CORRUPT_MESSAGE,
+    Busy: ErrorCode.REQUEST_TIMED_OUT,
+    TimedOut: ErrorCode.REQUEST_TIMED_OUT,
+    NotReady: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    InvalidGroup: ErrorCode.INVALID_GROUP_ID,
+    UnknownGroup: ErrorCode.GROUP_ID_NOT_FOUND,
+    UnknownConsumer: ErrorCode.UNKNOWN_MEMBER_ID,
+}
+_BATCH_FIELDS: Final[Mapping[str, ErrorCode]] = {
+    "magic": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    "codec": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    "compression": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    "crc": ErrorCode.CORRUPT_MESSAGE,
+    "length": ErrorCode.CORRUPT_MESSAGE,
+}
+_WRITE_CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
+    # Fatal and clear; a "not the leader" would make clients search for another node without an end.
+    e.StoreReadOnly: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    e.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    e.NotOffered: ErrorCode.INVALID_RECORD,
+    e.Corrupt: ErrorCode.INVALID_RECORD,
+    e.Truncated: ErrorCode.CORRUPT_MESSAGE,
+}
+
+
+def code_of(error: BaseException) -> ErrorCode:
+    """Return the number of an error; UNKNOWN_SERVER_ERROR for an error that has none."""
+    for kind in type(error).__mro__:
+        code = _CODES.get(kind)
+        if code is not None:
+            return code
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def produce_code_of(error: BaseException) -> ErrorCode:
+    """Return the number of an error of an append."""
+    if isinstance(error, e.InvalidBatch):
+        return _BATCH_FIELDS.get(str(error.facts().get("field")), ErrorCode.INVALID_RECORD)
+    for kind in type(error).__mro__:
+        code = _WRITE_CODES.get(kind)
+        if code is not None:
+            return code
+    if isinstance(error, e.UnrepresentableRecord) and error.facts().get("field") == "timestamp":
+        return ErrorCode.INVALID_TIMESTAMP
+    return code_of(error)
+
+
+def refusal(key: int, request: Any, code: ErrorCode | None) -> Any:
+    """Return the response to a request that is refused as a whole: every part of it has the same number.
+
+    `code` None: the client's token does not allow the API, and the number says of what. Raises Ended for an API that
+    has no such response.
+    """
+    kind, build = _REFUSALS.get(key, (None, None))
+    if kind is None or build is None:
+        raise Ended(f"API {key}: the request failed as a whole, and has no answer for that")
+    return build(request, kind if code is None else code)
+
+
+def _metadata(request: m.MetadataRequest, code: int) -> m.MetadataResponse:
+    rows = [
+        MetadataResponseTopics(error_code=code, name=topic.name, topic_id=topic.topic_id)
+        for topic in request.topics or ()
+    ]
+    return m.MetadataResponse(topics=rows)
+
+
+def _produce(request: m.ProduceRequest, code: int) -> m.ProduceResponse:
+    if request.acks == 0:
+        raise Ended("Produce with acks=0 was refused")
+    return m.ProduceResponse(
+        responses=[
+            ProduceResponseResponses(
+                name=topic.name,
+                partition_responses=[
+                    ProduceResponseResponsesPartitionResponses(
+                        index=partition.index, error_code=code, base_offset=-1
+                    )
+                    for partition in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _fetch(request: m.FetchRequest, code: int) -> m.FetchResponse:
+    return m.FetchResponse(
+        responses=[
+            FetchResponseResponses(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    FetchResponseResponsesPartitions(
+                        partition_index=partition.partition,
+                        error_code=code,
+                        high_watermark=-1,
+                        aborted_transactions=None,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _list_offsets(request: m.ListOffsetsRequest, code: int) -> m.ListOffsetsResponse:
+    return m.ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponseTopics(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsResponseTopicsPartitions(
+                        partition_index=partition.partition_index, error_code=code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _create_topics(request: m.CreateTopicsRequest, code: int) -> m.CreateTopicsResponse:
+    return m.CreateTopicsResponse(
+        topics=[
+            CreateTopicsResponseTopics(name=topic.name, error_code=code) for topic in request.topics
+        ]
+    )
+
+
+def _delete_topics(request: m.DeleteTopicsRequest, code: int) -> m.DeleteTopicsResponse:
+    rows = [
+        DeleteTopicsResponseResponses(name=name, error_code=code) for name in request.topic_names
+    ]
+    rows += [
+        DeleteTopicsResponseResponses(name=topic.name, topic_id=topic.topic_id, error_code=code)
+        for topic in request.topics
+    ]
+    return m.DeleteTopicsResponse(responses=rows)
+
+
+def _describe_configs(request: m.DescribeConfigsRequest, code: int) -> m.DescribeConfigsResponse:
+    return m.DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResponseResults(
+                error_code=code, resource_type=one.resource_type, resource_name=one.resource_name
+            )
+            for one in request.resources
+        ]
+    )
+
+
+def _alter_configs(request: m.AlterConfigsRequest, code: int) -> m.AlterConfigsResponse:
+    return m.AlterConfigsResponse(
+        responses=[
+            AlterConfigsResponseResponses(
+                error_code=code, resource_type=one.resource_type, resource_name=one.resource_name
+            )
+            for one in request.resources
+        ]
+    )
+
+
+def _incremental_alter_configs(
+    request: m.IncrementalAlterConfigsRequest, code: int
+) -> m.IncrementalAlterConfigsResponse:
+    return m.IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponseResponses(
+                error_code=code, resource_type=one.resource_type, resource_name=one.resource_name
+            )
+            for one in request.resources
+        ]
+    )
+
+
+_TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+_REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]] = {
+    0: (_TOPIC, _produce),
+    1: (_TOPIC, _fetch),
+    2: (_TOPIC, _list_offsets),
+    3: (_TOPIC, _metadata),
+    10: (_CLUSTER, lambda request, code: m.FindCoordinatorResponse(error_code=code)),
+    19: (_CLUSTER, _create_topics),
+    20: (_TOPIC, _delete_topics),
+    22: (
+        _CLUSTER,
+        lambda request, code: m.InitProducerIdResponse(error_code=code, producer_epoch=-1),
+    ),
+    32: (_TOPIC, _describe_configs),
+    33: (_TOPIC, _alter_configs),
+    35: (_CLUSTER, lambda request, code: m.DescribeLogDirsResponse(error_code=code)),
+    44: (_TOPIC, _incremental_alter_configs),
+    60: (_CLUSTER, lambda request, code: m.DescribeClusterResponse(error_code=code)),
+    74: (_CLUSTER, lambda request, code: m.ListConfigResourcesResponse(error_code=code)),
+}
+"""By API: the number for a client that may not use it, and the response."""

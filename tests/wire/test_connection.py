@@ -1,0 +1,222 @@
+"""Hostile, slow, many and idle connections: each ends alone, and what it holds is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from api.kafka.apis import SERVED
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.cluster import ApiVersionsRequest
+from api.kafka.protocol.messages.metadata import MetadataRequest
+from tests.wire.harness import (
+    API_VERSIONS,
+    Broker,
+    Connection,
+    answer,
+    batch,
+    broker,
+    fetch,
+    frame,
+    produce,
+)
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_api_versions(connection: Connection, version: int) -> None:
+    request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    response = await connection.call(request, version)
+    assert response.error_code == 0
+    offered = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+    assert offered == {key: (row.first, row.last) for key, row in SERVED.items()}
+
+
+async def test_api_versions_of_the_future(connection: Connection) -> None:
+    """KIP-511: the answer is one of version 0, so that the client can read it."""
+    connection.writer.write(frame(ApiVersionsRequest(), 4).replace(b"\0\x12\0\4", b"\0\x12\0\x63"))
+    response = answer(API_VERSIONS, 0, await connection.read())
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert len(response.api_keys) == len(SERVED)
+    assert (await connection.call(MetadataRequest(topics=None), 12)).topics == []
+
+
+def head(key: int, version: int, body: bytes = b"") -> bytes:
+    """Return a frame with a header of version 1."""
+    data = struct.pack(">hhih", key, version, 1, -1) + body
+    return len(data).to_bytes(4, "big") + data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="http"),
+        pytest.param(b"\xff\xff\xff\xff", id="negative size"),
+        pytest.param(b"\x7f\xff\xff\xff", id="2 GiB"),
+        pytest.param(b"\0\0\0\1a", id="too short for a header"),
+        pytest.param(head(999, 0), id="unknown API"),
+        pytest.param(head(3, 99), id="unknown version"),
+        pytest.param(head(0, 2), id="version that was removed"),
+        pytest.param(head(3, 1), id="message without its fields"),
+        pytest.param(head(3, 1, b"\x7f\xff\xff\xff"), id="count beyond the bytes"),
+        pytest.param(head(3, 1, b"\0\0\0\1\0\2\xff\xff"), id="no UTF-8"),
+        pytest.param(head(3, 1, b"\0\0\0\1\xff\xff"), id="null where none may be"),
+        pytest.param(head(11, 0), id="API that is not offered"),
+    ],
+)
+async def test_a_hostile_connection_ends_alone(kafka: Broker, data: bytes) -> None:
+    async with kafka.connect() as good, kafka.connect() as bad:
+        bad.writer.write(data)
+        assert await asyncio.wait_for(bad.is_ended(), 10)
+        assert (await good.call(MetadataRequest(topics=None), 12)).topics == []
+    assert kafka.service.budget.held_bytes == 0
+
+
+async def test_random_bytes_and_cut_frames(kafka: Broker) -> None:
+    await kafka.api.create("t")
+    chance = random.Random(1)
+    whole = [
+        frame(produce("t", (0, batch(b"a"))), 9),
+        frame(fetch("t", (0, 0)), 12),
+        frame(MetadataRequest(topics=None), 12),
+        frame(ApiVersionsRequest(), 3),
+    ]
+    for _ in range(200):
+        data = bytearray(chance.choice(whole))
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(4, len(data))
+            data[at] = chance.randrange(256)
+        async with kafka.connect() as connection:
+            connection.writer.write(bytes(data[: chance.randint(1, len(data))]))
+            connection.writer.write_eof()
+            await asyncio.wait_for(connection.reader.read(), 10)
+    await kafka.until_connected(0)
+    assert kafka.service.budget.held_bytes == 0
+    assert kafka.service.answers.held_bytes == 0
+
+
+async def test_frames_in_pieces(kafka: Broker, connection: Connection) -> None:
+    for byte in frame(MetadataRequest(topics=None), 12):
+        connection.writer.write(bytes([byte]))
+        await asyncio.sleep(0)
+    assert answer(3, 12, await connection.read()).topics == []
+
+
+async def test_answers_are_in_the_order_of_the_requests(
+    kafka: Broker, connection: Connection
+) -> None:
+    await kafka.api.create("t")
+    connection.writer.write(frame(fetch("t", (0, 0), max_wait_ms=100), 12, 1))
+    for number in range(2, 200):
+        connection.writer.write(frame(MetadataRequest(topics=None), 12, number))
+    for number in range(1, 200):
+        body = await asyncio.wait_for(connection.read(), 10)
+        assert struct.unpack(">i", body[:4]) == (number,)
+
+
+async def test_a_client_that_takes_nothing(tmp_path: Path) -> None:
+    """Its answers do not gather in memory, others are served, and at last its connection ends."""
+    async with broker(tmp_path / "store", body_timeout_ms=1500) as kafka:
+        await kafka.api.create("t")
+        async with kafka.connect() as fast:
+            for _ in range(8):
+                await fast.call(produce("t", (0, batch(bytes(900_000)))), 9)
+            async with kafka.connect(limit=1) as slow:
+                request = fetch("t", (0, 0), max_bytes=8 << 20)
+                request.topics[0].partitions[0].partition_max_bytes = 8 << 20
+                for _ in range(50):
+                    slow.writer.write(frame(request, 12))
+                await asyncio.sleep(0.5)
+                assert 0 < kafka.service.answers.held_bytes < 9 << 20
+                await asyncio.wait_for(fast.call(MetadataRequest(topics=None), 12), 5)
+                await asyncio.wait_for(kafka.until_connected(1), 10)
+            assert kafka.service.answers.held_bytes == 0
+
+
+async def test_half_a_frame_ends(tmp_path: Path) -> None:
+    async with broker(tmp_path / "store", body_timeout_ms=200) as kafka, kafka.connect() as half:
+        half.writer.write(frame(MetadataRequest(topics=None), 12)[:-3])
+        assert await asyncio.wait_for(half.is_ended(), 10)
+        assert kafka.service.budget.held_bytes == 0
+
+
+async def test_an_idle_connection_ends(tmp_path: Path) -> None:
+    async with broker(tmp_path / "store", kafka_idle_ms=1000) as kafka, kafka.connect() as idle:
+        await idle.call(MetadataRequest(topics=None), 12)
+        assert await asyncio.wait_for(idle.is_ended(), 10)
+
+
+async def test_requests_wait_for_the_budget(tmp_path: Path) -> None:
+    async with broker(
+        tmp_path / "store", max_body_bytes=1 << 20, max_in_flight_bytes=1 << 20
+    ) as kafka:
+        await kafka.api.create("t")
+        held = kafka.service.budget.reserve(1 << 20)
+        async with kafka.connect() as connection:
+            sending = asyncio.create_task(connection.call(produce("t", (0, batch(b"a"))), 9))
+            await asyncio.sleep(0.1)
+            assert not sending.done()
+            held.release()
+            response = await asyncio.wait_for(sending, 10)
+            assert response.responses[0].partition_responses[0].error_code == 0
+
+
+async def test_too_many_connections(tmp_path: Path) -> None:
+    """HTTP and Kafka share the limit."""
+    async with broker(tmp_path / "store", max_connections=2) as kafka:
+        async with kafka.connect() as first, kafka.connect() as second:
+            await first.call(MetadataRequest(topics=None), 12)
+            await second.call(MetadataRequest(topics=None), 12)
+            async with kafka.connect() as third:
+                assert await asyncio.wait_for(third.is_ended(), 10)
+            assert (await kafka.api.get("/topics")).status == 429
+        await kafka.until_connected(0)
+        assert (await kafka.api.get("/topics")).status == 200
+
+
+async def test_a_stop_answers_what_waits(tmp_path: Path) -> None:
+    async with broker(tmp_path / "store") as kafka:
+        await kafka.api.create("t")
+        async with kafka.connect() as connection:
+            waiting = asyncio.create_task(
+                connection.call(fetch("t", (0, 0), max_wait_ms=60_000), 12)
+            )
+            await kafka.api.until_waiting()
+            await asyncio.wait_for(kafka.api.server.stop(), 10)
+            assert (await waiting).error_code == 0
+            assert await connection.is_ended()
+
+
+async def test_metrics(kafka: Broker, connection: Connection) -> None:
+    await connection.call(MetadataRequest(topics=None), 12)
+    text = (await kafka.service.render_metrics()).decode()
+    assert 'logserver_kafka_requests_total{api="Metadata",version="12"} 1.0' in text
+    assert "logserver_kafka_connections 1.0" in text
+
+
+@pytest.mark.slow
+async def test_five_thousand_idle_connections(tmp_path: Path) -> None:
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 12_000:
+        pytest.skip(f"a process may open {hard} files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (12_000, hard))
+    async with broker(tmp_path / "store", max_connections=6000) as kafka:
+        host, port = kafka.address.rsplit(":", 1)
+        opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        try:
+            while len(opened) < 5000:
+                opened.append(await asyncio.open_connection(host, int(port)))
+            await asyncio.wait_for(kafka.until_connected(5000), 60)
+            for reader, writer in opened[::100]:
+                writer.write(frame(MetadataRequest(topics=None), 12))
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                assert len(await reader.readexactly(size)) == size
+        finally:
+            for _, writer in opened:
+                writer.transport.abort()
+        await asyncio.wait_for(kafka.until_connected(0), 60)

@@ -1,0 +1,100 @@
+"""Kafka's own command-line tools work against a server."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.http.running import Running
+from tests.interop.peers import KAFKA
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+TOOLS = "org.apache.kafka.tools"
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def classpath() -> str:
+    """The class path of the tools; the first call of a machine fetches them."""
+    subprocess.run([KAFKA / "setup"], check=True, capture_output=True, timeout=600)
+    cache = Path(os.environ.get("PEERS_CACHE", Path.home() / ".cache" / "peers" / "kafka"))
+    return f"{cache}/libs/*"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address for Kafka clients of a running server."""
+    path = tmp_path_factory.mktemp("wire") / "store"
+    running = Running("--data", path, "--listen-kafka", "127.0.0.1:0")
+    yield str(running.told["kafka"])
+    running.process.kill()
+    running.process.communicate()
+
+
+def java(classpath: str, address: str, tool: str, *words: str, given: str = "") -> str:
+    """Run a tool; return its output."""
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath)
+    ended = subprocess.run(
+        ["java", *options, tool, "--bootstrap-server", address, *words],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_the_tools(classpath: str, address: str) -> None:
+    """Create, describe, produce, consume, look at offsets, change configs, list sizes, delete."""
+
+    def tool(name: str, *words: str, given: str = "") -> str:
+        return java(classpath, address, f"{TOOLS}.{name}", *words, given=given)
+
+    created = tool(
+        "TopicCommand",
+        "--create",
+        "--topic",
+        "t",
+        "--partitions",
+        "2",
+        "--config",
+        "retention.ms=77",
+    )
+    assert "Created topic t." in created
+    described = tool("TopicCommand", "--describe", "--topic", "t")
+    assert "PartitionCount: 2" in described
+    assert "retention.ms=77" in described
+    lines = "".join(f"k{number}:v{number}\n" for number in range(COUNT))
+    properties = ("--property", "parse.key=true", "--property", "key.separator=:")
+    tool("ConsoleProducer", "--topic", "t", *properties, given=lines)
+    offsets = tool("GetOffsetShell", "--topic", "t")
+    ends = [int(found) for found in re.findall(r"^t:\d:(\d+)$", offsets, re.MULTILINE)]
+    assert sum(ends) == COUNT
+    values: list[str] = []
+    for number, end in enumerate(ends):
+        values += tool(
+            "consumer.ConsoleConsumer",
+            *("--topic", "t", "--partition", str(number), "--offset", "earliest"),
+            *("--max-messages", str(end)),
+        ).split()
+    assert sorted(values) == sorted(f"v{number}" for number in range(COUNT))
+    config = "kafka.admin.ConfigCommand"
+    entity = ("--entity-type", "topics", "--entity-name", "t")
+    java(classpath, address, config, "--alter", *entity, "--add-config", "segment.ms=99999")
+    java(classpath, address, config, "--alter", *entity, "--delete-config", "retention.ms")
+    configs = java(classpath, address, config, "--describe", *entity)
+    assert "segment.ms=99999" in configs
+    assert "retention.ms=77" not in configs
+    sizes = tool("LogDirsCommand", "--describe")
+    assert '"partition":"t-0"' in sizes
+    assert "(id: 1 rack: null" in tool("BrokerApiVersionsCommand")
+    tool("TopicCommand", "--delete", "--topic", "t")
+    assert tool("TopicCommand", "--list").split() == []

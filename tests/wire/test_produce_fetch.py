@@ -1,0 +1,296 @@
+"""Produce, fetch, list offsets and metadata, in every version that is offered."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from pathlib import Path
+
+import pytest
+
+from api.kafka.apis import SERVED
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
+from api.kafka.protocol.messages.offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestTopics,
+    ListOffsetsRequestTopicsPartitions,
+)
+from api.kafka.protocol.messages.produce import InitProducerIdRequest
+from storage.kafka.format.compression import CODECS
+from tests.http.harness import BATCH
+from tests.wire.harness import Broker, Connection, batch, broker, fetch, frame, produce, values
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+
+
+def versions(key: int) -> range:
+    """Return the versions of an API that are offered."""
+    return range(SERVED[key].first, SERVED[key].last + 1)
+
+
+def rows(response: object) -> list[object]:
+    """Return the partitions of a produce response."""
+    return [row for topic in response.responses for row in topic.partition_responses]  # type: ignore[attr-defined]
+
+
+async def sent(connection: Connection, *data: bytes, topic: str = "t") -> None:
+    """Produce batches, each by its own request, and expect success."""
+    for one in data:
+        (row,) = rows(await connection.call(produce(topic, (0, one)), 9))
+        assert row.error_code == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("version", versions(PRODUCE))
+async def test_produce_every_version(kafka: Broker, connection: Connection, version: int) -> None:
+    await kafka.api.create("t", 2)
+    response = await connection.call(produce("t", (1, batch(b"a", b"b"))), version)
+    (row,) = rows(response)
+    assert (row.index, row.error_code, row.base_offset) == (1, 0, 0)  # type: ignore[attr-defined]
+    (row,) = rows(await connection.call(produce("t", (1, batch(b"c"))), version))
+    assert row.base_offset == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("version", versions(FETCH))
+async def test_fetch_every_version(kafka: Broker, connection: Connection, version: int) -> None:
+    await kafka.api.create("t")
+    await sent(connection, batch(b"a", b"b"), batch(b"c"))
+    request = fetch("t", (0, 1))
+    if version >= 13:
+        (topic,) = (await connection.call(MetadataRequest(topics=None), 12)).topics
+        request.topics[0].topic, request.topics[0].topic_id = "", topic.topic_id
+    response = await connection.call(request, version)
+    assert response.error_code == 0
+    (row,) = response.responses[0].partitions
+    assert (row.error_code, row.high_watermark, row.last_stable_offset) == (0, 3, 3)
+    # A batch that begins before the offset is returned whole.
+    assert values(row.records) == [b"a", b"b", b"c"]
+    assert row.aborted_transactions is None
+
+
+@pytest.mark.parametrize("version", versions(LIST_OFFSETS))
+async def test_list_offsets_every_version(
+    kafka: Broker, connection: Connection, version: int
+) -> None:
+    await kafka.api.create("t")
+    await sent(connection, batch(b"a", b"b"))
+
+    async def offset(timestamp_ms: int, topic: str = "t") -> tuple[int, int, int]:
+        asked = ListOffsetsRequestTopicsPartitions(partition_index=0, timestamp=timestamp_ms)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsRequestTopics(name=topic, partitions=[asked])]
+        )
+        (row,) = (await connection.call(request, version)).topics[0].partitions
+        return row.error_code, row.offset, row.timestamp
+
+    assert await offset(-1) == (0, 2, -1)
+    assert await offset(-2) == (0, 0, -1)
+    assert await offset(1) == (0, 0, 1_700_000_000_000)
+    assert await offset(1 << 60) == (0, -1, -1)
+    assert await offset(-1, "other") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+
+@pytest.mark.parametrize("version", versions(METADATA))
+async def test_metadata_every_version(kafka: Broker, connection: Connection, version: int) -> None:
+    await kafka.api.create("t", 2)
+    request = MetadataRequest(topics=None if version else [])
+    response = await connection.call(request, version)
+    (node,) = response.brokers
+    assert f"{node.host}:{node.port}" == kafka.address
+    (topic,) = response.topics
+    assert (topic.name, len(topic.partitions)) == ("t", 2)
+    assert all(row.leader_id == node.node_id for row in topic.partitions)
+    assert version < 2 or response.cluster_id == kafka.service.cluster_id
+    if version:
+        assert (await connection.call(MetadataRequest(topics=[]), version)).topics == []
+
+
+async def test_metadata_creates_a_topic_only_if_client_and_server_want_it(
+    kafka: Broker, connection: Connection, tmp_path: Path
+) -> None:
+    def asked(name: str, *, allow: bool) -> MetadataRequest:
+        topics = [MetadataRequestTopics(name=name)]
+        return MetadataRequest(topics=topics, allow_auto_topic_creation=allow)
+
+    (topic,) = (await connection.call(asked("t", allow=False), 12)).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (topic,) = (await connection.call(asked("t", allow=True), 12)).topics
+    assert (topic.error_code, len(topic.partitions)) == (0, 1)
+    (topic,) = (await connection.call(asked("a b", allow=True), 12)).topics
+    assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    async with (
+        broker(tmp_path / "other", auto_create_topics=False) as strict,
+        strict.connect() as other,
+    ):
+        (topic,) = (await other.call(asked("t", allow=True), 12)).topics
+        assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_advertised_address(tmp_path: Path) -> None:
+    from logserver.config import Address
+
+    advertised = Address("broker.example", 9999)
+    async with (
+        broker(tmp_path / "store", advertise_kafka=advertised) as kafka,
+        kafka.connect() as connection,
+    ):
+        (node,) = (await connection.call(MetadataRequest(topics=None), 12)).brokers
+        assert (node.host, node.port) == advertised
+
+
+@pytest.mark.parametrize("codec", range(len(CODECS)))
+@pytest.mark.parametrize("acks", [-1, 1])
+async def test_every_codec_and_acks(
+    kafka: Broker, connection: Connection, codec: int, acks: int
+) -> None:
+    await kafka.api.create("t")
+    data = batch(*(b"value %d" % number for number in range(100)), codec=codec)
+    (row,) = rows(await connection.call(produce("t", (0, data), acks=acks), 9))
+    assert (row.error_code, row.base_offset) == (0, 0)  # type: ignore[attr-defined]
+    response = await connection.call(fetch("t", (0, 0)), 12)
+    (found,) = response.responses[0].partitions
+    # The bytes that the client sent, but for base offset and leader epoch.
+    assert found.records[16:] == data[16:]
+    assert len(values(found.records)) == 100
+
+
+async def test_bytes_are_those_of_http(kafka: Broker, connection: Connection) -> None:
+    await kafka.api.create("wire")
+    await kafka.api.create("http")
+    data = batch(b"a", b"b")
+    await sent(connection, data, topic="wire")
+    await kafka.api.call(
+        "POST", "/topics/http/partitions/0", data=data, headers={"Content-Type": BATCH}
+    )
+    store = kafka.service.store
+    logs = [
+        (kafka.service.settings.data / f"{name}-0" / "00000000000000000000.log").read_bytes()
+        for name in ("wire", "http")
+    ]
+    assert logs[0] == logs[1] != b""
+    assert store.capabilities.batch_bytes
+
+
+async def test_no_answer_to_acks_0_and_an_error_ends_the_connection(kafka: Broker) -> None:
+    await kafka.api.create("t")
+    async with kafka.connect() as connection:
+        connection.writer.write(frame(produce("t", (0, batch(b"a")), acks=0), 9))
+        await connection.call(
+            MetadataRequest(topics=None), 12
+        )  # the next answer is that of this one
+        connection.writer.write(frame(produce("other", (0, batch(b"a")), acks=0), 9))
+        assert await connection.is_ended()
+    async with kafka.connect() as connection:
+        response = await connection.call(fetch("t", (0, 0)), 12)
+        assert values(response.responses[0].partitions[0].records) == [b"a"]
+
+
+def broken(data: bytes, at: int, new: bytes) -> bytes:
+    """Return a batch with other bytes at a position."""
+    return data[:at] + new + data[at + len(new) :]
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (broken(batch(b"a"), 60, b"\xff"), ErrorCode.CORRUPT_MESSAGE),
+        (batch(b"a")[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (broken(batch(b"a"), 16, b"\1"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (b"", ErrorCode.INVALID_RECORD),
+        (None, ErrorCode.INVALID_RECORD),
+        (batch(b"x" * 2_000_000), ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+async def test_bad_batches(
+    kafka: Broker, connection: Connection, data: bytes | None, code: ErrorCode
+) -> None:
+    """One bad partition does not harm the others of its request."""
+    await kafka.api.create("t", 2)
+    bad, good = rows(await connection.call(produce("t", (0, data), (1, batch(b"a"))), 9))
+    assert bad.error_code == code  # type: ignore[attr-defined]
+    assert bad.error_message  # type: ignore[attr-defined]
+    assert (good.error_code, good.base_offset) == (0, 0)  # type: ignore[attr-defined]
+
+
+async def test_errors_of_partitions(kafka: Broker, connection: Connection) -> None:
+    await kafka.api.create("t")
+    data = batch(b"a")
+    missing, good = rows(await connection.call(produce("t", (5, data), (0, data)), 9))
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # type: ignore[attr-defined]
+    assert good.error_code == 0  # type: ignore[attr-defined]
+    (row,) = rows(await connection.call(produce("t", (0, data), acks=2), 9))
+    assert row.error_code == ErrorCode.INVALID_REQUIRED_ACKS  # type: ignore[attr-defined]
+    response = await connection.call(fetch("t", (0, 9), (7, 0)), 12)
+    beyond, missing = response.responses[0].partitions
+    assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert beyond.records == b""
+
+
+async def test_idempotent_producer(kafka: Broker, connection: Connection) -> None:
+    await kafka.api.create("t")
+    for version in versions(22):
+        found = await connection.call(InitProducerIdRequest(transactional_id=None), version)
+        assert (found.error_code, found.producer_epoch) == (0, 0)
+        refused = await connection.call(InitProducerIdRequest(transactional_id="x"), version)
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+    async def produced(epoch: int, sequence: int) -> tuple[int, int]:
+        data = batch(b"a", producer=(found.producer_id, epoch, sequence))
+        (row,) = rows(await connection.call(produce("t", (0, data)), 9))
+        return row.error_code, row.base_offset  # type: ignore[attr-defined]
+
+    assert await produced(1, 0) == (0, 0)
+    assert await produced(1, 1) == (0, 1)
+    assert await produced(1, 1) == (0, 1)  # sent again: not stored again
+    assert await produced(1, 9) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert await produced(0, 2) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+
+
+async def test_requests_in_flight_are_appended_in_order(
+    kafka: Broker, connection: Connection
+) -> None:
+    """Large and small batches, packed and plain, are checked in different ways, and stay in order."""
+    await kafka.api.create("t")
+    found = await connection.call(InitProducerIdRequest(transactional_id=None), 4)
+    for number in range(20):
+        value = b"%d" % number + bytes(100_000 if number % 3 == 0 else 1)
+        data = batch(value, codec=number % 2, producer=(found.producer_id, 0, number))
+        connection.writer.write(frame(produce("t", (0, data)), 9, correlation_id=number))
+    for number in range(20):
+        body = await connection.read()
+        assert struct.unpack(">i", body[:4]) == (number,)
+    assert (await kafka.service.bounds(kafka.service.topics.partition("t", 0))).end == 20
+
+
+async def test_a_fetch_waits_for_records(kafka: Broker, connection: Connection) -> None:
+    await kafka.api.create("t", 2)
+    waiting = asyncio.create_task(
+        connection.call(fetch("t", (0, 0), (1, 0), max_wait_ms=20_000), 12)
+    )
+    await kafka.api.until_waiting()
+    async with kafka.connect() as other:
+        await other.call(produce("t", (1, batch(b"a"))), 9)
+    response = await asyncio.wait_for(waiting, 10)
+    assert [values(row.records) for row in response.responses[0].partitions] == [[], [b"a"]]
+
+
+async def test_a_fetch_ends_after_its_time(kafka: Broker, connection: Connection) -> None:
+    await kafka.api.create("t")
+    response = await connection.call(fetch("t", (0, 0), max_wait_ms=50), 12)
+    assert values(response.responses[0].partitions[0].records) == []
+    # More bytes than there are.
+    await sent(connection, batch(b"a"))
+    response = await connection.call(fetch("t", (0, 0), max_wait_ms=50, min_bytes=10_000), 12)
+    assert values(response.responses[0].partitions[0].records) == [b"a"]
+
+
+async def test_bytes_are_limited_but_for_the_first_batch(
+    kafka: Broker, connection: Connection
+) -> None:
+    await kafka.api.create("t", 2)
+    for number in (0, 1):
+        await connection.call(produce("t", (number, batch(bytes(5000)))), 9)
+    response = await connection.call(fetch("t", (0, 0), (1, 0), max_bytes=100), 12)
+    first, second = response.responses[0].partitions
+    assert (len(values(first.records)), second.records, second.high_watermark) == (1, b"", 1)

@@ -1,0 +1,206 @@
+"""Login with tokens, scopes, TLS: a client that has not logged in sees nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.kafka.apis import LOGIN, SERVED
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.cluster import ApiVersionsRequest
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
+from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
+from logserver.config import Address, load_settings
+from logserver.errors import SettingsError
+from tests.http.harness import opener, serving, settings
+from tests.http.running import not_started
+from tests.http.test_security import (
+    ADMIN,
+    PRODUCER,
+    READER,
+    bearer,
+    openssl,
+    token_file,
+)
+from tests.wire.harness import FREE, Broker, Connection, batch, broker, fetch, frame, produce
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Broker]:
+    """A server with a token for each scope, and a topic."""
+    tokens = token_file(tmp_path, f"{READER} read", f"{PRODUCER} produce", f"{ADMIN} admin")
+    async with broker(tmp_path / "store", token_file=tokens) as kafka:
+        await kafka.api.call("PUT", "/topics/t", json={"partitions": 1}, headers=bearer(ADMIN))
+        yield kafka
+
+
+async def login(connection: Connection, token: str, mechanism: str = "PLAIN") -> Any:
+    """Log in; return the answer to the last step."""
+    handshake = await connection.call(SaslHandshakeRequest(mechanism=mechanism), 1)
+    assert handshake.mechanisms == ["PLAIN", "OAUTHBEARER"]
+    assert handshake.error_code == 0
+    data = f"\0anyone\0{token}" if mechanism == "PLAIN" else f"n,,\1auth=Bearer {token}\1\1"
+    return await connection.call(SaslAuthenticateRequest(auth_bytes=data.encode()), 2)
+
+
+async def test_nothing_before_the_login(guarded: Broker) -> None:
+    async with guarded.connect() as connection:
+        offered = await connection.call(ApiVersionsRequest(), 3)
+        assert {row.api_key for row in offered.api_keys} == {*SERVED, *LOGIN}
+        connection.writer.write(frame(MetadataRequest(topics=None), 12))
+        assert await connection.is_ended()
+    async with guarded.connect() as connection:
+        connection.writer.write((600 << 10).to_bytes(4, "big"))  # no large frame either
+        assert await connection.is_ended()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+async def test_login(guarded: Broker, mechanism: str) -> None:
+    async with guarded.connect() as connection:
+        assert (await login(connection, ADMIN, mechanism)).error_code == 0
+        assert len((await connection.call(MetadataRequest(topics=None), 12)).topics) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+async def test_a_wrong_token_ends_the_connection(
+    guarded: Broker, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with guarded.connect() as connection:
+        refused = await login(connection, "wrong-0123456789ABC", mechanism)
+        assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert await connection.is_ended()
+    assert "wrong-0123456789ABC" not in caplog.text + str(refused.error_message)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0\0", b"a\0b\0" + ADMIN.encode(), b"\0u\0", b"no separators", b"\0u\0x\0y"]
+)
+async def test_bad_logins(guarded: Broker, data: bytes) -> None:
+    async with guarded.connect() as connection:
+        await connection.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        refused = await connection.call(SaslAuthenticateRequest(auth_bytes=data), 2)
+        assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert await connection.is_ended()
+
+
+async def test_steps_out_of_order(guarded: Broker) -> None:
+    async with guarded.connect() as connection:
+        unknown = await connection.call(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
+        assert unknown.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        early = await connection.call(SaslAuthenticateRequest(auth_bytes=b"\0u\0p"), 2)
+        assert early.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert await connection.is_ended()
+
+
+async def test_scopes(guarded: Broker) -> None:
+    data = batch(b"a")
+    create = CreateTopicsRequest(topics=[CreateTopicsRequestTopics(name="u")], timeout_ms=1)
+    for token, may_read, may_produce in ((READER, True, False), (PRODUCER, False, True)):
+        async with guarded.connect() as connection:
+            await login(connection, token)
+            (row,) = (
+                (await connection.call(produce("t", (0, data)), 9)).responses[0].partition_responses
+            )
+            assert row.error_code == (0 if may_produce else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            (row,) = (await connection.call(fetch("t", (0, 0)), 12)).responses[0].partitions
+            assert row.error_code == (0 if may_read else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            (row,) = (await connection.call(create)).topics
+            assert row.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            asked = MetadataRequest(topics=[MetadataRequestTopics(name=f"new-{may_produce}")])
+            (row,) = (await connection.call(asked, 8)).topics
+            assert row.error_code == (0 if may_produce else 3)
+    async with guarded.connect() as connection:
+        await login(connection, READER)
+        connection.writer.write(frame(produce("t", (0, data), acks=0), 9))
+        assert await connection.is_ended()
+
+
+async def test_a_login_takes_no_longer_than_a_handshake(tmp_path: Path) -> None:
+    tokens = token_file(tmp_path, f"{ADMIN} admin")
+    async with (
+        broker(tmp_path / "store", token_file=tokens, handshake_timeout_ms=200) as kafka,
+        kafka.connect() as connection,
+    ):
+        await connection.call(ApiVersionsRequest(), 3)
+        assert await asyncio.wait_for(connection.is_ended(), 10)
+
+
+async def test_new_tokens_end_the_connections(guarded: Broker) -> None:
+    async with guarded.connect() as connection:
+        await login(connection, ADMIN)
+        guarded.api.server.app.guard.reload()
+        guarded.listener.log_out()
+        assert await connection.is_ended()
+
+
+async def test_no_login_without_tokens(kafka: Broker) -> None:
+    async with kafka.connect() as connection:
+        connection.writer.write(frame(SaslHandshakeRequest(mechanism="PLAIN"), 1))
+        assert await connection.is_ended()
+
+
+async def test_tls(tmp_path: Path) -> None:
+    """The certificate is that of HTTPS; a client without TLS gets nothing."""
+    words = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    alt = ("-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1")
+    openssl(tmp_path, "req", "-x509", *words, *alt, "-keyout", "key.pem", "-out", "cert.pem")
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    async with broker(
+        tmp_path / "store",
+        tls_cert=tmp_path / "cert.pem",
+        tls_key=tmp_path / "key.pem",
+        handshake_timeout_ms=500,
+    ) as kafka:
+        async with kafka.connect(ssl=trusting) as connection:
+            assert (await connection.call(MetadataRequest(topics=None), 12)).topics == []
+        async with kafka.connect() as plain:
+            plain.writer.write(frame(MetadataRequest(topics=None), 12))
+            await asyncio.wait_for(plain.reader.read(), 10)  # at most an alert, then the end
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ({"listen_kafka": "0.0.0.0:9092"}, "without any access control"),
+        ({"advertise_kafka": "x:1"}, "needs listen_kafka"),
+        ({"listen_kafka": "127.0.0.1:0", "advertise_kafka": "x:0"}, "needs a port"),
+        ({"listen_kafka": "9092"}, "HOST:PORT"),
+    ],
+)
+def test_settings(flags: dict[str, object], problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        load_settings(flags, environ={})
+
+
+def test_an_open_port_with_consent() -> None:
+    chosen = load_settings({"listen_kafka": "0.0.0.0:9092", "insecure": True}, environ={})
+    assert chosen.listen_kafka == Address("0.0.0.0", 9092)
+
+
+@pytest.mark.parametrize("backend", ["rocketmq", "memory"])
+async def test_other_formats_are_refused(tmp_path: Path, backend: str) -> None:
+    chosen = settings(tmp_path / "store", listen_kafka=FREE)
+    async with serving(chosen, opener(backend, chosen)) as api:
+        with pytest.raises(SettingsError, match=f"a {backend} store is not offered"):
+            await api.server.listen_kafka()
+
+
+def test_a_start_is_refused(tmp_path: Path) -> None:
+    code, errors = not_started(
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        tmp_path / "store",
+        "--backend",
+        "rocketmq",
+        "--listen-kafka",
+        "127.0.0.1:0",
+    )
+    assert code == 2
+    assert "a rocketmq store is not offered to Kafka clients" in errors

@@ -1,0 +1,301 @@
+"""Topics and configs: what the admin clients of Kafka do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.kafka.apis import SERVED
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.cluster import DescribeClusterRequest
+from api.kafka.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsRequestResources,
+    AlterConfigsRequestResourcesConfigs,
+    DescribeConfigsRequest,
+    DescribeConfigsRequestResources,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestResources,
+    IncrementalAlterConfigsRequestResourcesConfigs,
+    ListConfigResourcesRequest,
+)
+from api.kafka.protocol.messages.groups import FindCoordinatorRequest
+from api.kafka.protocol.messages.log_dirs import DescribeLogDirsRequest
+from api.kafka.protocol.messages.metadata import MetadataRequest
+from api.kafka.protocol.messages.produce import InitProducerIdRequest
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestTopics,
+    CreateTopicsRequestTopicsAssignments,
+    CreateTopicsRequestTopicsConfigs,
+    DeleteTopicsRequest,
+    DeleteTopicsRequestTopics,
+)
+from tests.http.harness import opener, serving, settings
+from tests.wire.harness import FREE, Broker, Connection, batch, broker, fetch, produce
+
+TOPIC, NODE = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def topic(name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> Any:
+    """Return a topic to create."""
+    rows = [
+        CreateTopicsRequestTopicsConfigs(name=key.replace("_", "."), value=value)
+        for key, value in configs.items()
+    ]
+    return CreateTopicsRequestTopics(
+        name=name, num_partitions=partitions, replication_factor=replicas, configs=rows
+    )
+
+
+async def created(connection: Connection, *topics: Any, check: bool = False) -> list[Any]:
+    request = CreateTopicsRequest(topics=list(topics), timeout_ms=1000, validate_only=check)
+    return list((await connection.call(request)).topics)
+
+
+@pytest.mark.parametrize("version", range(SERVED[19].first, SERVED[19].last + 1))
+async def test_create_every_version(kafka: Broker, connection: Connection, version: int) -> None:
+    request = CreateTopicsRequest(topics=[topic("t", 2, retention_ms="5000")], timeout_ms=1000)
+    (row,) = (await connection.call(request, version)).topics
+    assert (row.name, row.error_code) == ("t", 0)
+    info = kafka.service.topics["t"]
+    assert (len(info.partitions), info.configs) == (2, {"retention.ms": "5000"})
+    if version >= 5:
+        configs = {config.name: config.value for config in row.configs}
+        assert configs["retention.ms"] == "5000"
+        assert (row.num_partitions, row.replication_factor) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("__consumer_offsets"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("t", replicas=3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 0), ErrorCode.INVALID_PARTITIONS),
+        (topic("t", no_such="1"), ErrorCode.INVALID_CONFIG),
+        (topic("t", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
+        (topic("t", -1, -1), ErrorCode.NONE),
+    ],
+)
+async def test_bad_topics(
+    kafka: Broker, connection: Connection, wanted: Any, code: ErrorCode
+) -> None:
+    await kafka.api.create("there")
+    (checked,) = await created(connection, wanted, check=True)
+    assert checked.error_code == code
+    assert set(kafka.service.topics) == {"there"}
+    (row,) = await created(connection, wanted)
+    assert row.error_code == code
+    assert code is ErrorCode.NONE or row.error_message
+
+
+async def test_twice_in_one_request(connection: Connection) -> None:
+    twice, once = await created(connection, topic("t"), topic("u"), topic("t"))
+    assert (twice.name, twice.error_code) == ("t", ErrorCode.INVALID_REQUEST)
+    assert once.error_code == 0
+
+
+async def test_assignments(kafka: Broker, connection: Connection) -> None:
+    def assigned(*nodes: int) -> Any:
+        wanted = topic("t", -1, -1)
+        wanted.assignments = [
+            CreateTopicsRequestTopicsAssignments(partition_index=number, broker_ids=[node])
+            for number, node in enumerate(nodes)
+        ]
+        return wanted
+
+    (row,) = await created(connection, assigned(1, 2))
+    assert row.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    (row,) = await created(connection, assigned(1, 1))
+    assert (row.error_code, row.num_partitions) == (0, 2)
+
+
+@pytest.mark.parametrize("version", range(SERVED[20].first, SERVED[20].last + 1))
+async def test_delete_every_version(kafka: Broker, connection: Connection, version: int) -> None:
+    await kafka.api.create("t")
+    names = ["t", "other"]
+    request = DeleteTopicsRequest(topic_names=names, timeout_ms=1000)
+    if version >= 6:
+        rows = [DeleteTopicsRequestTopics(name=name) for name in names]
+        request = DeleteTopicsRequest(topics=rows, timeout_ms=1000)
+    there, missing = (await connection.call(request, version)).responses
+    assert (there.name, there.error_code) == ("t", 0)
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "t" not in kafka.service.topics
+
+
+async def test_delete_by_id(kafka: Broker, connection: Connection) -> None:
+    await kafka.api.create("t")
+    (row,) = (await connection.call(MetadataRequest(topics=None), 12)).topics
+    rows = [DeleteTopicsRequestTopics(name=None, topic_id=i) for i in (row.topic_id, bytes(16))]
+    there, missing = (await connection.call(DeleteTopicsRequest(topics=rows))).responses
+    assert (there.name, there.error_code) == ("t", 0)
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def described(connection: Connection, name: str = "t", kind: int = TOPIC) -> dict[str, Any]:
+    """Return the configs of a resource by name."""
+    resource = DescribeConfigsRequestResources(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    (row,) = (await connection.call(request)).results
+    assert row.error_code == 0, row.error_message
+    return {config.name: config for config in row.configs}
+
+
+@pytest.mark.parametrize("version", range(SERVED[32].first, SERVED[32].last + 1))
+async def test_describe_every_version(kafka: Broker, connection: Connection, version: int) -> None:
+    await kafka.api.create("t", retention_ms="5000")
+    names = ["retention.ms", "segment.bytes"]
+    resources = [
+        DescribeConfigsRequestResources(
+            resource_type=TOPIC, resource_name=name, configuration_keys=names
+        )
+        for name in ("t", "other")
+    ]
+    there, missing = (
+        await connection.call(DescribeConfigsRequest(resources=resources), version)
+    ).results
+    assert {config.name: config.value for config in there.configs} == {
+        "retention.ms": "5000",
+        "segment.bytes": str(1 << 30),
+    }
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_sources_types_and_synonyms(tmp_path: Path) -> None:
+    options = {"log.segment.bytes": "2097152"}
+    async with broker(tmp_path / "store", set=options) as kafka, kafka.connect() as connection:
+        await kafka.api.create("t", retention_ms="5000")
+        configs = await described(connection)
+        own, of_store, default = (
+            configs[name] for name in ("retention.ms", "segment.bytes", "cleanup.policy")
+        )
+        assert (own.config_source, own.config_type) == (1, 5)
+        assert [(s.name, s.source) for s in own.synonyms] == [
+            ("retention.ms", 1),
+            ("log.retention.ms", 5),
+        ]
+        assert (of_store.value, of_store.config_source, of_store.config_type) == ("2097152", 4, 3)
+        assert (default.value, default.config_source, default.config_type) == ("delete", 5, 7)
+        node = await described(connection, "1", NODE)
+        assert node["log.segment.bytes"].value == "2097152"
+        assert node["node.id"].value == "1"
+        assert all(config.read_only for config in node.values())
+
+
+async def changed(connection: Connection, name: str, *changes: tuple[str, int, str | None]) -> int:
+    """Change configs of a topic; return the number of the error."""
+    rows = [
+        IncrementalAlterConfigsRequestResourcesConfigs(
+            name=config, config_operation=operation, value=value
+        )
+        for config, operation, value in changes
+    ]
+    resource = IncrementalAlterConfigsRequestResources(
+        resource_type=TOPIC, resource_name=name, configs=rows
+    )
+    (row,) = (await connection.call(IncrementalAlterConfigsRequest(resources=[resource]))).responses
+    return int(row.error_code)
+
+
+async def test_incremental_changes(kafka: Broker, connection: Connection) -> None:
+    await kafka.api.create("t", retention_ms="5000")
+    assert (
+        await changed(connection, "t", ("segment.ms", SET, "77"), ("retention.ms", DELETE, None))
+        == 0
+    )
+    assert kafka.service.topics["t"].configs == {"segment.ms": "77"}
+    assert await changed(connection, "t", ("cleanup.policy", APPEND, "delete")) == 0
+    assert await changed(connection, "t", ("segment.ms", APPEND, "1")) == ErrorCode.INVALID_CONFIG
+    assert await changed(connection, "t", ("segment.ms", SET, None)) == ErrorCode.INVALID_CONFIG
+    assert await changed(connection, "t", ("no.such", SET, "1")) == ErrorCode.INVALID_CONFIG
+    assert await changed(connection, "u", ("segment.ms", SET, "1")) == 3
+    replicas = "leader.replication.throttled.replicas"
+    assert await changed(connection, "t", (replicas, APPEND, "0:1,1:1")) == 0
+    assert await changed(connection, "t", (replicas, SUBTRACT, "0:1")) == 0
+    assert kafka.service.topics["t"].configs[replicas] == "1:1"
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_replaced_configs(kafka: Broker, connection: Connection, version: int) -> None:
+    await kafka.api.create("t", retention_ms="5000")
+
+    async def replaced(value: str, *, check: bool, kind: int = TOPIC) -> int:
+        configs = [AlterConfigsRequestResourcesConfigs(name="segment.ms", value=value)]
+        resource = AlterConfigsRequestResources(
+            resource_type=kind, resource_name="t", configs=configs
+        )
+        request = AlterConfigsRequest(resources=[resource], validate_only=check)
+        (row,) = (await connection.call(request, version)).responses
+        return int(row.error_code)
+
+    assert await replaced("x", check=True) == ErrorCode.INVALID_CONFIG
+    assert await replaced("7", check=True) == 0
+    assert await replaced("7", check=False, kind=NODE) == ErrorCode.INVALID_REQUEST
+    assert kafka.service.topics["t"].configs == {"retention.ms": "5000"}
+    assert await replaced("7", check=False) == 0
+    assert kafka.service.topics["t"].configs == {"segment.ms": "7"}
+
+
+async def test_the_cluster(kafka: Broker, connection: Connection) -> None:
+    for version in range(3):
+        found = await connection.call(DescribeClusterRequest(), version)
+        (node,) = found.brokers
+        assert (found.cluster_id, found.controller_id) == (kafka.service.cluster_id, node.broker_id)
+    for version in range(7):
+        asked = FindCoordinatorRequest(key="g", coordinator_keys=["g"])
+        found = await connection.call(asked, version)
+        row = found.coordinators[0] if version >= 4 else found
+        assert (row.error_code, f"{row.host}:{row.port}") == (0, kafka.address)
+    asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
+    found = await connection.call(asked)
+    assert found.coordinators[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    await kafka.api.create("t")
+    await connection.call(produce("t", (0, batch(b"a"))), 9)
+    for version in range(1, 6):
+        (found,) = (await connection.call(DescribeLogDirsRequest(topics=None), version)).results
+        assert found.log_dir == str(kafka.service.settings.data)
+        assert found.topics[0].partitions[0].partition_size == len(batch(b"a"))
+    for version in range(2):
+        found = await connection.call(ListConfigResourcesRequest(resource_types=[2, 4]), version)
+        assert {row.resource_name for row in found.config_resources} == {"t", "1"}
+
+
+async def test_ids_are_those_of_the_directory(tmp_path: Path) -> None:
+    """node.id and cluster.id come from meta.properties, also after a restart with other options."""
+    path = tmp_path / "store"
+    async with broker(path, set={"node.id": "5", "cluster.id": "AAAAAAAAQACAAAAAAAAAAQ"}):
+        pass
+    async with broker(path) as kafka, kafka.connect() as connection:
+        response = await connection.call(MetadataRequest(topics=None), 12)
+        assert (response.controller_id, response.cluster_id) == (5, "AAAAAAAAQACAAAAAAAAAAQ")
+
+
+async def test_a_read_only_store(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    async with broker(path) as kafka, kafka.connect() as connection:
+        await kafka.api.create("t")
+        await connection.call(produce("t", (0, batch(b"a"))), 9)
+    chosen = settings(path, listen_kafka=FREE)
+    async with serving(chosen, opener("kafka", chosen, read_only=True)) as api:
+        await api.server.listen_kafka()
+        async with Broker(api).connect() as connection:
+            (row,) = (
+                (await connection.call(produce("t", (0, batch(b"a"))), 9))
+                .responses[0]
+                .partition_responses
+            )
+            assert row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            (row,) = await created(connection, topic("u"))
+            assert row.error_code == ErrorCode.POLICY_VIOLATION
+            (row,) = (await connection.call(fetch("t", (0, 0)), 12)).responses[0].partitions
+            assert row.high_watermark == 1
+            found = await connection.call(InitProducerIdRequest(transactional_id=None), 4)
+            assert found.error_code == ErrorCode.POLICY_VIOLATION
