@@ -25,12 +25,19 @@ from api.kafka.protocol.messages.metadata import MetadataResponseTopics
 from api.kafka.protocol.messages.offsets import (
     ListOffsetsResponseTopics,
     ListOffsetsResponseTopicsPartitions,
+    OffsetForLeaderEpochResponseTopics,
+    OffsetForLeaderEpochResponseTopicsPartitions,
 )
 from api.kafka.protocol.messages.produce import (
     ProduceResponseResponses,
     ProduceResponseResponsesPartitionResponses,
 )
+from api.kafka.protocol.messages.records import (
+    DeleteRecordsResponseTopics,
+    DeleteRecordsResponseTopicsPartitions,
+)
 from api.kafka.protocol.messages.topics import (
+    CreatePartitionsResponseResults,
     CreateTopicsResponseTopics,
     DeleteTopicsResponseResponses,
 )
@@ -235,6 +242,51 @@ def _incremental_alter_configs(
     )
 
 
+def _delete_records(request: m.DeleteRecordsRequest, code: int) -> m.DeleteRecordsResponse:
+    return m.DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponseTopics(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsResponseTopicsPartitions(
+                        partition_index=partition.partition_index, low_watermark=-1, error_code=code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _offset_for_leader_epoch(
+    request: m.OffsetForLeaderEpochRequest, code: int
+) -> m.OffsetForLeaderEpochResponse:
+    return m.OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponseTopics(
+                topic=topic.topic,
+                partitions=[
+                    OffsetForLeaderEpochResponseTopicsPartitions(
+                        partition=partition.partition, error_code=code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _create_partitions(request: m.CreatePartitionsRequest, code: int) -> m.CreatePartitionsResponse:
+    return m.CreatePartitionsResponse(
+        results=[
+            CreatePartitionsResponseResults(name=topic.name, error_code=code)
+            for topic in request.topics
+        ]
+    )
+
+
 _TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]] = {
@@ -245,13 +297,16 @@ _REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]
     10: (_CLUSTER, lambda request, code: m.FindCoordinatorResponse(error_code=code)),
     19: (_CLUSTER, _create_topics),
     20: (_TOPIC, _delete_topics),
+    21: (_TOPIC, _delete_records),
     22: (
         _CLUSTER,
         lambda request, code: m.InitProducerIdResponse(error_code=code, producer_epoch=-1),
     ),
+    23: (_TOPIC, _offset_for_leader_epoch),
     32: (_TOPIC, _describe_configs),
     33: (_TOPIC, _alter_configs),
     35: (_CLUSTER, lambda request, code: m.DescribeLogDirsResponse(error_code=code)),
+    37: (_TOPIC, _create_partitions),
     44: (_TOPIC, _incremental_alter_configs),
     60: (_CLUSTER, lambda request, code: m.DescribeClusterResponse(error_code=code)),
     74: (_CLUSTER, lambda request, code: m.ListConfigResourcesResponse(error_code=code)),

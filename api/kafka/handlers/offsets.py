@@ -1,9 +1,10 @@
 """ListOffsets: the offsets at the ends of a partition, and the offset of a time.
 
 Owns the special times of the protocol; the store finds the offsets. From ListOffsetsRequest and ReplicaManager: an
-answer to a special time has no time of its own.
+answer to a special time has no time of its own, but for that of -3.
 
     -1  the end (for committed records: the stable end)     -2, -4  the first offset
+    -3  the record with the largest time                    -5, -6  of records in remote storage: there are none
     any time >= 0: the first record at or after it; no record: offset -1
 """
 
@@ -26,7 +27,9 @@ from storage import Isolation, LogStore, StorageError, SupportsBatchBytes, Topic
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+LARGEST_TIME: Final = -3
 EARLIEST_LOCAL: Final = -4
+REMOTE: Final = frozenset({-5, -6})
 READ_COMMITTED: Final = 1
 
 Row = ListOffsetsResponseTopicsPartitions
@@ -75,9 +78,14 @@ def _found(
         return Row(partition_index=number, offset=end, leader_epoch=_epoch(store, partition))
     if timestamp_ms in {EARLIEST, EARLIEST_LOCAL}:
         return Row(partition_index=number, offset=bounds.start)
-    if timestamp_ms < 0:
-        return Row(partition_index=number, error_code=ErrorCode.UNSUPPORTED_VERSION)
-    found = store.offset_for_time(partition, timestamp_ms)
+    if timestamp_ms in REMOTE:
+        return Row(partition_index=number)
+    if timestamp_ms == LARGEST_TIME:
+        found = store.newest_time(partition)
+    elif timestamp_ms < 0:
+        return Row(partition_index=number, error_code=ErrorCode.INVALID_REQUEST)
+    else:
+        found = store.offset_for_time(partition, timestamp_ms)
     if found is None or found.offset >= end:
         return Row(partition_index=number)
     epoch = -1 if found.leader_epoch is None else found.leader_epoch

@@ -1,4 +1,4 @@
-"""CreateTopics and DeleteTopics.
+"""CreateTopics, CreatePartitions and DeleteTopics.
 
 Owns the checks that only the protocol has (replicas, assignments), and the answer of each topic. From
 ReplicationControlManager: a topic that is named twice in one request is refused.
@@ -13,6 +13,10 @@ from api.kafka.call import Call
 from api.kafka.handlers.configs import described
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopics,
+    CreatePartitionsResponse,
+    CreatePartitionsResponseResults,
     CreateTopicsRequest,
     CreateTopicsRequestTopics,
     CreateTopicsResponse,
@@ -26,7 +30,7 @@ from api.kafka.refusals import code_of
 from api.kafka.topic_ids import NO_ID
 from logserver.service.topics import check_new_name
 from storage import StorageError, SupportsTopicConfigs
-from storage.errors import TopicExists
+from storage.errors import InvalidArgument, TopicExists
 
 ONE_OR_DEFAULT: Final = frozenset({1, -1})
 
@@ -135,6 +139,46 @@ def _partitions(topic: CreateTopicsRequestTopics, node_id: int) -> int | None:
             ErrorCode.INVALID_PARTITIONS, f"{topic.num_partitions} partitions: at least 1"
         )
     return topic.num_partitions
+
+
+async def create_partitions(
+    call: Call, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Raise the numbers of partitions of topics, or only check them; durable on return."""
+    rows = []
+    for topic in request.topics:
+        row = CreatePartitionsResponseResults(name=topic.name)
+        try:
+            _check_more(call, topic)
+            if not request.validate_only:
+                await call.service.topics.add_partitions(topic.name, topic.count)
+        except Refused as refused:
+            row.error_code, row.error_message = refused.code, str(refused)
+        except InvalidArgument as error:
+            row.error_code, row.error_message = ErrorCode.INVALID_PARTITIONS, error.message
+        except StorageError as error:
+            row.error_code, row.error_message = code_of(error), error.message
+        rows.append(row)
+    return CreatePartitionsResponse(results=rows)
+
+
+def _check_more(call: Call, topic: CreatePartitionsRequestTopics) -> None:
+    """Check a new number of partitions. Raises Refused, UnknownTopic, StoreReadOnly."""
+    call.service.topics.access.check_writable()
+    info = call.service.topics.info(topic.name)
+    present = len(info.partitions) + len(info.missing)
+    if topic.count <= present:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{topic.count} partitions: topic {topic.name!r} has {present}, and their number only grows",
+        )
+    if topic.assignments is not None:
+        nodes = [assignment.broker_ids for assignment in topic.assignments]
+        if nodes != [[call.node_id]] * (topic.count - present):
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"each new partition has one replica, on node {call.node_id}",
+            )
 
 
 async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
