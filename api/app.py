@@ -27,6 +27,7 @@ from api.http.parameters import QueryReader
 from api.openapi import ApiDocs
 from api.operation import Operation, Resource
 from api.operations.consumers import CONSUMERS
+from api.operations.delayed import DELAYED
 from api.operations.documentation import documentation
 from api.operations.fetch import FETCH
 from api.operations.groups import GROUPS
@@ -58,6 +59,7 @@ RESOURCES: Final[Sequence[Resource]] = (
     PRODUCE,
     FETCH,
     MESSAGES,
+    DELAYED,
     CONSUMERS,
     GROUPS,
     V3_TOPICS,

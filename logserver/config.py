@@ -189,6 +189,7 @@ class Settings:
     open_files: int = 512
     checkpoint_interval_ms: int = 60_000
     retention_interval_ms: int = 300_000
+    delivery_interval_ms: int = 100
     shutdown_grace_ms: int = 10_000
     max_body_bytes: int = 16 << 20
     max_header_bytes: int = 16 << 10
@@ -273,6 +274,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "retention_interval_ms": (
         _integer(100, DAY_MS),
         "How often retention runs.",
+    ),
+    "delivery_interval_ms": (
+        _integer(1, HOUR_MS),
+        "How often delayed messages that are due are delivered (RocketMQ's format).",
     ),
     "shutdown_grace_ms": (_integer(0, HOUR_MS), "How long requests may take to end at a stop."),
     "max_body_bytes": (

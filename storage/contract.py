@@ -23,6 +23,9 @@ from storage.model import (
     Capabilities,
     CommittedOffset,
     ConversionNote,
+    DelayedPage,
+    DelayLevel,
+    Delivery,
     EpochEnd,
     FileCount,
     Finding,
@@ -517,6 +520,52 @@ class SupportsRawMessages(Protocol):
 
         Raises the errors of `append`; InvalidArgument also for hosts that are not 8 or 20 bytes long.
         """
+
+
+class Delays(Protocol):
+    """The delayed messages of a store. Thread-safe; a delivery runs in one thread at a time."""
+
+    levels: Sequence[DelayLevel]
+    """The delay levels, shortest number first: 1, 2, ..."""
+
+    def delayed(
+        self, record: Record, partition: TopicPartition, level: int
+    ) -> tuple[TopicPartition, Record]:
+        """Return where to append a record, and in which form, so that it is delivered to `partition` after the delay of
+        a level. The delay counts from its append; the result of that append has the time.
+
+        Raises InvalidArgument (field) for a level that the store does not have.
+        """
+
+    def deliver(self, now_ms: int, *, max_records: int = ...) -> Delivery:
+        """Append the messages that are due at a time to their partitions, in the order of each level.
+
+        On return the new records are visible and durable, and so is the progress. After a crash messages may be
+        delivered again; none is lost, and none is delivered before its time. A message that cannot be read, or names no
+        partition, is logged and passed over. Stops after `max_records`, at the end of a part. Raises the errors of
+        `append`, and NotOffered for a topic that this store cannot write: the level then waits.
+        """
+
+    def lag_ms(self, now_ms: int) -> int:
+        """Return for how long the oldest message that was due at the last delivery has been due; does no IO."""
+
+    def waiting(self, limit: int, cursor: str | None = None) -> DelayedPage:
+        """Return one page of the messages that wait, by the time of their delivery. Raises InvalidArgument (cursor)."""
+
+    def timers(self, limit: int, cursor: str | None = None) -> DelayedPage:
+        """Return one page of the messages of RocketMQ's timer that wait, by arrival; a page may have fewer records than
+        `limit`. The store never delivers them. Raises InvalidArgument (cursor).
+        """
+
+
+@runtime_checkable
+class SupportsDelay(Protocol):
+    """A store that keeps messages until their time."""
+
+    @property
+    def delays(self) -> Delays:
+        """The delayed messages."""
+        ...
 
 
 @runtime_checkable

@@ -352,6 +352,51 @@ class RetentionReport:
     bytes_deleted: int = 0
 
 
+class DelayLevel(NamedTuple):
+    """A delay level of a store: its number, from 1 on, and for how long its messages wait."""
+
+    level: int
+    delay_ms: int
+
+
+class Delivery(NamedTuple):
+    """The result of one delivery of delayed messages: the partitions with new records, and the number of messages that
+    no longer wait. `more`: it ended at its limit, and more may be due.
+    """
+
+    partitions: Sequence[TopicPartition]
+    messages: int
+    more: bool
+
+
+class DelayedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that waits for its time.
+
+    - `locator`: of the waiting message; its delivery is another record.
+    - `topic` and `partition`: where it will be delivered; None if the message does not say so.
+    - `level`: None for a message of RocketMQ's timer. `offset`: in the queue of its level, or of the timer.
+    """
+
+    locator: int
+    topic: str | None
+    partition: int | None
+    level: int | None
+    deliver_at_ms: int
+    timestamp_ms: int
+    store_timestamp_ms: int
+    offset: int
+    unique_id: str | None
+    tag: str | None
+    lookup_keys: Sequence[str]
+
+
+class DelayedPage(NamedTuple):
+    """One page of messages that wait. `cursor`: for the next page, None on the last page."""
+
+    records: Sequence[DelayedRecord]
+    cursor: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
     """Sizes and counters at one moment; `details` contains a backend's own figures under stable names.

@@ -54,6 +54,7 @@ from api.records.produce_options import (
     ACKS,
     ASYNC,
     COMPRESSION,
+    DELAYS,
     IDEMPOTENCY_KEY,
     SEQUENCED,
     TIMEOUT,
@@ -120,9 +121,11 @@ _DETAILS: Final[Details] = {
     "none is stored, the first error is the answer, with all rows in `offsets`. A record without "
     "`partition` goes by the hash of its key. Producing to an unknown topic creates it (setting `auto_create_topics`). "
     "NDJSON is a record per line, read and answered as it arrives: send and read at the same time; a line that fails "
-    "has its error in its line of the answer. A plain body is one record, unchanged.",
+    "has its error in its line of the answer. A plain body is one record, unchanged. RocketMQ's format: a record with "
+    "`delay_level`, `deliver_at` or `delay_ms` is kept until its time; its row has no offset, but `delay_level`, "
+    "`deliver_at` and the `message_id` of the waiting message.",
     "scope": Scope.PRODUCE,
-    "query": (ACKS, ASYNC, TIMEOUT, COMPRESSION, FORMAT, *SEQUENCED),
+    "query": (ACKS, ASYNC, TIMEOUT, COMPRESSION, FORMAT, *SEQUENCED, *DELAYS),
     "headers": (IDEMPOTENCY_KEY, *RECORD_HEADERS),
     "errors": (
         40401, 40402, 40904, 40905, 41302, 42201, 42202, 42203, 42206, 42207, 42208, 42209, 50302, 50401, 50701,
@@ -170,6 +173,13 @@ _EXAMPLES: Final = (
         media_type=JSON_V2_JSON,
         body={"records": [{"key": "k1", "value": {"total": 12}}]},
         answer=_answered(_ROW),
+    ),
+    Example(
+        "delivered in five seconds",
+        media_type=JSON_V2_JSON,
+        body={"records": [{"value": {"total": 12}, "delay_ms": 4000}]},
+        answer=_answered({**_ROW, "offset": None, "delay_level": 2, "deliver_at": 1760000005123}),
+        backends=("rocketmq",),
     ),
     Example(
         "one record is refused",

@@ -15,23 +15,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field, structs
 
-from api.http.errors import BASE64, BODY_TOO_LARGE, MALFORMED, NOT_OFFERED, PAYLOAD, ApiError
+from api.http.errors import BASE64, BODY_TOO_LARGE, MALFORMED, PAYLOAD, ApiError
 from api.http.negotiation import Format
+from logserver.service.requests import Delay
 from logserver.validation import wrong_json, wrong_value
 from storage import Record
 
 T = TypeVar("T")
 S = TypeVar("S")
 P = TypeVar("P", bound="Produced")
+V = TypeVar("V")
 
 PartitionNumber: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Int64: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Timestamp: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+DelayLevel: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 # A JSON value is at depth three of its body: object, `records`, record.
 _DEPTH_OF_VALUE: Final = 3
@@ -69,7 +72,9 @@ class _Common(Struct, forbid_unknown_fields=True, gc=False):
     tag: str | None = None
     keys: list[str] | None = None
     properties: dict[str, str] | None = None
-    delay_level: Int64 | None = None
+    delay_level: DelayLevel | None = None
+    deliver_at: Timestamp | None = None
+    delay_ms: Timestamp | None = None
 
 
 class PlainRecord(Struct, forbid_unknown_fields=True, gc=False):
@@ -124,7 +129,8 @@ class Limits:
 class Produced(Struct, frozen=True, kw_only=True):
     """A decoded body: the valid records with their positions in it, and the records that failed alone.
 
-    `may_have_times` False: no record has a timestamp of the client.
+    `delays`: of each valid record, None if no record has one. `may_have_times` False: no record has a timestamp of the
+    client.
     """
 
     count: int
@@ -132,6 +138,7 @@ class Produced(Struct, frozen=True, kw_only=True):
     positions: Sequence[int]
     partitions: Sequence[int | None] | None
     failed: Sequence[tuple[int, ApiError]] = ()
+    delays: Sequence[Delay | None] | None = None
     may_have_times: bool = True
 
     def for_partition(self, partition: int | None, place: str = "") -> Self:
@@ -152,12 +159,13 @@ class Produced(Struct, frozen=True, kw_only=True):
     def refusing(self, errors: Mapping[int, ApiError]) -> Self:
         """Return the same with these errors instead of the records at these positions."""
         valid = [index for index, at in enumerate(self.positions) if at not in errors]
-        numbers = self.partitions
+        numbers, delays = self.partitions, self.delays
         return structs.replace(
             self,
             records=[self.records[index] for index in valid],
             positions=[self.positions[index] for index in valid],
             partitions=None if numbers is None else [numbers[index] for index in valid],
+            delays=None if delays is None else [delays[index] for index in valid],
             failed=[*self.failed, *errors.items()],
         )
 
@@ -206,9 +214,9 @@ def _decode_records_typed(records: Sequence[bytes], how: _Kind, limits: Limits) 
                 record.decode()
         decoded = [how.decode_record(record) for record in records]
         converted = [how.convert(record, limits.max_depth) for record in decoded]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _RecordRefused):
+        return _all_valid(converted, decoded)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RecordRefused):
         return None
-    return _all_valid(converted, [record.partition for record in decoded])
 
 
 def _decode_typed(body: bytes, kind: Format, limits: Limits) -> Produced | None:
@@ -224,9 +232,9 @@ def _decode_typed(body: bytes, kind: Format, limits: Limits) -> Produced | None:
         decoded = how.decode_body(body).records
         _check_count(len(decoded), limits)
         records = [how.convert(record, limits.max_depth) for record in decoded]
-    except (msgspec.ValidationError, _RecordRefused):
+        return _all_valid(records, decoded)
+    except (msgspec.ValidationError, RecordRefused):
         return None
-    return _all_valid(records, [record.partition for record in decoded])
 
 
 def _decode_plain(body: bytes, limits: Limits) -> Produced | None:
@@ -264,71 +272,97 @@ def _one_by_one(
 
 def decode_each(
     items: Sequence[S | ApiError],
-    decode: Callable[[int, S], tuple[Record, int | None]],
+    decode: Callable[[int, S], Decoded],
     make: Callable[..., P],
 ) -> P:
     """Decode each item by itself. An item that is an error, or raises one, becomes a failure.
 
-    `decode` gets the position of an item and returns a record and the partition that it names. `make` creates the
-    result from the members of `Produced`.
+    `decode` gets the position of an item and returns a record with the partition and the delay that it names. `make`
+    creates the result from the members of `Produced`.
     """
     records: list[Record] = []
     positions: list[int] = []
     partitions: list[int | None] = []
+    delays: list[Delay | None] = []
     failed: list[tuple[int, ApiError]] = []
     for position, item in enumerate(items):
         try:
             if isinstance(item, ApiError):
                 raise item
-            record, partition = decode(position, item)
+            record, partition, delay = decode(position, item)
         except ApiError as error:
             failed.append((position, error))
         else:
             records.append(record)
             positions.append(position)
             partitions.append(partition)
+            delays.append(delay)
     return make(
         count=len(items),
         records=records,
         positions=positions,
         partitions=_if_any(partitions),
         failed=failed,
+        delays=_if_any(delays),
     )
 
 
-def _decode_one(
-    raw: bytes | Raw, how: _Kind, limits: Limits, where: str
-) -> tuple[Record, int | None]:
-    """Return a record and the partition that it names. Raises ApiError, which names the place."""
+def _decode_one(raw: bytes | Raw, how: _Kind, limits: Limits, where: str) -> Decoded:
+    """Return a record with its partition and its delay. Raises ApiError, which names the place."""
     try:
         if isinstance(raw, bytes):
             _check_utf8(raw)
         decoded = how.decode_record(raw)
-        return how.convert(decoded, limits.max_depth), decoded.partition
+        record = how.convert(decoded, limits.max_depth)
+        return Decoded(record, decoded.partition, _delay_of(decoded))
     except (msgspec.DecodeError, RecursionError) as error:
         raise _decoding_error(error, how.record, raw, limits, where) from None
-    except _RecordRefused as error:
+    except RecordRefused as error:
         raise ApiError(error.error_code, (where + error.problem).lstrip(".")) from None
 
 
-def _all_valid(records: Sequence[Record], partitions: Sequence[int | None] | None) -> Produced:
+def _all_valid(records: Sequence[Record], decoded: Sequence[_Common]) -> Produced:
     return Produced(
         count=len(records),
         records=records,
         positions=range(len(records)),
-        partitions=None if partitions is None else _if_any(partitions),
+        partitions=_if_any([record.partition for record in decoded]),
+        delays=_if_any([_delay_of(record) for record in decoded]),
     )
 
 
-def _if_any(partitions: Sequence[int | None]) -> Sequence[int | None] | None:
-    return partitions if any(number is not None for number in partitions) else None
+def _if_any(values: Sequence[V | None]) -> Sequence[V | None] | None:
+    return values if any(value is not None for value in values) else None
+
+
+def _delay_of(record: _Common) -> Delay | None:
+    return delay_of(record.delay_level, record.deliver_at, record.delay_ms)
+
+
+def delay_of(level: int | None, deliver_at_ms: int | None, delay_ms: int | None) -> Delay | None:
+    """Return the delay of a record; None without one. Raises RecordRefused for more than one."""
+    given = {"delay_level": level, "deliver_at": deliver_at_ms, "delay_ms": delay_ms}
+    named = [name for name, value in given.items() if value is not None]
+    if not named:
+        return None
+    if len(named) > 1:
+        raise RecordRefused(PAYLOAD, f".{named[0]}: excludes {named[1]}: give one of them")
+    return Delay(level, deliver_at_ms, delay_ms)
+
+
+class Decoded(NamedTuple):
+    """A decoded record, the partition that it names, and its delay."""
+
+    record: Record
+    partition: int | None
+    delay: Delay | None
 
 
 class NotBase64(ApiError):
     """A key or a value of a record, or of its header, is not the base64 text that its format requires."""
 
 
-class _RecordRefused(Exception):
+class RecordRefused(Exception):
     """A record of the right shape that is rejected; `problem` is appended to `records[N]`."""
 
     def __init__(self, error_code: int, problem: str) -> None:
@@ -338,8 +372,6 @@ class _RecordRefused(Exception):
 
 
 def _from_binary(record: BinaryRecord, max_depth: int) -> Record:
-    if record.delay_level:
-        raise _delayed()
     headers = () if record.headers is None else [(h.key, h.value) for h in record.headers]
     keys = record.keys or ()
     return _new(
@@ -349,8 +381,6 @@ def _from_binary(record: BinaryRecord, max_depth: int) -> Record:
 
 
 def _from_json(record: JsonRecord, max_depth: int) -> Record:
-    if record.delay_level:
-        raise _delayed()
     key, value = bytes(record.key), bytes(record.value)
     _check_depth(key, ".key", max_depth)
     _check_depth(value, ".value", max_depth)
@@ -367,8 +397,6 @@ def _from_json(record: JsonRecord, max_depth: int) -> Record:
 
 
 def _from_text(record: TextRecord, max_depth: int) -> Record:
-    if record.delay_level:
-        raise _delayed()
     return Record(
         _encoded(record.key),
         _encoded(record.value),
@@ -384,13 +412,9 @@ def _encoded(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def _delayed() -> _RecordRefused:
-    return _RecordRefused(NOT_OFFERED, ".delay_level: delayed records are not offered yet")
-
-
 def _check_depth(value: bytes, path: str, max_depth: int) -> None:
     if is_nested_deeper(value, max_depth - _DEPTH_OF_VALUE):
-        raise _RecordRefused(PAYLOAD, f"{path}: nested deeper than {max_depth} levels")
+        raise RecordRefused(PAYLOAD, f"{path}: nested deeper than {max_depth} levels")
 
 
 def is_nested_deeper(value: bytes, levels: int) -> bool:

@@ -38,13 +38,19 @@ _ONE_STORED: Final = (
 
 
 class OffsetRow(Struct, gc=False):
-    """Where one record was stored, or the error. `message_id` is set if the store has ids."""
+    """Where one record was stored, or the error. `message_id` is set if the store has ids.
+
+    A delayed record has no offset until its delivery at `deliver_at`, after the delay of `delay_level`; its
+    `message_id` is that of the message that waits.
+    """
 
     partition: int | None
     offset: int | None
     error_code: int | None = None
     error: str | None = None
     message_id: str | UnsetType = UNSET
+    delay_level: int | UnsetType = UNSET
+    deliver_at: int | UnsetType = UNSET
 
 
 class BatchOffsetRow(Struct, gc=False):
@@ -110,7 +116,7 @@ def offset_rows(
     Runs count the valid records only; `positions` maps these to positions in the request. `record_names`: set if the
     answer contains the id of each record that still exists.
     """
-    if len(runs) == 1 and not failed and runs[0].error is None:
+    if len(runs) == 1 and not failed and runs[0].error is None and runs[0].delayed is None:
         (run,) = runs
         offsets = range(run.base_offset, run.base_offset + count)
         stored = [OffsetRow(run.partition, offset) for offset in offsets]
@@ -128,11 +134,21 @@ def offset_rows(
             if error is not None:
                 row = OffsetRow(run.partition, None, error.error_code, error.message)
             else:
-                row = OffsetRow(run.partition, run.base_offset + index)
+                row = _stored_row(run, index)
                 if record_names is not None and run.locators:
                     row.message_id = record_names(run.partition)(run.locators[index])
             rows[positions[position]] = row
     return rows
+
+
+def _stored_row(run: AppendOutcome, index: int) -> OffsetRow:
+    """Return the row of one record of a run that was stored, without its id."""
+    if run.delayed is None:
+        return OffsetRow(run.partition, run.base_offset + index)
+    row = OffsetRow(run.partition, None, delay_level=run.delayed.level)
+    if run.delayed.deliver_at_ms is not None:
+        row.deliver_at = run.delayed.deliver_at_ms
+    return row
 
 
 def one_stored(partition: int, offset: int) -> bytes:

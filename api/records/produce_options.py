@@ -17,11 +17,11 @@ from msgspec import structs
 from api.connection.response_headers import note
 from api.http.errors import MALFORMED, NOT_OFFERED, ApiError
 from api.http.parameters import MAX_INT16, MAX_INT32, Choice, Integer, Parameter, Params, Text
-from api.records.decode import Produced
+from api.records.decode import Produced, RecordRefused, delay_of
 from api.records.encode import RecordNames
 from api.request_context import RequestContext
 from logserver.service.memory_budget import Reservation
-from logserver.service.requests import Acks, Produce, ProduceOptions, RequestKey
+from logserver.service.requests import Acks, Delay, Produce, ProduceOptions, RequestKey
 from storage import LogStore, ProducerSequence, TopicPartition
 
 COMPRESSIONS: Final = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
@@ -64,6 +64,22 @@ SEQUENCE: Final = Parameter(
     Integer(0, MAX_INT32),
     "Number of the first record in this producer's records of the partition. A repeat is stored once.",
 )
+DELAY_LEVEL: Final = Parameter(
+    "delay_level",
+    Integer(0, MAX_INT32),
+    "RocketMQ: deliver the records after the delay of this level; 0: at once. A record's own delay counts first.",
+)
+DELIVER_AT: Final = Parameter(
+    "deliver_at",
+    Integer(),
+    "RocketMQ: deliver the records at this time, in milliseconds; rounded up to a level. In place of `delay_level`.",
+)
+DELAY_MS: Final = Parameter(
+    "delay_ms",
+    Integer(),
+    "RocketMQ: deliver the records after this time; rounded up to a level. In place of `delay_level`.",
+)
+DELAYS: Final = (DELAY_LEVEL, DELIVER_AT, DELAY_MS)
 SEQUENCED: Final = (PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE)
 IDEMPOTENCY_KEY: Final = Parameter(
     "Idempotency-Key",
@@ -94,7 +110,16 @@ def _options(params: Params, codecs: Collection[str]) -> ProduceOptions:
         timeout_ms=params.get(TIMEOUT),
         compression=_compression(params, codecs),
         producer=_sequence(params),
+        delay=_delay(params),
     )
+
+
+def _delay(params: Params) -> Delay | None:
+    """Return the delay of all records of a request. Raises 40000 for more than one."""
+    try:
+        return delay_of(*(params.get(parameter) for parameter in DELAYS))
+    except RecordRefused as error:
+        raise ApiError(MALFORMED, f"query parameter {error.problem.lstrip('.')}") from None
 
 
 def read_acks(params: Params) -> Acks:
@@ -129,7 +154,8 @@ def with_key(
         raise ApiError(
             MALFORMED, f"{IDEMPOTENCY_KEY.name} and {PRODUCER_ID.name} exclude each other: give one"
         )
-    place = f"{call.topic}\0{call.partition_number}\0{form}\0".encode()
+    delay = "" if options.delay is None else repr(tuple(options.delay))
+    place = f"{call.topic}\0{call.partition_number}\0{form}\0{delay}".encode()
     digest = blake2b(place + content, digest_size=DIGEST_BYTES).digest()
     return structs.replace(options, key=RequestKey(key, digest))
 
@@ -150,6 +176,7 @@ def request_of(
         size_bytes=size_bytes,
         partition=call.partition_number,
         partitions=decoded.partitions,
+        delays=_delays(decoded, options.delay),
         acks=options.acks,
         timeout_ms=options.timeout_ms,
         compression=options.compression,
@@ -157,6 +184,14 @@ def request_of(
         key=options.key,
         born_host=options.born_host,
     )
+
+
+def _delays(decoded: Produced, common: Delay | None) -> Sequence[Delay | None] | None:
+    """Return the delay of each record, its own or that of the request; None without any."""
+    if common is None:
+        return decoded.delays
+    own = decoded.delays or (None,) * len(decoded.records)
+    return [common if delay is None else delay for delay in own]
 
 
 def born_host(call: RequestContext) -> bytes | None:

@@ -32,14 +32,19 @@ from api.http.errors import (
     as_api_error,
 )
 from api.records.decode import (
+    Decoded,
+    DelayLevel,
     PartitionNumber,
     Produced,
+    RecordRefused,
+    Timestamp,
     decode_each,
+    delay_of,
     is_bad_base64,
     is_nested_deeper,
 )
 from api.records.splitter import Item
-from logserver.service.requests import AppendOutcome
+from logserver.service.requests import AppendOutcome, Delay
 from logserver.validation import wrong_json, wrong_value
 from storage import Record
 
@@ -80,13 +85,19 @@ class ProduceData(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class ProduceRequest(Struct, forbid_unknown_fields=True, gc=False):
-    """One record; `timestamp` in ISO 8601 with its zone."""
+    """One record; `timestamp` and `deliver_at` in ISO 8601 with their zone.
+
+    On RocketMQ's format a record with one of `delay_level`, `deliver_at` and `delay_ms` is kept until its time.
+    """
 
     partition_id: PartitionNumber | None = None
     headers: list[ProduceHeader] | None = None
     key: ProduceData | None = None
     value: ProduceData | None = None
     timestamp: MaybeTime = None
+    delay_level: DelayLevel | None = None
+    deliver_at: MaybeTime = None
+    delay_ms: Timestamp | None = None
 
 
 class ProduceBatchEntry(ProduceRequest, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -109,15 +120,20 @@ class Shown(Struct, gc=False):
 
 
 class _Stored(Struct, gc=False, kw_only=True):
-    """The place of a stored record. `key` and `value` are set if the record has them."""
+    """The place of a stored record. `key` and `value` are set if the record has them.
+
+    A delayed record has no offset until its delivery at `deliver_at`, after the delay of `delay_level`.
+    """
 
     cluster_id: str
     topic_name: str
     partition_id: int
-    offset: int
+    offset: int | None
     timestamp: datetime
     key: Shown | UnsetType = UNSET
     value: Shown | UnsetType = UNSET
+    delay_level: int | UnsetType = UNSET
+    deliver_at: datetime | UnsetType = UNSET
 
 
 class ProduceResponse(_Stored, gc=False, kw_only=True):
@@ -185,10 +201,10 @@ def decode_typed(
     """
     kinds: list[Kinds] = [(None, None)] * len(items)
 
-    def decode(position: int, item: bytes) -> tuple[Record, int | None]:
+    def decode(position: int, item: bytes) -> Decoded:
         request = _decoded(item, kind)
         record, kinds[position] = _converted(request, max_depth, now_ms)
-        return record, request.partition_id
+        return Decoded(record, request.partition_id, _delay(request))
 
     return decode_each(items, decode, partial(TypedRecords, kinds=kinds))
 
@@ -219,13 +235,17 @@ def reports_of(
             own_ms = record.timestamp_ms or 0
             stored_ms = run.timestamp_ms if append_time and run.timestamp_ms >= 0 else own_ms
             key_kind, value_kind = decoded.kinds[position]
-            fields = {
+            fields: dict[str, Any] = {
                 "partition_id": run.partition,
-                "offset": run.base_offset + index,
+                "offset": run.base_offset + index if run.delayed is None else None,
                 "timestamp": _EPOCH + stored_ms * _MILLISECOND,
                 "key": _shown(key_kind, record.key),
                 "value": _shown(value_kind, record.value),
             }
+            if run.delayed is not None:
+                fields["delay_level"] = run.delayed.level
+                if run.delayed.deliver_at_ms is not None:
+                    fields["deliver_at"] = _EPOCH + run.delayed.deliver_at_ms * _MILLISECOND
             reports[position] = make(position, fields)
     return [report for report in reports if report is not None]
 
@@ -285,6 +305,16 @@ def _converted(request: ProduceRequest, max_depth: int, now_ms: int) -> tuple[Re
         if timestamp_ms < 0:
             raise ApiError(PAYLOAD, "timestamp is before 1970")
     return Record(key, value, headers, timestamp_ms), (key_kind, value_kind)
+
+
+def _delay(request: ProduceRequest) -> Delay | None:
+    """Return the delay of a record. Raises ApiError for more than one."""
+    at = request.deliver_at
+    deliver_at_ms = None if at is None else (at - _EPOCH) // _MILLISECOND
+    try:
+        return delay_of(request.delay_level, deliver_at_ms, request.delay_ms)
+    except RecordRefused as error:
+        raise ApiError(error.error_code, error.problem.lstrip(".")) from None
 
 
 def _data(part: ProduceData | None, name: str, max_depth: int) -> tuple[bytes | None, str | None]:

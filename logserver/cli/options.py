@@ -71,6 +71,11 @@ def parse_time(text: str) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
+def time_text(time_ms: int) -> str:
+    """Return a time in ISO 8601, UTC; `parse_time` reads it."""
+    return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
+
+
 def time_option(*names: str, about: str) -> Callable[[Command], Command]:
     """Return an option for a time; the command gets milliseconds."""
     return click.option(*names, metavar="TIME", callback=_time, help=about)

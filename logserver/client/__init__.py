@@ -16,6 +16,7 @@ from logserver.client.outgoing import as_bytes, as_record
 from logserver.client.producer import IdempotentProducer
 from logserver.client.transport import Retry
 from logserver.client.values import (
+    Delay,
     FetchedBatches,
     FetchedPage,
     FetchedRecord,
@@ -23,6 +24,7 @@ from logserver.client.values import (
     OffsetRange,
     Placed,
     PlacedBatches,
+    PlacedLater,
     ProducedRow,
     ProducerId,
     TopicDescription,
@@ -39,6 +41,7 @@ from storage import Isolation, Record, TimedOffset, TopicPartition
 __all__ = [
     "BlockingClient",
     "ClientError",
+    "Delay",
     "FetchedBatches",
     "FetchedPage",
     "FetchedRecord",
@@ -54,6 +57,7 @@ __all__ = [
     "PartlyStored",
     "Placed",
     "PlacedBatches",
+    "PlacedLater",
     "ProducedRow",
     "ProducerId",
     "Record",

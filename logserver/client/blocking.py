@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from logserver.client.client import LogClient
 from logserver.client.outgoing import RecordParts, Value
-from logserver.client.values import FetchedRecord, Placed, Start
+from logserver.client.values import Delay, FetchedRecord, Placed, Start
 from logserver.errors import ClientError
 from storage import Record
 
@@ -97,10 +97,13 @@ class BlockingClient:
         value: Value,
         *,
         partition: int | None = None,
+        delay: Delay | None = None,
         **parts: Unpack[RecordParts],
     ) -> Placed:
         """See LogClient.produce."""
-        return self.run(lambda client: client.produce(topic, value, partition=partition, **parts))
+        return self.run(
+            lambda client: client.produce(topic, value, partition=partition, delay=delay, **parts)
+        )
 
     def produce_many(self, topic: str, records: Iterable[Record], **options: Any) -> list[Placed]:
         """See LogClient.produce_many."""

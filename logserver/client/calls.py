@@ -25,6 +25,7 @@ from logserver.client.transport import (
     topic_path,
 )
 from logserver.client.values import (
+    Delay,
     FetchedBatches,
     FetchedPage,
     FetchedRecord,
@@ -123,9 +124,10 @@ class RecordCalls:
         value: Value,
         *,
         partition: int | None = None,
+        delay: Delay | None = None,
         **parts: Unpack[RecordParts],
     ) -> Placed:
-        """Store one record, durably as the server's flush mode requires.
+        """Store one record, durably as the server's flush mode requires. `delay`: see `produce_many`.
 
         Bytes are sent unchanged, text as UTF-8, None as no value, any other value as JSON. The request is not
         repeated after a failure: see `producer`.
@@ -134,7 +136,7 @@ class RecordCalls:
         Placed(partition=0, offset=1, message_id=...)
         """
         record = as_record(value, **parts)
-        (placed,) = await self.produce_many(topic, [record], partition=partition)
+        (placed,) = await self.produce_many(topic, [record], partition=partition, delay=delay)
         return placed
 
     async def produce_many(
@@ -147,6 +149,7 @@ class RecordCalls:
         compression: str | None = None,
         timeout_ms: int | None = None,
         idempotency_key: str | None = None,
+        delay: Delay | None = None,
     ) -> list[Placed]:
         """Store records (see `as_record`) in one request. Return the place of each record, in their order.
 
@@ -155,11 +158,15 @@ class RecordCalls:
         stored once within a day; this also holds if you repeat it. Raises PartlyStored if some records are rejected
         and others stored.
 
+        With a `delay` the records are kept until their time, on RocketMQ's format: their places are PlacedLater.
+
         >>> placed = await client.produce_many("orders", [as_record("a"), as_record("b", key="k")])
         >>> [place.offset for place in placed]
         [1, 2]
         """
         query = {"acks": acks, "compression": compression, "timeout": timeout_ms}
+        if delay is not None:
+            query |= dict(zip(("delay_level", "deliver_at", "delay_ms"), delay, strict=True))
         return await self.produce_encoded(
             topic,
             produce_body(records),

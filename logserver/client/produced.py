@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from logserver.client.outgoing import produce_lines
 from logserver.client.transport import NDJSON, Query, Response, Transport, lines_of
-from logserver.client.values import Placed, ProducedRow
+from logserver.client.values import Placed, PlacedLater, ProducedRow
 from logserver.errors import PartlyStored, ServerRefused, StrangeAnswer
 from logserver.validation import in_words
 from storage import Record
@@ -27,13 +27,19 @@ class _Produced(Struct):
 
 def placed(answer: Response) -> list[Placed]:
     """Return the places of the records of a produce request. Raises PartlyStored."""
-    places = []
+    places: list[Placed] = []
     rows = answer.decoded(_Produced).offsets or ()
     for row in rows:
-        if row.partition is None or row.offset is None:
+        if row.partition is None or row.error_code is not None:
             raise _partly_stored(rows)
-        places.append(Placed(row.partition, row.offset, row.message_id))
+        places.append(_place(row, row.partition))
     return places
+
+
+def _place(row: ProducedRow, partition: int) -> Placed:
+    if row.offset is not None:
+        return Placed(partition, row.offset, row.message_id)
+    return PlacedLater(partition, -1, row.message_id, row.delay_level or 0, row.deliver_at)
 
 
 class ProduceStream:
@@ -87,7 +93,7 @@ def _ended_early(last: ProducedRow | None) -> ServerRefused:
 
 
 def _partly_stored(rows: Sequence[ProducedRow]) -> PartlyStored:
-    refused = [row for row in rows if row.offset is None]
+    refused = [row for row in rows if row.error_code is not None]
     code = refused[0].error_code or _UNKNOWN
     return PartlyStored(
         f"{len(refused)} of {len(rows)} records were refused, the others are stored: "

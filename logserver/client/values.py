@@ -88,12 +88,30 @@ class OffsetRange(Struct, frozen=True):
     end_offset: int
 
 
+class Delay(NamedTuple):
+    """When records are delivered; give one. The last two are rounded up to a level of the store."""
+
+    level: int | None = None
+    deliver_at_ms: int | None = None
+    delay_ms: int | None = None
+
+
 class Placed(Struct, frozen=True, gc=False):
     """The place of a produced record. `message_id` is set if the store has message ids."""
 
     partition: int
     offset: int
     message_id: str | None = None
+
+
+class PlacedLater(Placed, frozen=True, gc=False):
+    """A delayed record: `offset` is -1 until its delivery, which is another message.
+
+    `message_id` is that of the message that waits. `deliver_at_ms`: None if it was delivered and deleted.
+    """
+
+    delay_level: int = 0
+    deliver_at_ms: int | None = None
 
 
 class ProducedRow(Struct, frozen=True, gc=False):
@@ -104,6 +122,8 @@ class ProducedRow(Struct, frozen=True, gc=False):
     error_code: int | None = None
     error: str | None = None
     message_id: str | None = None
+    delay_level: int | None = None
+    deliver_at: int | None = None
 
 
 class PlacedBatches(Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final
 
@@ -19,6 +19,7 @@ from logserver.errors import Busy, TimedOut
 from logserver.idempotency.keys import KeyedWriter
 from logserver.metrics import Metrics
 from logserver.service.commit import Writer, without_waiting
+from logserver.service.delay import Waits, outcomes_of, split
 from logserver.service.partitioning import Partitioner, address, only_partition
 from logserver.service.requests import (
     Acks,
@@ -97,10 +98,13 @@ class Producer:
             is_new = request.topic not in self._topics
         check_open(info)
         parts, failed = self._partitioner.parts(info, request)
+        waits: Mapping[int, Waits] = {}
+        if request.delays is not None:
+            parts, impossible, waits = split(self._store, request, parts, self._access.clock())
+            failed += impossible
         unanswered = request.acks is Acks.NONE
         if is_new or unanswered:
-            whole = request.producer is not None or request.key is not None
-            refused = failed + await self._access.run(_refusals, self._store, parts, whole=whole)
+            refused = failed + await self._refused(parts, request, waits)
             if len(refused) == len(request.records) or (refused and unanswered):
                 return refused
         if is_new:
@@ -111,13 +115,27 @@ class Producer:
         if relaxed and request.acks is Acks.ALL:
             request = structs.replace(request, acks=Acks.WRITTEN)
         outcomes = await self._append(parts, request)
+        if waits:
+            outcomes = await self._access.run(outcomes_of, outcomes, waits, self._store)
+            await self._topics.refresh(part.partition for part in parts)
+        self._count(request, outcomes)
+        return failed + outcomes if failed else outcomes
+
+    async def _refused(
+        self, parts: Sequence[PartitionAppend], request: Produce, waits: Mapping[int, Waits]
+    ) -> list[AppendOutcome]:
+        """Return the records that the store would reject. Raises what `_refusals` raises."""
+        whole = request.producer is not None or request.key is not None
+        refused = await self._access.run(_refusals, self._store, parts, whole=whole)
+        return outcomes_of(refused, waits, self._store) if waits else refused
+
+    def _count(self, request: Produce, outcomes: Sequence[AppendOutcome]) -> None:
         if request.acks is not Acks.NONE:
             stored = 0
             for outcome in outcomes:
                 if outcome.error is None:
                     stored += len(outcome.positions)
             self._metrics.produced(records=stored, size_bytes=request.size_bytes)
-        return failed + outcomes if failed else outcomes
 
     def far_ahead(
         self, topic: str, records: Sequence[Record], outcomes: Sequence[AppendOutcome]

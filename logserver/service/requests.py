@@ -22,11 +22,27 @@ class Acks(enum.Enum):
     ALL = "all"
 
 
+class Delay(NamedTuple):
+    """When a record is to be delivered: one of a delay level, a time, or a delay from now on."""
+
+    level: int | None = None
+    deliver_at_ms: int | None = None
+    delay_ms: int | None = None
+
+
+class Delayed(NamedTuple):
+    """The delay of a stored record: its level, and the time of its delivery, None if it was delivered and deleted."""
+
+    level: int
+    deliver_at_ms: int | None
+
+
 class AppendOutcome(NamedTuple):
     """Records of one request with the same result. `positions` are their positions in the request, ascending.
 
     Stored records have the offsets base_offset, base_offset + 1, ... and their locators; failed records have `error`.
     `timestamp_ms`: the time of the append, if the store sets it on its records (LogAppendTime), else -1.
+    `delayed`: the records wait for their time. Then they have no offset yet, and the locators of the waiting messages.
     """
 
     partition: int
@@ -35,6 +51,7 @@ class AppendOutcome(NamedTuple):
     error: StorageError | None = None
     locators: Sequence[int] = ()
     timestamp_ms: int = -1
+    delayed: Delayed | None = None
 
 
 @dataclass(slots=True)
@@ -67,7 +84,7 @@ class ProduceOptions(Struct, frozen=True, kw_only=True):
     """The options of a write.
 
     `timeout_ms` None: wait for the answer without a limit. `born_host`: the address of the sender, as in
-    `LogStore.append`. `key` and `producer` exclude each other.
+    `LogStore.append`. `key` and `producer` exclude each other. `delay`: of the records without a delay of their own.
     """
 
     acks: Acks = Acks.ALL
@@ -76,11 +93,14 @@ class ProduceOptions(Struct, frozen=True, kw_only=True):
     producer: ProducerSequence | None = None
     key: RequestKey | None = None
     born_host: bytes | None = None
+    delay: Delay | None = None
 
 
 class Produce(ProduceOptions, frozen=True, kw_only=True):
     """Records for one topic. `partition` applies to all records, `partitions` to each (None: by key, or in turn).
-    `reservation` is released when the records are written.
+
+    `delays`: of each record, None for a record that is delivered at once. `reservation` is released when the records
+    are written.
     """
 
     topic: str
@@ -89,6 +109,7 @@ class Produce(ProduceOptions, frozen=True, kw_only=True):
     size_bytes: int
     partition: int | None = None
     partitions: Sequence[int | None] | None = None
+    delays: Sequence[Delay | None] | None = None
 
 
 class ProduceBatches(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from logserver.idempotency.keys import KeyedWriter, open_keyed_writer
 from logserver.metrics import Metrics
 from logserver.service.access import ServerState, StoreAccess
 from logserver.service.commit import Writer
+from logserver.service.delay import Delivered, delivery, no_delays
 from logserver.service.fetch import (
     ReadResult,
     SomePage,
@@ -46,6 +47,7 @@ from logserver.service.upkeep import ServiceStatus, Upkeep
 from storage import (
     BatchPage,
     Clock,
+    DelayedPage,
     EpochEnd,
     FindQuery,
     FoundPage,
@@ -57,6 +59,7 @@ from storage import (
     StoreStats,
     SupportsBatchBytes,
     SupportsClusterId,
+    SupportsDelay,
     SupportsLeaderEpochs,
     TimedOffset,
     TopicInfo,
@@ -170,9 +173,12 @@ class LogService:
             keyed_writer = self._keyed_writer = await open_keyed_writer(access, writer.submit)
             self._topics = TopicCatalog(access, topics, keyed_writer)
             self._producer = self.producer_type(self._topics, writer, keyed_writer, self.metrics)
-            services = maintenance(
-                store, self.settings, writer.take_unflushed, keyed_writer.keys.journal
-            )
+            services = [
+                *maintenance(
+                    store, self.settings, writer.take_unflushed, keyed_writer.keys.journal
+                ),
+                *delivery(store, self.settings.delivery_interval_ms, self._delivered_from_thread()),
+            ]
             self._upkeep = Upkeep(services, self._clock)
             self._upkeep.start()
         self._groups = Groups(self._topics)
@@ -373,6 +379,19 @@ class LogService:
         """Return the record with this id, and its partition. Raises RecordNotFound."""
         return await self._run(self.store.find_by_id, record_id)
 
+    async def delayed(self, limit: int, cursor: str | None, *, timers: bool) -> DelayedPage:
+        """Return one page of the messages that wait for their time; `timers`: the messages of RocketMQ's timer.
+
+        Raises InvalidArgument for a cursor of no page, NotOffered if the store keeps no delayed messages.
+        """
+        store = self.store
+        if not isinstance(store, SupportsDelay):
+            raise no_delays(store, "this call")
+        page = store.delays.timers if timers else store.delays.waiting
+        return await asyncio.get_running_loop().run_in_executor(
+            self._search_threads, page, limit, cursor
+        )
+
     async def _read(
         self, read: Callable[[LogStore, Fetch], ReadResult[SomePage]], request: Fetch
     ) -> ReadResult[SomePage]:
@@ -386,6 +405,22 @@ class LogService:
         return result
 
     # -- internal
+
+    def _delivered_from_thread(self) -> Delivered:
+        """Return a function for other threads, after which readers of these partitions find their new records."""
+        loop = asyncio.get_running_loop()
+
+        def wake(partitions: Sequence[TopicPartition], topics: Mapping[str, TopicInfo]) -> None:
+            self._topics.learn(topics)
+            for partition in partitions:
+                self.waiters.notify(partition)
+
+        def delivered(
+            partitions: Sequence[TopicPartition], topics: Mapping[str, TopicInfo]
+        ) -> None:
+            loop.call_soon_threadsafe(wake, partitions, topics)
+
+        return delivered
 
     async def _run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call in a thread."""

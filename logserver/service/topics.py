@@ -7,7 +7,7 @@ names a client's request may create. Must not append anything. Use it on the eve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from logserver.idempotency.keys import KeyedWriter
@@ -140,6 +140,22 @@ class TopicCatalog(Mapping[str, TopicInfo]):
         """Wait until the change in progress has ended."""
         async with self._changing:
             pass
+
+    async def refresh(self, partitions: Iterable[TopicPartition]) -> None:
+        """Learn about partitions that the store itself has created."""
+        if not all(self.knows(partition) for partition in partitions):
+            self.learn(await self.access.run(self.access.store.topics))
+
+    def knows(self, partition: TopicPartition) -> bool:
+        """Return whether the catalogue has a partition. Any thread may call it."""
+        info = self._topics.get(partition.topic)
+        return info is not None and partition.partition in info.partitions
+
+    def learn(self, topics: Mapping[str, TopicInfo]) -> None:
+        """Note all topics of the store that the catalogue does not have in this shape."""
+        for name, info in topics.items():
+            if self._topics.get(name) != info:
+                self.note(name, info)
 
     def note(self, name: str, info: TopicInfo | None) -> None:
         """Note that the store has created or changed a topic, or deleted it (None)."""

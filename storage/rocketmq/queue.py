@@ -26,6 +26,7 @@ from storage.model import (
     TopicPartition,
 )
 from storage.rocketmq.format.message import Message
+from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.light_queues import is_in_lmq
@@ -151,7 +152,9 @@ class Appender:
         for data, position in written:
             self._dispatcher.submit(data, position)
         queue.advance(following - first_offset, log_end=log.end, publish=publish)
-        return AppendResult(first_offset, following - 1, -1, locators)
+        # The delay of a message counts from its store time, which a producer wants to know.
+        answered_ms = time_ms if queue.partition.topic == SCHEDULE_TOPIC else -1
+        return AppendResult(first_offset, following - 1, answered_ms, locators)
 
     def check_sizes(self, run: RecordRun) -> None:
         """Raise RecordTooLarge if a record does not fit a file of the log; no lock is needed."""
@@ -272,7 +275,7 @@ class QueueReader:
 
     def _window(self, units: Sequence[QueueEntry], at: int) -> bytes:
         """Return the bytes of the record of `units[at]` and of the records close after it."""
-        return self._log.read(units[at].physical_offset, _window_bytes(units, at))
+        return self._log.read(units[at].physical_offset, window_bytes(units, at))
 
     def _checked(self, data: bytes, position: int, unit: QueueEntry) -> Message:
         message = self._log.checked(data, position, unit.physical_offset)
@@ -342,7 +345,7 @@ def unit_error(
     )
 
 
-def _window_bytes(units: Sequence[QueueEntry], at: int) -> int:
+def window_bytes(units: Sequence[QueueEntry], at: int) -> int:
     """Return how many bytes to read for the record of `units[at]` and for the records close after it."""
     start = units[at].physical_offset
     end = start + units[at].size

@@ -51,7 +51,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.rocketmq.format import message
+from storage.rocketmq.format import message, names
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.index.dispatcher import Dispatcher
 from storage.rocketmq.index.index_coverage import key_beside
@@ -66,6 +66,7 @@ from storage.rocketmq.queue import Appender, Limits, QueueReader
 from storage.rocketmq.recovery.index_proof import proof_of
 from storage.rocketmq.recovery.opening import Opening, open_parts
 from storage.rocketmq.recovery.store_files import Checkpointer, OpenedStore
+from storage.rocketmq.schedule import Schedule
 from storage.rocketmq.state import blocked_paths, live_data
 from storage.rocketmq.state.group_offsets import GroupOffsets
 from storage.rocketmq.state.root import (
@@ -212,10 +213,12 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         )
         filled = [queue.units.directory for queue in parts.queues if not queue.units.is_empty]
         directory.findings += blocked_paths.folder_findings(directory, taken, filled)
-        found = [*directory.findings, *parts.report.findings]
-        self.recovery = replace(parts.report, findings=found)
         self._topics = dict(self._topic_files.infos())
         self._use(parts, facts)
+        found = [*directory.findings, *parts.report.findings]
+        if not self.read_only:
+            found += self.delays.timer_findings()
+        self.recovery = replace(parts.report, findings=found)
         self._producer_ids = ProducerIds(
             facts.next_producer_id,
             lambda next_id: directory.write_next_producer_id(facts, next_id),
@@ -244,6 +247,9 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self._deletions = Deletions(self._lock)
         self._checkpointer = Checkpointer(self._directory, parts, self._lock, facts)
         self._encoder = Encoder(self._settings, self._clock, with_crc=parts.with_crc)
+        self.delays = Schedule(
+            self, self._directory, self._fence, self._clock, self._settings.delays_ms
+        )
 
     # ---- topics ----
 
@@ -304,7 +310,9 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     ) -> TopicInfo:
         self._check_writable()
         info = self._topics.get(topic)
-        if info is None:
+        if info is None and topic == names.SCHEDULE_TOPIC:
+            info = self._topic_files.info(topic)
+        elif info is None:
             self._topic_files.check_offered(topic)
             info = TopicInfo(name=topic, partitions=range(self._settings.default_topic_queues))
             check_new_topic(topic, len(info.partitions), {})
@@ -372,8 +380,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     ) -> AppendResult:
         if not records:
             raise InvalidArgument("records must hold at least one record", field="records")
-        queue = self.queue(partition)
         self._check_writable()
+        queue = self._queue_to_write(partition)
         run = self._encoder.encode_run(
             partition,
             records,
@@ -386,6 +394,14 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             if self.queues.get(*partition) is not queue:  # deleted meanwhile, perhaps recreated
                 queue = self.queue(partition)
             return self._appender.append(queue, run, producer=producer, publish=publish)
+
+    def _queue_to_write(self, partition: TopicPartition) -> Queue:
+        """Return the queue of a partition. That of a delay level is created, as the broker does at its first start."""
+        is_level = partition.topic == names.SCHEDULE_TOPIC
+        if is_level and partition.partition in range(len(self.delays.levels)):
+            with self._lock:
+                return self.queues.get(*partition) or self._new_queue(partition)
+        return self.queue(partition)
 
     def append_messages(
         self,

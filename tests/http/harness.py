@@ -203,12 +203,18 @@ def settings(data: Path, **changed: Any) -> Settings:
     return Settings(data=data, listen=Address("127.0.0.1", 0), **changed)
 
 
-def opener(backend: str, chosen: Settings, *, read_only: bool = False) -> Callable[..., LogStore]:
+def opener(
+    backend: str,
+    chosen: Settings,
+    *,
+    read_only: bool = False,
+    clock: storage.Clock = storage.wall_clock_ms,
+) -> Callable[..., LogStore]:
     """Return a function that opens a store of a backend as the server would."""
 
     def open_it(progress: storage.Progress) -> LogStore:
         options = StoreOptions(settings=chosen.set, progress=progress)
-        return storage.open_store(backend, chosen.data, options, read_only=read_only)
+        return storage.open_store(backend, chosen.data, options, read_only=read_only, clock=clock)
 
     return open_it
 

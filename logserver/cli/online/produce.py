@@ -27,7 +27,8 @@ from logserver.cli.online.options import (
     partition_option,
     topic_option,
 )
-from logserver.client import LogClient, Placed, Record, as_bytes
+from logserver.cli.options import time_option, time_text
+from logserver.client import Delay, LogClient, Placed, PlacedLater, Record, as_bytes
 from logserver.validation import in_words
 from storage import Header
 from storage.display import one_line
@@ -99,6 +100,24 @@ def parse_delimiter(ctx: click.Context, param: click.Parameter, value: str | Non
     help="When a request counts as done: durable, written, or sent.",
 )
 @click.option(
+    "--delay-level",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Deliver the records after the delay of this level (RocketMQ).",
+)
+@click.option(
+    "--delay",
+    "delay_ms",
+    type=click.IntRange(min=0),
+    metavar="MS",
+    help="Deliver the records after this time, rounded up to a level (RocketMQ).",
+)
+@time_option(
+    "--deliver-at",
+    "deliver_at_ms",
+    about="Deliver the records at this time (ms or ISO 8601), rounded up to a level (RocketMQ).",
+)
+@click.option(
     "--json", "is_json", is_flag=True, help="Each line is a record in JSON, as consume prints it."
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
@@ -113,6 +132,9 @@ async def command(
     compression: str | None,
     acks: str,
     is_json: bool,
+    delay_level: int | None,
+    delay_ms: int | None,
+    deliver_at_ms: int | None,
     headers: Sequence[str],
     **shape: Any,
 ) -> None:
@@ -121,6 +143,7 @@ async def command(
     With -K the key stands before the value. The command ends with an error at the first rejected request.
     On a terminal it prints how many records were stored, and where.
     """
+    delay = Delay(delay_level, deliver_at_ms, delay_ms)
     pairs = [(name, os.fsencode(value)) for name, value in parse_pairs(headers, "header")]
     sending = Sending(
         topic=topic,
@@ -128,6 +151,7 @@ async def command(
         delimiter=delimiter,
         compression=compression,
         acks=acks,
+        delay=None if delay == Delay() else delay,
         to_record=_from_json if is_json else from_line(headers=pairs, **shape),
     )
     sent = Sent(topic, is_placed=acks != "0")
@@ -143,7 +167,7 @@ class Sending:
     """The target of records, and how the input is cut into them.
 
     `delimiter` None: an input is one record. `count`: stop after this number of records. `tee` gets the lines of each
-    request after it is answered.
+    request after it is answered. `delay`: of all records.
     """
 
     topic: str
@@ -152,6 +176,7 @@ class Sending:
     delimiter: bytes | None = b"\n"
     compression: str | None = None
     acks: str = "all"
+    delay: Delay | None = None
     count: int | None = None
     tee: Callable[[Sequence[bytes]], None] | None = None
 
@@ -162,6 +187,7 @@ class Sent:
     def __init__(self, topic: str, *, is_placed: bool) -> None:
         self.topic = topic
         self.count = 0
+        self.last_delivery_ms: int | None = None  # of delayed records
         self.ranges: dict[int, tuple[int, int]] = {}
         self._is_placed = is_placed
 
@@ -169,6 +195,9 @@ class Sent:
         """Count the records of one request, and note their places."""
         self.count += count
         for place in placed:
+            if isinstance(place, PlacedLater):
+                self.last_delivery_ms = max(self.last_delivery_ms or 0, place.deliver_at_ms or 0)
+                continue
             first, _ = self.ranges.get(place.partition, (place.offset, place.offset))
             self.ranges[place.partition] = first, place.offset
 
@@ -177,6 +206,9 @@ class Sent:
         records = "1 record" if self.count == 1 else f"{self.count} records"
         if not self._is_placed:
             return f"sent {records} to {self.topic}; with --acks 0 the server reports no offsets"
+        if self.last_delivery_ms is not None:
+            until = time_text(self.last_delivery_ms)
+            return f"stored {records} for {self.topic}; the last one is delivered at {until}"
         text = f"stored {records} in {self.topic}"
         if len(self.ranges) > MAX_NAMED_PARTITIONS:
             return f"{text}, in {len(self.ranges)} partitions"
@@ -208,6 +240,7 @@ async def send(client: LogClient, files: Sequence[Path], sending: Sending, sent:
                         partition=sending.partition,
                         acks=sending.acks,
                         compression=sending.compression,
+                        delay=sending.delay,
                     )
                     sent.add(len(records), placed)
                 if sending.tee is not None:

@@ -19,9 +19,13 @@ from storage.files import process_id
 from storage.model import ProducerSequence, RawMessage, Record, TopicPartition
 from storage.rocketmq.format.body import compress
 from storage.rocketmq.format.message_id import UniqueIds
+from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.properties import (
+    DELAY,
     KEYS,
     MAX_PROPERTIES_BYTES,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
     SHARDING_KEY,
     TAGS,
     UNIQ_KEY,
@@ -40,6 +44,7 @@ from storage.rocketmq.log.record_run import (
 from storage.rocketmq.state.settings import StoreSettings
 
 SETTABLE: Final = frozenset({UNIQ_KEY, WAIT})
+SETTABLE_DELAYED: Final = SETTABLE | {DELAY, REAL_TOPIC, REAL_QUEUE_ID}
 HOST_SIZES: Final = (8, 20)
 _FIELDS: Final = {
     SHARDING_KEY: "key",
@@ -104,6 +109,7 @@ class Encoder:
         host = self._default_host
         form = form_of(partition.topic)
         limit_bytes = self._max_message_bytes
+        settable = SETTABLE_DELAYED if partition.topic == SCHEDULE_TOPIC else SETTABLE
         writer = RunWriter(form, partition.partition, host, limit_bytes=limit_bytes)
         if producer is not None:
             writer.mark = mark_text(producer, len(records)).encode()
@@ -130,6 +136,7 @@ class Encoder:
                         host=host,
                         compression=compression,
                         mark=writer.mark,
+                        settable=settable,
                     )
                     if is_usual:
                         writer.put([message])
@@ -151,13 +158,14 @@ class Encoder:
         host: bytes,
         compression: str | None,
         mark: bytes,
+        settable: frozenset[str] = SETTABLE,
     ) -> RawMessage:
         born_ms = record.timestamp_ms
         if born_ms is None:
             born_ms = now_ms
         elif not INT64_MIN <= born_ms <= INT64_MAX:
             raise _unrepresentable("timestamp", index, "does not fit 64 bits")
-        properties = properties_of(record, index)
+        properties = properties_of(record, index, settable)
         if UNIQ_KEY not in properties:
             properties[UNIQ_KEY] = unique_id
         if mark:
@@ -214,13 +222,15 @@ class Encoder:
         return writer.run(with_crc=self._with_crc)
 
 
-def properties_of(record: Record, index: int) -> dict[str, str]:
+def properties_of(
+    record: Record, index: int, settable: frozenset[str] = SETTABLE
+) -> dict[str, str]:
     """Return all properties of a record except the ones that the store adds. Raises UnrepresentableRecord."""
     if record.value is None:
         raise _unrepresentable("value", index, "is null, which RocketMQ does not keep")
     properties = _user_properties(record, index) if record.headers else {}
     if record.properties:
-        _set_properties(properties, record.properties, index)
+        _set_properties(properties, record.properties, index, settable)
     if record.key is not None:
         properties[SHARDING_KEY] = _text(record.key, "key", index)
     if record.lookup_keys or record.key is not None:
@@ -243,10 +253,12 @@ def _user_properties(record: Record, index: int) -> dict[str, str]:
     return properties
 
 
-def _set_properties(properties: dict[str, str], wanted: Mapping[str, str], index: int) -> None:
+def _set_properties(
+    properties: dict[str, str], wanted: Mapping[str, str], index: int, settable: frozenset[str]
+) -> None:
     """Add the properties that a record may set itself. Raises UnrepresentableRecord."""
     for name, text in wanted.items():
-        if name not in SETTABLE:
+        if name not in settable:
             raise _unrepresentable("properties", index, f"{name!r} cannot be set")
         properties[name] = text
 

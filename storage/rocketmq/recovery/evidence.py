@@ -180,7 +180,7 @@ def _of_journal(directory: StoreDirectory, journal: JournalOffsets) -> Iterator[
 
 def _of_delays(directory: StoreDirectory) -> Iterator[UsedOffset]:
     path = directory.config / names.DELAY_OFFSETS
-    for level, offset in directory.delay_offsets().items():
+    for level, offset in directory.delay_progress().by_level.items():
         queue = TopicPartition(names.SCHEDULE_TOPIC, level - 1)
         yield UsedOffset(path, f"offset {offset} of delay level {level}", queue, offset)
 

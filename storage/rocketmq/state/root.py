@@ -34,9 +34,8 @@ from storage.findings import finding
 from storage.model import TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from storage.rocketmq.format.config_json import decode_object
-from storage.rocketmq.format.config_shapes import shape_of
 from storage.rocketmq.state.config_file import ConfigFile, Decoders
+from storage.rocketmq.state.delay_file import DelayOffsets
 from storage.rocketmq.state.offsets_file import StoredOffsets
 from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.state.topics_file import TopicTable
@@ -49,6 +48,7 @@ ABORT_MARK: Final = (
     b" logserver"  # appended to the process id; RocketMQ checks only whether the file exists
 )
 DAMAGED_TOPICS_FILE: Final = ".logserver.topics.damaged.json"
+DAMAGED_DELAYS_FILE: Final = ".logserver.delayOffset.damaged.json"
 DAMAGED_OFFSETS_FILE: Final = ".logserver.consumerOffset.damaged.json"
 
 
@@ -218,6 +218,14 @@ class StoreDirectory(RootFiles[StoreFile]):
             damaged=DAMAGED_OFFSETS_FILE,
             report=self._report_offsets,
         )
+        self._delays = ConfigFile(
+            fs,
+            path,
+            names.DELAY_OFFSETS,
+            Decoders(DelayOffsets.decode, DelayOffsets.decode_loosely),
+            damaged=DAMAGED_DELAYS_FILE,
+            report=self._report_offsets,
+        )
 
     def _offsets_name(self, enable_lmq: bool | None) -> str:
         """Return the name of the offsets file that the broker reads (BrokerController: LmqConsumerOffsetManager). A
@@ -344,23 +352,17 @@ class StoreDirectory(RootFiles[StoreFile]):
         """The path of the offsets file in config/."""
         return self._offsets.path
 
-    def delay_offsets(self) -> Mapping[int, int]:
-        """Return, by delay level, the offset up to which config/delayOffset.json reports records as delivered; empty
-        if the file is missing or cannot be decoded.
+    def delay_progress(self) -> DelayOffsets:
+        """Read config/delayOffset.json, or its `.bak`; if neither can be decoded, no offsets: every delayed message is
+        then delivered again.
         """
-        path = self.config / names.DELAY_OFFSETS
-        if names.DELAY_OFFSETS not in self.config_files():
-            return {}
         try:
-            shape = shape_of(path.name)
-            table = decode_object(self.fs.read_bytes(path), shape, kind=path.name)
-        except Corrupt:
-            return {}
-        return {
-            int(level): offset
-            for level, offset in (table.get("offsetTable") or {}).items()
-            if int(level) > 0 and offset >= 0
-        }
+            return self._delays.read() or DelayOffsets()
+        except Corrupt as error:
+            self._report_offsets(
+                self._delays.path, f"{error.message}; all delayed messages are delivered again"
+            )
+            return DelayOffsets()
 
     def config_files(self) -> Sequence[str]:
         """Return the names of the files in config/."""
@@ -422,6 +424,10 @@ class StoreDirectory(RootFiles[StoreFile]):
     def write_topics(self, table: TopicTable) -> None:
         """Write config/topics.json, and its former content as `.bak`."""
         self._topics.write(table.encode())
+
+    def write_delay_progress(self, offsets: DelayOffsets) -> None:
+        """Write config/delayOffset.json, and its former content as `.bak`."""
+        self._delays.write(offsets.encode())
 
     def write_offsets(self, offsets: StoredOffsets) -> None:
         """Write the offsets file of config/, and its former content as `.bak`."""

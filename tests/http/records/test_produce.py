@@ -318,9 +318,10 @@ async def test_a_wrong_record_stores_nothing(api: Api, record: object) -> None:
 
 
 async def test_what_is_not_offered_is_refused_by_name(api: Api) -> None:
-    delayed = await api.post("/topics/t", records(1, delay_level=3))
-    assert delayed.code == 42207
-    assert "delay_level" in delayed.json["message"]
+    if api.backend != "rocketmq":
+        delayed = await api.post("/topics/t", records(1, delay_level=3))
+        assert delayed.code == 42207
+        assert "delay_level" in delayed.json["message"]
     with_properties = await api.post("/topics/t", records(1, properties={"a": "b"}))
     assert with_properties.code == 42206
     assert "properties" in with_properties.json["message"]

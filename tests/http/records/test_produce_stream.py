@@ -168,7 +168,7 @@ BROKEN = {
     "an unknown name": (b'{"vaule":"a"}', 42201),
     "no UTF-8": (b'{"value":"\xff"}', 40000),
     "nested": (b'{"value":' + b"[" * 5000, 42201),
-    "delayed": (b'{"value":"a","delay_level":3}', 42207),
+    "delayed twice": (b'{"value":"a","delay_level":3,"delay_ms":1}', 42201),
 }
 
 

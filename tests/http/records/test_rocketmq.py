@@ -148,8 +148,7 @@ async def test_what_a_message_cannot_carry(api: Api, record: dict[str, object], 
     assert [row["value"] for row in (await api.get(ROWS)).json] == [b64(b"good")]
 
 
-async def test_delays_and_batches_are_not_offered(api: Api) -> None:
-    assert (await api.post("/topics/t", records(1, delay_level=3))).code == 42207
+async def test_batches_are_not_offered(api: Api) -> None:
     batch = "application/vnd.kafka.recordbatch.v2"
     assert (await api.post("/topics/t", bytes(100), content_type=batch)).code == 42207
     assert (await api.get("/topics")).json == []

@@ -12,7 +12,8 @@ import org.apache.rocketmq.common.message.*;
  * "query TOPIC KEY BEGIN END" what the broker finds by key, "send TOPIC COUNT" new messages (tag "talk", key "talk-N"),
  * "committed TOPIC GROUP..." where each group stands in each queue, as the broker tells it,
  * "delete TOPIC..." topics, as mqadmin's deleteTopic does in the broker,
- * "timed TOPIC COUNT DELAY_MS" new messages that the broker delivers after so long.
+ * "timed TOPIC COUNT DELAY_MS" new messages that the broker delivers after so long,
+ * "delayed TOPIC COUNT LEVEL" new messages that wait for the time of a delay level.
  */
 public class Talk {
     final DefaultMQPullConsumer c = new DefaultMQPullConsumer("peer-talk");
@@ -96,6 +97,16 @@ public class Talk {
         }
     }
 
+    void delayed(String topic, int count, int level) throws Exception {
+        for (int n = 0; n < count; n++) {
+            Message m = new Message(topic, "delayed", "delayed-" + n, ("delayed " + level + " " + n).getBytes(StandardCharsets.UTF_8));
+            m.setDelayTimeLevel(level);
+            SendResult r = p.send(m);
+            Peer.emit(Peer.row("kind", "sent", "topic", topic, "body", Base64.getEncoder().encodeToString(m.getBody()),
+                "msgId", r.getOffsetMsgId(), "status", r.getSendStatus().name()));
+        }
+    }
+
     void delete(String topic) throws Exception {
         MQClientInstance client = p.getDefaultMQProducerImpl().getMqClientFactory();
         String name = route(topic).get(0).getBrokerName();
@@ -110,9 +121,10 @@ public class Talk {
             case "query": query(a.get(1), a.get(2), Long.parseLong(a.get(3)), Long.parseLong(a.get(4))); break;
             case "send": send(a.get(1), Integer.parseInt(a.get(2))); break;
             case "timed": timed(a.get(1), Integer.parseInt(a.get(2)), Long.parseLong(a.get(3))); break;
+            case "delayed": delayed(a.get(1), Integer.parseInt(a.get(2)), Integer.parseInt(a.get(3))); break;
             case "committed": committed(a.get(1), a.subList(2, a.size())); break;
             case "delete": for (String topic : a.subList(1, a.size())) delete(topic); break;
-            default: throw new IllegalArgumentException("pull | query | send | timed | committed | delete");
+            default: throw new IllegalArgumentException("pull | query | send | timed | delayed | committed | delete");
         }
     }
 
