@@ -21,11 +21,19 @@ from typing import Final, NamedTuple
 
 from storage.errors import DiskFull, StorageError, StoreFenced
 from storage.files import Fence
-from storage.rocketmq.index.consume_queue import settle
+from storage.rocketmq.format.queue_entry import UNIT_SIZE
+from storage.rocketmq.index.consume_queue import ConsumeQueue, settle
 from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.light_queues import lmq_dispatches
-from storage.rocketmq.index.queue_runs import LARGEST_GAP, first_place, fit, runs_of
+from storage.rocketmq.index.queue_runs import (
+    LARGEST_GAP,
+    first_place,
+    fit,
+    joined,
+    runs_of,
+    without_false_begin,
+)
 from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.index.record_pass import NOTHING, Passed, QueueRuns, RecordPass
 from storage.rocketmq.log.scan import LogRange
@@ -33,6 +41,7 @@ from storage.rocketmq.log.scan import LogRange
 GATHER_S: Final = 0.01  # a wake-up waits this long for more; a reader that comes first runs `step`
 RETRY_S: Final = 1.0  # wait after a full disk
 TOGETHER_BYTES: Final = 1 << 20  # stop gathering records for one build at this size
+REMEMBERED: Final = 16  # first entries of a queue, which may be false
 PENDING_APPENDS: Final = 1024
 PENDING_BYTES: Final = 16 << 20
 
@@ -74,7 +83,8 @@ class Builder:
         self.index = index
         self.moved: dict[tuple[str, int], Dispatch] = {}  # by queue, see `fit`
         self.last: Last | None = None
-        self.refused: list[Dispatch] = []  # records with an impossible queue offset or topic
+        self.refused: list[Dispatch] = []  # records without an entry, see `fit` and RecordPass
+        self._begun: dict[tuple[str, int], QueueRuns] = {}  # the first entries of queues begun here
         self._deleted = deleted
         self._options = options
         self._pass = self.new_pass()
@@ -163,6 +173,9 @@ class Builder:
 
     def _append_units(self, queue: Queue, group: QueueRuns) -> None:
         units = queue.units
+        group = self._begun_rightly(units, group)
+        if not group.runs:
+            return
         deleted_end = self._deleted.get(queue.partition.topic, 0)
         bad_places = [place for place in self._bad_places if place[0] >= deleted_end]
         first = units.end
@@ -180,6 +193,30 @@ class Builder:
             self.moved.setdefault((group.topic, group.queue_id), fitted.moved)
         if fitted.parts:
             units.append(b"".join(fitted.parts), first, fitted.last_end)
+
+    def _begun_rightly(self, units: ConsumeQueue, group: QueueRuns) -> QueueRuns:
+        """Return the entries to append, without records whose damaged offset the queue seems to begin at.
+
+        The first records of a queue may come alone. So the first entries are remembered, and if the next ones show that
+        they were false, the queue begins again.
+        """
+        key = group.topic, group.queue_id
+        begun = None if units.is_empty else self._begun.get(key)
+        if begun is None and not units.is_empty:
+            return group
+        together = group if begun is None else joined([[begun], [group]])[0]
+        right, false = without_false_begin(together)
+        if sum(len(run.units) for run in right.runs) <= REMEMBERED * UNIT_SIZE:
+            self._begun[key] = right
+        else:
+            self._begun.pop(key, None)
+        if begun is not None and not false:
+            return group
+        if begun is not None:
+            self.refused[:] = [d for d in self.refused if (d.topic, d.queue_id) != key]
+            units.discard()
+        self.refused += false
+        return right
 
     def hold(self, taken: Iterable[tuple[bytes, int]]) -> None:
         """Expose queue entries of records, (bytes, physical offset), that are not yet written to a file."""

@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from storage.coding.varint import INT64_MAX
 from storage.rocketmq.format.queue_entry import FILLER, UNIT, UNIT_SIZE
 from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.record_pass import EntryRun, QueueRuns
 
 LARGEST_GAP: Final = 1_000_000
 """Between queue offsets. A record with a larger jump is damaged."""
+LARGEST_OFFSET: Final = INT64_MAX // UNIT_SIZE - 1
+"""The largest queue offset whose entry has a position in a file."""
+LOOK_AHEAD: Final = 64
+"""Runs that are compared with the first run of a queue."""
 
 _unpack_unit: Final = UNIT.unpack_from
 _pack_unit: Final = UNIT.pack
@@ -42,8 +47,8 @@ def fit(
 ) -> Fitted:
     """Return what a queue with next offset `following` takes of these entries.
 
-    Records that have an entry already are skipped: they end at or before `last_end`. If records of the queue are
-    missing before a record, its entry
+    Records that have an entry already are skipped: they end at or before `last_end`. A later record whose offset is
+    taken gets no entry: of those the first is refused. If records of the queue are missing before a record, its entry
 
     - keeps its offset, and the gap gets entries that point to the bad places of the log, (physical offset, bytes),
       if there are any between the two records;
@@ -52,11 +57,13 @@ def fit(
     """
     fitting = _Fitting(entries, following, last_end)
     for offset, units in entries.runs:
-        at = max(following - offset, 0) * UNIT_SIZE if offset < following else 0
+        at = min(max(fitting.following - offset, 0) * UNIT_SIZE, len(units))
+        if at:
+            fitting.pass_over(units[:at], offset)
         while at < len(units):
             offset_at = offset + at // UNIT_SIZE
             position, size, _ = _unpack_unit(units, at)
-            if offset_at < fitting.following or position + size <= fitting.last_end:
+            if position + size <= fitting.last_end:
                 at += UNIT_SIZE
                 continue
             if offset_at == fitting.following:
@@ -77,6 +84,7 @@ class _Fitting:
         self.refused: list[Dispatch] = []
         self.moved: Dispatch | None = None
         self._entries = entries
+        self._has_refused = False  # a record whose offset is taken
 
     def take(self, units: bytes) -> None:
         """Take entries that continue the queue."""
@@ -84,6 +92,19 @@ class _Fitting:
         self.parts.append(units)
         self.following += len(units) // UNIT_SIZE
         self.last_end = position + size
+
+    def pass_over(self, units: bytes, offset: int) -> None:
+        """Skip entries whose offsets the queue has; refuse the first record that has no entry there."""
+        position, size, _ = _unpack_unit(units, len(units) - UNIT_SIZE)
+        if self._has_refused or position + size <= self.last_end:
+            return
+        self._has_refused = True
+        for at in range(0, len(units), UNIT_SIZE):
+            position, size, _ = _unpack_unit(units, at)
+            if position + size > self.last_end:
+                unit = units[at : at + UNIT_SIZE]
+                self.refused.append(self._dispatch(unit, offset + at // UNIT_SIZE))
+                return
 
     def take_after_gap(
         self,
@@ -106,9 +127,12 @@ class _Fitting:
         self.take(unit)
 
     def _dispatch(self, unit: bytes, offset: int) -> Dispatch:
-        topic, queue_id, _ = self._entries
-        position, size, code = _unpack_unit(unit)
-        return Dispatch(topic, queue_id, offset, position, size, code, 0, 0, ())
+        return _dispatch_of(self._entries, unit, offset)
+
+
+def _dispatch_of(entries: QueueRuns, unit: bytes, offset: int) -> Dispatch:
+    position, size, code = _unpack_unit(unit)
+    return Dispatch(entries.topic, entries.queue_id, offset, position, size, code, 0, 0, ())
 
 
 def _left_out(bad_places: Sequence[tuple[int, int]], count: int) -> list[bytes]:
@@ -117,6 +141,46 @@ def _left_out(bad_places: Sequence[tuple[int, int]], count: int) -> list[bytes]:
         return [FILLER * count]
     units = [_pack_unit(place, size, 0) for place, size in bad_places[:count]]
     return units + units[-1:] * (count - len(units))
+
+
+def without_false_begin(entries: QueueRuns) -> tuple[QueueRuns, Sequence[Dispatch]]:
+    """Return the entries from the run on with which a queue can begin, and the records before it.
+
+    The real store begins a queue at the offset of its first record, and then skips all records below it. A queue offset
+    is under no CRC, so a damaged one would cost the queue its other records. The queue does not begin with an offset
+
+    - that is negative, or above `LARGEST_OFFSET`;
+    - above which fewer of the next records are than below it;
+    - above which as many are as below it, if the next record's offset is the number of records before it.
+    """
+    runs = entries.runs
+    false: list[Dispatch] = []
+    first = 0
+    while first < len(runs) and _is_false_begin(runs, first):
+        offset, units = runs[first]
+        false += [
+            _dispatch_of(entries, units[at : at + UNIT_SIZE], offset + at // UNIT_SIZE)
+            for at in range(0, len(units), UNIT_SIZE)
+        ]
+        first += 1
+    return (entries._replace(runs=runs[first:]) if first else entries), false
+
+
+def _is_false_begin(runs: Sequence[EntryRun], first: int) -> bool:
+    begin, units = runs[first]
+    if not 0 <= begin <= LARGEST_OFFSET:
+        return True
+    if first + 1 == len(runs):
+        return False
+    below, above = 0, len(units) // UNIT_SIZE
+    before = sum(len(run.units) for run in runs[: first + 1]) // UNIT_SIZE
+    for offset, others in runs[first + 1 : first + 1 + LOOK_AHEAD]:
+        count = len(others) // UNIT_SIZE
+        if 0 <= offset < begin:
+            below += count
+        else:
+            above += count
+    return below > above or (below == above and runs[first + 1].queue_offset == before)
 
 
 def first_place(entries: QueueRuns) -> tuple[int, int]:

@@ -211,7 +211,8 @@ def refused_record(run: FileSequence, dispatch: Dispatch) -> Finding:
         topic=dispatch.topic,
         partition=dispatch.queue_id,
         offset=dispatch.queue_offset,
-        message="the record's queue offset is far beyond the end of its queue",
+        message=f"the queue offset {dispatch.queue_offset} of this record does not fit the records of its queue around "
+        "it: it has no entry in the queue",
     )
 
 

@@ -185,6 +185,73 @@ def test_without_the_first_log_file_a_gap_is_filled_and_a_jump_refused(shop: Wor
     assert not builder.moved
 
 
+FALSE = {
+    # case: (offsets in the log, offset of the first entry, records with an entry, refused records)
+    "first of many": ([9, 1, 2, 3], 1, [1, 2, 3], [0]),
+    "first of two": ([9, 1], 1, [1], [0]),
+    "first, no position in a file": ([1 << 62, 1, 2], 1, [1, 2], [0]),
+    "first, the largest number": ([(1 << 63) - 1, 1, 2], 1, [1, 2], [0]),
+    "first, negative": ([-1, 1, 2], 1, [1, 2], [0]),
+    "first two": ([5, 9, 2, 3, 4], 2, [2, 3, 4], [0, 1]),
+    "first two, descending": ([9, 5, 2, 3, 4], 2, [2, 3, 4], [0, 1]),
+    "first, after a deleted head": ([900, 101, 102], 101, [1, 2], [0]),
+    "second, after a deleted head": ([100, 5, 102, 103], 100, [0, 2, 3], [1]),
+    "last, negative": ([0, 1, -7], 0, [0, 1], [2]),
+    "last, taken": ([0, 1, 1], 0, [0, 1], [2]),
+    "only, no position in a file": ([1 << 62], 0, [], [0]),
+    "only, negative": ([-(1 << 63)], 0, [], [0]),
+}
+
+
+@pytest.mark.parametrize("case", FALSE.values(), ids=FALSE)
+@pytest.mark.parametrize("with_fillers", [False, True])
+def test_a_damaged_offset_costs_no_other_record(
+    shop: Workshop,
+    case: tuple[list[int], int, list[int], list[int]],
+    with_fillers: bool,
+) -> None:
+    """The real store begins a queue at any offset of its first record, and skips the records below it. It writes an
+    entry for a negative offset only by chance. Here such a record has no entry, and a finding names it.
+    """
+    offsets, start, placed, refused = case
+    store = shop.open_with_topic()
+    builder, queue = builder_of(store, with_fillers=with_fillers), store.queue(T0)
+    build(builder, [dispatch(offset, 100 * n) for n, offset in enumerate(offsets)])
+    assert [one.physical_offset for one in builder.refused] == [100 * n for n in refused]
+    units = [unit for unit in queue.units.read(start, 99) if not unit.is_filler]
+    assert [unit.physical_offset for unit in units] == [100 * n for n in placed]
+
+
+@pytest.mark.parametrize("together", [1, 2, 5])
+@pytest.mark.parametrize("false", [7000, 1 << 30, 1 << 62])
+@pytest.mark.parametrize("before", [0, 500])
+def test_a_queue_that_began_at_a_damaged_offset_begins_again(
+    shop: Workshop, before: int, false: int, together: int
+) -> None:
+    """Its first records may come alone, in a store with many queues."""
+    store = shop.open_with_topic()
+    builder, queue = builder_of(store), store.queue(T0)
+    records = [dispatch(before + n if n else false, 100 * n) for n in range(40)]
+    for first in range(0, len(records), together):
+        build(builder, records[first : first + together])
+    assert [one.physical_offset for one in builder.refused] == [0]
+    assert (queue.units.start, queue.units.end) == (before + 1, before + 40)
+    units = queue.units.read(before + 1, 99)
+    assert [unit.physical_offset for unit in units] == [100 * n for n in range(1, 40)]
+
+
+def test_records_that_have_entries_are_not_refused(shop: Workshop) -> None:
+    """A start passes over records again."""
+    store = shop.open_with_topic()
+    builder, queue = builder_of(store), store.queue(T0)
+    records = [dispatch(offset, 100 * n) for n, offset in enumerate([0, 1, 4, 5])]
+    build(builder, records)
+    build(builder, records)
+    build(builder, records[2:])
+    assert queue.units.end == 4
+    assert builder.refused == []
+
+
 @pytest.mark.parametrize("transaction", [4, 12])
 def test_prepared_and_rolled_back_records_have_no_unit(shop: Workshop, transaction: int) -> None:
     store = shop.open_with_topic()
