@@ -288,6 +288,11 @@ class _StoreCollector(Collector):
             "Reads of records with parts that no checksum covers and that cannot be what was written.",
             value=float(stats.suspect_records),
         )
+        for name, about, count in (
+            ("deleted_segments", "Segments or log files deleted.", stats.deleted_segments),
+            ("deleted_bytes", "Bytes of the deleted segments or log files.", stats.deleted_bytes),
+        ):
+            yield CounterMetricFamily(f"logserver_store_{name}", about, value=float(count))
         lag_bytes = stats.details.get("dispatch_lag_bytes")
         if isinstance(lag_bytes, int):
             yield GaugeMetricFamily(

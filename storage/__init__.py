@@ -22,6 +22,7 @@ from storage.contract import (
     SupportsParts,
     SupportsPromptAppend,
     SupportsRawMessages,
+    SupportsRetentionSettings,
     SupportsTopicConfigs,
     TaskRunner,
 )
@@ -171,6 +172,7 @@ __all__ = [
     "SupportsParts",
     "SupportsPromptAppend",
     "SupportsRawMessages",
+    "SupportsRetentionSettings",
     "SupportsTopicConfigs",
     "TaskRunner",
     "TimedOffset",

@@ -410,6 +410,22 @@ class SupportsDeleteRecords(Protocol):
 
 
 @runtime_checkable
+class SupportsRetentionSettings(Protocol):
+    """A store whose settings of retention can be changed while it is open, under the real server's names."""
+
+    def retention_settings(self) -> Mapping[str, str | None]:
+        """Return all of these settings with their values in force; None: not set."""
+        ...
+
+    def change_retention(self, changes: Mapping[str, str | None]) -> None:
+        """Set these settings (None: not set) until the store is closed; the next pass of retention uses them.
+
+        Raises InvalidConfig, with nothing changed; StoreReadOnly.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsLeaderEpochs(Protocol):
     """A store that keeps which leader epoch wrote its records; see `capabilities.leader_epochs`."""
 

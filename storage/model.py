@@ -401,7 +401,8 @@ class DelayedPage(NamedTuple):
 class StoreStats:
     """Sizes and counters at one moment; `details` contains a backend's own figures under stable names.
 
-    `suspect_records`: the number of reads of a record with a suspect part, see StoredRecord.
+    `suspect_records`: the number of reads of a record with a suspect part, see StoredRecord. `deleted_segments` and
+    `deleted_bytes`: the segments, or files of the log, that this run has deleted.
     """
 
     topics: int
@@ -411,6 +412,8 @@ class StoreStats:
     open_files: int
     fenced: str | None
     suspect_records: int = 0
+    deleted_segments: int = 0
+    deleted_bytes: int = 0
     details: Mapping[str, object] = field(default_factory=dict)
 
 

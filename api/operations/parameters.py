@@ -1,4 +1,4 @@
-"""Parameters of several operations: all of a path, and those that more than one resource reads.
+"""Parameters of several operations: all of a path, and those that more than one resource reads; values of configs.
 
 Owns their names, kinds, defaults and texts; must not know operations. A resource's own parameters are constants of its
 module.
@@ -7,12 +7,13 @@ module.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from api.http.negotiation import FORMATS
 from api.http.parameters import MAX_INT32, Choice, Integer, Parameter, Text
 
 MAX_PAGE_BYTES: Final = 64 << 20
+ConfigValue: TypeAlias = str | int | float | bool
 
 _PATH_PARAMETERS: Final[Mapping[Parameter[Any], str]] = {
     Parameter("topic", Text(1), "Name of the topic, percent-encoded."): "orders",
@@ -46,3 +47,8 @@ FORMAT: Final = Parameter(
 )
 TAG: Final = Parameter("tag", Text(), "Only records with this tag.")
 CURSOR: Final = Parameter("cursor", Text(), "Where to continue: take it from `next`.")
+
+
+def config_text(value: ConfigValue) -> str:
+    """Convert a config value to text, as in the reference implementation."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

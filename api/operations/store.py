@@ -6,18 +6,20 @@ Owns the shapes of these answers and the link to the next page; must not know th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from aiohttp import web
 from msgspec import Struct
 
+from api.http.errors import JSON
 from api.http.parameters import Integer, Parameter
-from api.operation import Answer, Example, Resource
-from api.operations.parameters import CURSOR
+from api.operation import Answer, Example, Resource, required
+from api.operations.parameters import CURSOR, ConfigValue, config_text
 from api.request_context import RequestContext
 from logserver.service.upkeep import ServiceStatus
+from logserver.tokens import Scope
 from storage import Capabilities, RecoveryReport, StoredFile, StoreStats, TopicPartition, list_files
 
 STORE: Final = Resource("Operation")
@@ -37,6 +39,13 @@ class StoreAnswer(Struct):
     recovery: RecoveryReport
     stats: StoreStats
     services: Sequence[ServiceStatus]
+    retention: Mapping[str, str | None]
+
+
+class ChangedStore(Struct, forbid_unknown_fields=True):
+    """The body of PATCH /store; null: not set."""
+
+    retention: dict[str, ConfigValue | None]
 
 
 class FilesAnswer(Struct):
@@ -78,20 +87,58 @@ async def store(call: RequestContext) -> web.Response:
     """Description of the store.
 
     Backend, capabilities, findings of the last recovery, sizes, and periodic work: `services`, none on a read-only
-    store. A service that fails has an `error`; `lag_ms` is for how long its work has been due.
+    store. A service that fails has an `error`; `lag_ms` is for how long its work has been due. `retention` has the
+    settings that PATCH changes.
     """
+    return call.json(await _described(call))
+
+
+@STORE.patch(
+    "/store",
+    Answer(200, "The store after the change.", StoreAnswer),
+    body=required(ChangedStore, '{"retention": {...}}'),
+    scope=Scope.ADMIN,
+    errors=(42205, 42207),
+    examples=(
+        Example(
+            media_type=JSON,
+            body={"retention": {"log.retention.ms": 604800000}},
+            backends=("kafka",),
+        ),
+        Example(
+            "of RocketMQ",
+            media_type=JSON,
+            body={"retention": {"fileReservedTime": 72, "deleteWhen": "04"}},
+            backends=("rocketmq",),
+        ),
+    ),
+)
+async def change_store(call: RequestContext, body: ChangedStore) -> web.Response:
+    """Change what the store deletes.
+
+    `retention` names settings of the real server; `null` turns one off, others stay unchanged. They hold from the next
+    pass of retention until the server stops.
+    """
+    changes = {
+        name: None if value is None else config_text(value)
+        for name, value in body.retention.items()
+    }
+    await call.service.change_retention(changes)
+    return call.json(await _described(call))
+
+
+async def _described(call: RequestContext) -> StoreAnswer:
     opened = call.service.store
-    return call.json(
-        StoreAnswer(
-            backend=opened.capabilities.backend,
-            data=str(call.settings.data),
-            read_only=opened.read_only,
-            flush=call.settings.flush,
-            capabilities=opened.capabilities,
-            recovery=opened.recovery,
-            stats=await call.service.stats(),
-            services=call.service.services(),
-        )
+    return StoreAnswer(
+        backend=opened.capabilities.backend,
+        data=str(call.settings.data),
+        read_only=opened.read_only,
+        flush=call.settings.flush,
+        capabilities=opened.capabilities,
+        recovery=opened.recovery,
+        stats=await call.service.stats(),
+        services=call.service.services(),
+        retention=call.service.retention_settings(),
     )
 
 

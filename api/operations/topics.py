@@ -6,7 +6,7 @@ Owns the shapes of these operations; must not judge names, configs and deletions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 from aiohttp import web
 from msgspec import Meta, Struct
@@ -15,6 +15,7 @@ from api.connection.response_headers import WARNINGS, warn
 from api.http.errors import JSON
 from api.http.parameters import MAX_INT32, Integer, IntegerOrWord, Parameter
 from api.operation import Answer, Example, OneOf, Resource, optional, required
+from api.operations.parameters import ConfigValue, config_text
 from api.request_context import RequestContext
 from logserver.tokens import Scope
 from storage import TimedOffset, TopicInfo
@@ -23,8 +24,6 @@ TOPICS: Final = Resource("Topics")
 
 # One process serves every partition: it is the leader and the only replica of each.
 BROKER_ID: Final = 1
-
-ConfigValue: TypeAlias = str | int | float | bool
 
 _TIMESTAMP: Final = Parameter(
     "timestamp",
@@ -194,7 +193,7 @@ async def create_topic(call: RequestContext, body: NewTopic | None) -> web.Respo
     body = body or NewTopic()
     configs = None
     if body.configs is not None:
-        configs = {name: _config_text(value) for name, value in body.configs.items()}
+        configs = {name: config_text(value) for name, value in body.configs.items()}
     info, created = await call.service.topics.create(call.topic, body.partitions, configs)
     response = call.json(_described(info), status=201 if created else 200)
     warn_of_configs(call, response, configs or {})
@@ -229,7 +228,7 @@ async def alter_topic(call: RequestContext, body: ChangedTopic) -> web.Response:
     `null` resets a config; other configs stay unchanged.
     """
     configs = {
-        name: None if value is None else _config_text(value) for name, value in body.configs.items()
+        name: None if value is None else config_text(value) for name, value in body.configs.items()
     }
     response = call.json(_described(await call.service.topics.alter(call.topic, configs)))
     warn_of_configs(call, response, configs)
@@ -390,8 +389,3 @@ def _described(info: TopicInfo) -> Topic:
 
 def _partition(number: int) -> Partition:
     return Partition(number, BROKER_ID, [Replica(BROKER_ID, leader=True, in_sync=True)])
-
-
-def _config_text(value: ConfigValue) -> str:
-    """Convert a config value to text, as in the reference implementation."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

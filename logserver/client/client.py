@@ -6,11 +6,12 @@ shapes of answers (`values`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from ssl import SSLContext
 from typing import Any, Final, Self, Unpack
 
+import msgspec
 from msgspec import Struct
 
 from logserver.client.calls import RecordCalls
@@ -121,6 +122,16 @@ class LogClient(RecordCalls, QueryCalls, GroupCalls):
             for file in page.files:
                 yield file
             path = page.next
+
+    async def change_retention(self, settings: Mapping[str, str | None]) -> dict[str, Any]:
+        """Change what the server deletes until it stops, under the names of the real server; None turns a setting off.
+
+        Return all settings of retention.
+        """
+        body = msgspec.json.encode({"retention": settings})
+        answer = await self.transport.call("PATCH", "/store", body=body)
+        retention: dict[str, Any] = answer.decoded(dict[str, Any])["retention"]
+        return retention
 
     async def store(self) -> dict[str, Any]:
         """Return a description of the server's store: backend, capabilities, findings of its last start, sizes.

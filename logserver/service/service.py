@@ -61,6 +61,7 @@ from storage import (
     SupportsClusterId,
     SupportsDelay,
     SupportsLeaderEpochs,
+    SupportsRetentionSettings,
     TimedOffset,
     TopicInfo,
     TopicPartition,
@@ -269,6 +270,22 @@ class LogService:
     async def render_metrics(self) -> bytes:
         """Return all metrics as Prometheus text, also while no store is open."""
         return await self._run(self.metrics.render)
+
+    def retention_settings(self) -> Mapping[str, str | None]:
+        """Return the settings of retention in force; None: not set. Empty if the store has none to change."""
+        store = self.store
+        if isinstance(store, SupportsRetentionSettings):
+            return store.retention_settings()
+        return {}
+
+    async def change_retention(self, changes: Mapping[str, str | None]) -> None:
+        """Change settings of retention until the store is closed. Raises InvalidConfig, NotOffered, StoreReadOnly."""
+        store = self.store
+        if not isinstance(store, SupportsRetentionSettings):
+            raise NotOffered(
+                f"backend {store.capabilities.backend} deletes nothing", feature="retention"
+            )
+        await self._run(store.change_retention, changes)
 
     # -- the parts; all raise NotReady while the store is not open
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from storage.coding.varint import INT64_MAX
 from storage.contract import Clock
 from storage.errors import (
     Corrupt,
@@ -44,7 +45,7 @@ from storage.kafka.log import encoding, reading
 from storage.kafka.log.encoding import Encoded, Stamp
 from storage.kafka.log.log_segments import LogSegments
 from storage.kafka.log.partition_plan import PartitionPlan
-from storage.kafka.log.retention import given_up, remove_files
+from storage.kafka.log.retention import DeletedCount, DeletedFiles, given_up, remove_files
 from storage.kafka.log.segment import AppendedBatch, Segment
 from storage.kafka.state.epochs import LeaderEpochs, OwnEpochs
 from storage.kafka.state.settings import TopicSettings
@@ -78,6 +79,7 @@ class PartitionEnvironment:
     read_only: bool
     producer_expiration_ms: int
     epochs: OwnEpochs
+    deleted: DeletedCount = field(default_factory=DeletedCount)
 
 
 class Partition:
@@ -110,6 +112,7 @@ class Partition:
         self._last_snapshot = max(kept, default=0)
         self._appended = False
         self._closed = False
+        self._deleted = DeletedFiles(shared.files, plan.directory)
         self._retired = False  # written under `_append_lock`, read by any thread
 
     @classmethod
@@ -574,16 +577,40 @@ class Partition:
     # ---- retention ----
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
-        """Delete leading segments that the topic's settings no longer keep. The active segment stays."""
+        """Delete leading segments that the topic's settings no longer keep, and the files that were set aside earlier
+        and whose delay is over. If all records go, a new segment is begun first.
+        """
         with self._append_lock:
-            end = 0 if self._retired else min(self._flushed, self._published)
-            doomed = given_up(
-                self.segments(), self.settings, now_ms=now_ms, start=self._start, end=end
-            )
-            self._remove(doomed)
-            return RetentionReport(
-                segments_deleted=len(doomed), bytes_deleted=sum(s.size_bytes for s in doomed)
-            )
+            due = self._deleted.take_due(now_ms)
+            doomed = [] if self._retired or self._closed else self._given_up(now_ms)
+            self._remove(doomed, now_ms)
+        remove_files(self._shared.files, due)
+        return RetentionReport(
+            segments_deleted=len(doomed), bytes_deleted=sum(s.size_bytes for s in doomed)
+        )
+
+    @property
+    def deleted_files(self) -> int:
+        """The number of files that wait for their removal."""
+        return len(self._deleted)
+
+    def _given_up(self, now_ms: int) -> Sequence[Segment]:
+        doomed = given_up(
+            self.segments(),
+            self.settings,
+            now_ms=now_ms,
+            start=self._start,
+            end=min(self._flushed, self._published),
+            log_end=self._next,
+        )
+        if not doomed or doomed[-1] is not self._segments.active:
+            return doomed
+        try:
+            self._appended = True  # the close trims the new segment
+            self._roll(self._next)
+        except DiskFull:
+            return doomed[:-1]
+        return doomed
 
     def check_deletion(self, before_offset: int) -> OffsetBounds:
         """Return the bounds, if the records below an offset may be deleted; they are flushed then.
@@ -615,22 +642,31 @@ class Partition:
             doomed = [s for s in segments[:-1] if s.limit_offset <= self._start]
             if not doomed:
                 self._cut_epochs()
-            self._remove(doomed)
+            self._remove(doomed, self._shared.clock())
         return self.bounds()
 
-    def _remove(self, doomed: Sequence[Segment]) -> None:
-        """Take leading segments from the readers, then remove their files. The append lock must be held."""
+    def _remove(self, doomed: Sequence[Segment], now_ms: int) -> None:
+        """Take leading segments from the readers, then set their files aside. The append lock must be held."""
         for segment in doomed:
             with self._state_lock:
                 self._segments.remove(segment)
                 self._start = max(self._start, self._segments[0].base_offset)
-        if doomed:  # before the files: after a crash no epoch may begin at a deleted offset
-            self._cut_epochs()
+        if not doomed:
+            return
+        # Before the files: after a crash no epoch may begin at a deleted offset.
+        is_cut = self._cut_epochs()
         for segment in doomed:
-            remove_files(self._shared.files, self.directory, segment)
+            self._deleted.set_aside(segment, now_ms + self.settings.delete_delay_ms)
+        if not is_cut:  # the disk is full: the deleted files make room
+            remove_files(self._shared.files, self._deleted.take_due(INT64_MAX))
+            self._cut_epochs()
+        self._shared.deleted.add(doomed)
 
-    def _cut_epochs(self) -> None:
-        """Cut the leader epochs at the log start. A full disk is ignored: the next start cuts them as well."""
+    def _cut_epochs(self) -> bool:
+        """Cut the leader epochs at the log start. Return False on a full disk: the next start cuts them as well."""
         self._epochs.truncate_start(self._start)
-        with suppress(DiskFull):
+        try:
             self._write_epochs(self._epochs)
+        except DiskFull:
+            return False
+        return True

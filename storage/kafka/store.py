@@ -52,8 +52,10 @@ from storage.kafka.state.root import (
 )
 from storage.kafka.state.settings import (
     INERT_CONFIGS,
+    RETENTION_SETTINGS,
     StoreSettings,
     TopicSettings,
+    changed_retention,
     check_topic_config,
     check_topic_reset,
     parse_store_settings,
@@ -645,6 +647,22 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         for name, offsets in values.items():
             self._directory.write_offsets(name, offsets, gone=self._deleted)
 
+    def retention_settings(self) -> Mapping[str, str | None]:
+        """See SupportsRetentionSettings: the defaults of all topics. A topic's own configs count before them."""
+        defaults = self._settings.topic_defaults
+        return {name: defaults.get(topic_name) for name, topic_name in RETENTION_SETTINGS.items()}
+
+    def change_retention(self, changes: Mapping[str, str | None]) -> None:
+        """See SupportsRetentionSettings."""
+        self._check_writable()
+        with self._lock:
+            defaults = changed_retention(self._settings.topic_defaults, changes)
+            self._settings = replace(self._settings, topic_defaults=defaults)
+            for name, topic in self._topics.items():
+                settings = self.settings_of(name)
+                for partition in topic.partitions.values():
+                    partition.use_settings(settings)
+
     def enforce_retention(self, now_ms: int) -> RetentionReport:
         self._check_writable()
         deleted = bytes_deleted = 0
@@ -668,8 +686,11 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             size_bytes=sum(segment.size_bytes for segment in segments),
             open_files=self._files.open_files,
             fenced=self._fence.cause,
+            deleted_segments=self._shared.deleted.segments,
+            deleted_bytes=self._shared.deleted.size_bytes,
             details={
                 "compiled": not (batch.__file__ or "").endswith(".py"),
+                "deleted_files_waiting": sum(p.deleted_files for p in partitions),
                 "metadata_dirs": [folder.name for folder in self._directory.metadata_dirs()],
             },
         )

@@ -59,7 +59,7 @@ from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.log.encoding import Encoder
 from storage.rocketmq.log.reading import locator_text
-from storage.rocketmq.log.retention import Deletions, given_up
+from storage.rocketmq.log.retention import Deletions, DiskWatch, given_up
 from storage.rocketmq.lookup.by_time import find_time, newest_time
 from storage.rocketmq.lookup.find import TIME_AXIS, find_by_id, find_records
 from storage.rocketmq.queue import Appender, Limits, QueueReader
@@ -80,7 +80,9 @@ from storage.rocketmq.state.root import (
 from storage.rocketmq.state.settings import (
     INERT_CONFIGS,
     MULTI_PATH_SPLITTER,
+    RETENTION_SETTINGS,
     StoreSettings,
+    changed_retention,
     check_queue_count,
     parse_store_settings,
 )
@@ -169,6 +171,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     ) -> None:
         super().__init__(fs, path, options, lock=lock)
         self._settings = settings
+        self._given: Mapping[str, str] = options.settings
+        self._deleted_files = self._deleted_bytes = 0
         self._clock = clock
         self._directory = StoreDirectory(
             fs, path, enable_lmq=settings.enable_lmq, log_folders=settings.log_folders
@@ -245,6 +249,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self._appender = Appender(parts, self._fence, self._settings, self._clock)
         self._lock = self._appender.lock
         self._deletions = Deletions(self._lock)
+        self._disk = DiskWatch(self.fs, self._directory.path)
         self._checkpointer = Checkpointer(self._directory, parts, self._lock, facts)
         self._encoder = Encoder(self._settings, self._clock, with_crc=parts.with_crc)
         self.delays = Schedule(
@@ -382,6 +387,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             raise InvalidArgument("records must hold at least one record", field="records")
         self._check_writable()
         queue = self._queue_to_write(partition)
+        self._disk.check(self._settings, self._clock())
         run = self._encoder.encode_run(
             partition,
             records,
@@ -420,6 +426,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if not messages:
             raise InvalidArgument("messages must hold at least one message", field="messages")
         self._check_writable()
+        self._disk.check(self._settings, self._clock())
         host = self._settings.store_host if store_host is None else store_host
         run = self._encoder.encode_raw(partition, messages, host)
         beside = self.coverage is not None and any(
@@ -542,6 +549,18 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                     queue.producers.expire(self._clock() - PRODUCER_EXPIRATION_MS)
             self._checkpointer.write()
 
+    def retention_settings(self) -> Mapping[str, str | None]:
+        """See SupportsRetentionSettings."""
+        given = self._given
+        return {name: given.get(name) for name in RETENTION_SETTINGS}
+
+    def change_retention(self, changes: Mapping[str, str | None]) -> None:
+        """See SupportsRetentionSettings."""
+        self._check_writable()
+        with self._lock:
+            self._given = changed_retention(self._given, changes)
+            self._settings = parse_store_settings(self._given)
+
     def enforce_retention(self, now_ms: int) -> RetentionReport:
         self._check_writable()
         if given_up(self.log, self._settings, now_ms=now_ms):
@@ -555,7 +574,9 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                 self.files.delete_head(doomed)
                 self._deletions.note()
                 self._topic_files.forget_deleted(self.log.start)
-        freed = len(doomed) * self.log.run.file_bytes
+            freed = len(doomed) * self.log.run.file_bytes
+            self._deleted_files += len(doomed)
+            self._deleted_bytes += freed
         return RetentionReport(segments_deleted=len(doomed), bytes_deleted=freed)
 
     def stats(self) -> StoreStats:
@@ -569,6 +590,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             open_files=self._files.open_files,
             fenced=self._fence.cause,
             suspect_records=log.suspect_records,
+            deleted_segments=self._deleted_files,
+            deleted_bytes=self._deleted_bytes,
             details={
                 "compiled": not (message.__file__ or "").endswith(".py"),
                 "min_physical_offset": log.start,
@@ -577,6 +600,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                 "dispatch_lag_bytes": max(log.end - self._dispatcher.position, 0),
                 "dispatch_failure": None if failure is None else failure.message,
                 "index_files": 0 if self.index is None else len(self.index.index_files),
+                "disk_used_percent": self._disk.used_percent,
             },
         )
 

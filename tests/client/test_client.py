@@ -64,6 +64,17 @@ async def test_partitions_and_deleted_records(api: Api, client: LogClient) -> No
         assert await client.end_of_epoch("t", 2, 1) is None
 
 
+async def test_retention_is_changed(api: Api, client: LogClient) -> None:
+    if api.backend == "memory":
+        with pytest.raises(ServerRefused) as raised:
+            await client.change_retention({})
+        assert raised.value.error_code == 42207
+        return
+    name = {"kafka": "log.retention.ms", "rocketmq": "fileReservedTime"}[api.backend]
+    assert (await client.change_retention({name: "72"}))[name] == "72"
+    assert set((await client.change_retention({name: None})).values()) == {None}
+
+
 async def test_configs(api: Api, client: LogClient) -> None:
     name, value = ("perm", "4") if api.keeps_messages else ("retention.ms", "60000")
     await client.create_topic("t", configs={name: value})

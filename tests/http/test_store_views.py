@@ -1,4 +1,4 @@
-"""Files of the store over HTTP: every file once, in pages, with the facts in its name."""
+"""Files of the store over HTTP: every file once, in pages, with the facts in its name. What it deletes, and when."""
 
 from __future__ import annotations
 
@@ -189,3 +189,54 @@ def told(file: storage.StoredFile) -> str:
     if file.physical_offset is not None:
         words.append(f"@{file.physical_offset}")
     return " ".join(words)
+
+
+# ---- retention -------------------------------------------------------------------------------------------------------
+
+SWITCH = {"kafka": ("log.retention.ms", 0), "rocketmq": ("diskMaxUsedSpaceRatio", 95)}
+
+
+async def test_retention_is_switched_while_the_server_runs(kept: Api) -> None:
+    name, value = SWITCH[kept.backend]
+    before = (await kept.get("/store")).json["retention"]
+    assert set(before.values()) == {None}
+    changed = await kept.call("PATCH", "/store", json={"retention": {name: value}})
+    assert changed.status == 200
+    assert changed.json["retention"] == {**before, name: str(value)}
+    assert (await kept.get("/store")).json["retention"] == changed.json["retention"]
+    if kept.backend == "kafka":
+        store = kept.service.store
+        assert store.enforce_retention(1 << 50).segments_deleted == 2
+        assert (await kept.get("/topics/t/partitions/0/records?offset=0")).code == 41601
+        stats = (await kept.get("/store")).json["stats"]
+        assert stats["deleted_segments"] == 2
+        assert stats["details"]["deleted_files_waiting"] > 0
+        assert b"logserver_store_deleted_segments_total 2.0" in (await kept.get("/metrics")).body
+    back = await kept.call("PATCH", "/store", json={"retention": {name: None}})
+    assert back.json["retention"] == before
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"retention": {"no.such": 1}}, 42205),
+        ({"retention": {"log.retention.ms": "soon"}}, 42205),
+        ({"retention": {"deleteWhen": "25"}}, 42205),
+        ({"retention": 5}, 42201),
+        ({"flush": "os"}, 42201),
+        ({}, 42201),
+    ],
+)
+async def test_other_changes_of_a_store_are_refused(
+    kept: Api, body: dict[str, object], code: int
+) -> None:
+    before = (await kept.get("/store")).json["retention"]
+    assert (await kept.call("PATCH", "/store", json=body)).code == code
+    assert (await kept.get("/store")).json["retention"] == before
+
+
+async def test_a_store_that_deletes_nothing_has_no_retention(tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "store")
+    async with serving(chosen, opener("memory", chosen)) as api:
+        assert (await api.get("/store")).json["retention"] == {}
+        assert (await api.call("PATCH", "/store", json={"retention": {}})).code == 42207

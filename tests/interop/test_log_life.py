@@ -65,3 +65,33 @@ def test_we_start_where_the_real_kafka_does(tmp_path: Path) -> None:
     answer = peers.run_kafka_opens(tmp_path / "kafka" / "log", "--clean", "yes")
     for topic in STARTS:
         assert answer.summaries[topic, 0]["earliest"] == COUNT + 1
+
+
+@pytest.mark.parametrize("clean", ["yes", "no"])
+def test_the_real_kafka_starts_where_retention_leaves_off(tmp_path: Path, clean: str) -> None:
+    """Also while the deleted files wait for their removal; and we do the same after its start."""
+    root = tmp_path / "store"
+    with open_store("kafka", root, StoreOptions(settings=SMALL)) as store:
+        for topic, configs in (
+            ("by-time", {"retention.ms": "1000"}),
+            ("by-size", {"retention.bytes": "4000"}),
+            ("whole", {"retention.bytes": "0"}),
+        ):
+            store.create_topic(topic, 1, configs)
+            for n in range(COUNT):
+                record = Record(b"k", b"%090d" % n, (), 1000 * n)
+                store.append(TopicPartition(topic, 0), [record])
+        store.flush()
+        store.enforce_retention(1000 * COUNT)
+        starts = {t: store.bounds(TopicPartition(t, 0)).start for t in store.topics()}
+    assert len(list(root.rglob("*.log.deleted"))) > 3
+    assert 0 < starts["by-size"] < starts["by-time"] < starts["whole"] == COUNT
+    answer = peers.run_kafka_opens(
+        root, "--clean", clean, "--append", "whole:0:3", "--keep", str(tmp_path / "kafka")
+    )
+    told = {topic: answer.summaries[topic, 0]["earliest"] for topic in starts}
+    assert told == starts
+    assert list((tmp_path / "kafka" / "log").rglob("*.deleted")) == []
+    with open_store("kafka", tmp_path / "kafka" / "log") as store:
+        assert {t: store.bounds(TopicPartition(t, 0)).start for t in starts} == starts
+        assert store.bounds(TopicPartition("whole", 0)).end == COUNT + 3

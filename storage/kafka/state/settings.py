@@ -39,6 +39,7 @@ _NUMBERS: Final[dict[str, tuple[str, int, int, int]]] = {
     "max.message.bytes": ("message.max.bytes", 1_048_588, 0, INT32_MAX),
     "retention.ms": ("log.retention.ms", -1, -1, INT64_MAX),
     "retention.bytes": ("log.retention.bytes", -1, -1, INT64_MAX),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms", 60_000, 0, INT64_MAX),
     # The broker's default for times in the future is one hour. Here records are rejected only if a limit is set.
     TIMESTAMP_BEFORE: ("log.message.timestamp.before.max.ms", INT64_MAX, 0, INT64_MAX),
     TIMESTAMP_AFTER: ("log.message.timestamp.after.max.ms", INT64_MAX, 0, INT64_MAX),
@@ -54,7 +55,6 @@ INERT_CONFIGS: Final[Mapping[str, str]] = {
     "compression.lz4.level": "9",
     "compression.zstd.level": "3",
     "delete.retention.ms": str(DAY_MS),
-    "file.delete.delay.ms": "60000",
     "flush.messages": str(INT64_MAX),
     "flush.ms": str(INT64_MAX),
     "follower.replication.throttled.replicas": "",
@@ -121,6 +121,7 @@ class TopicSettings:
     deletes: bool
     retention_ms: int | None
     retention_bytes: int | None
+    delete_delay_ms: int
 
 
 _COORDINATOR_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -204,6 +205,29 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
     )
 
 
+RETENTION_SETTINGS: Final[Mapping[str, str]] = {
+    _NUMBERS[name][0]: name for name in ("retention.ms", "retention.bytes", "file.delete.delay.ms")
+}
+"""The store's defaults that can be changed while it is open, and the topic configs that they are defaults of."""
+
+
+def changed_retention(
+    defaults: Mapping[str, str], changes: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return the topic defaults with other settings of retention (None: not set). Raises InvalidConfig."""
+    changed = dict(defaults)
+    for name, value in changes.items():
+        if name not in RETENTION_SETTINGS:
+            raise unknown(name, value, tuple(RETENTION_SETTINGS))
+        topic_name = RETENTION_SETTINGS[name]
+        if value is None:
+            changed.pop(topic_name, None)
+        else:
+            check_topic_config(topic_name, value, shown_as=name)
+            changed[topic_name] = value
+    return changed
+
+
 def check_topic_config(name: str, value: str, *, shown_as: str | None = None) -> None:
     """Raise InvalidConfig (with config, value and limits) unless this is a legal topic config. Raise NotOffered for
     compaction.
@@ -252,6 +276,7 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         deletes=deletes,
         retention_ms=_off_if_negative(numbers["retention.ms"]) if deletes else None,
         retention_bytes=_off_if_negative(numbers["retention.bytes"]) if deletes else None,
+        delete_delay_ms=numbers["file.delete.delay.ms"],
     )
 
 

@@ -35,6 +35,8 @@ _NUMBERS: Final[dict[str, tuple[int, int]]] = {  # lowest, highest
     "defaultTopicQueueNums": (1, MAX_QUEUES),
     "fileReservedTime": (1, 1_000_000),
     "diskMaxUsedSpaceRatio": (10, 95),
+    "diskSpaceCleanForciblyRatio": (10, 99),
+    "diskSpaceWarningLevelRatio": (10, 99),
 }
 _DELAY: Final = re.compile(r"(\d{1,10})([smhd])", re.ASCII)
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
@@ -117,6 +119,8 @@ class StoreSettings:
     enable_lmq: bool | None
     file_reserved_ms: int | None
     disk_max_used_percent: int | None
+    disk_clean_forcibly_percent: int | None
+    disk_warning_percent: int | None
     delete_hours: frozenset[int]
     delays_ms: tuple[int, ...] | None
     log_folders: tuple[str, ...]  # empty: commitlog in the store
@@ -154,10 +158,35 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         enable_lmq=of_files["enableLmq"],
         file_reserved_ms=None if reserved_hours is None else reserved_hours * HOUR_MS,
         disk_max_used_percent=numbers["diskMaxUsedSpaceRatio"],
+        disk_clean_forcibly_percent=numbers["diskSpaceCleanForciblyRatio"],
+        disk_warning_percent=numbers["diskSpaceWarningLevelRatio"],
         delete_hours=_delete_hours(settings),
         delays_ms=_delays_ms(settings.get("messageDelayLevel")),
         log_folders=_log_folders(settings),
     )
+
+
+RETENTION_SETTINGS: Final = (
+    "fileReservedTime",
+    "deleteWhen",
+    "diskMaxUsedSpaceRatio",
+    "diskSpaceCleanForciblyRatio",
+    "diskSpaceWarningLevelRatio",
+)
+"""The settings that can be changed while the store is open."""
+
+
+def changed_retention(
+    settings: Mapping[str, str], changes: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return the given settings with other settings of retention (None: not set). Raises InvalidConfig."""
+    for name, value in changes.items():
+        if name not in RETENTION_SETTINGS:
+            raise unknown(name, value, RETENTION_SETTINGS)
+    merged = {**settings, **changes}
+    changed = {name: value for name, value in merged.items() if value is not None}
+    parse_store_settings(changed)
+    return changed
 
 
 def _log_folders(settings: Mapping[str, str]) -> tuple[str, ...]:

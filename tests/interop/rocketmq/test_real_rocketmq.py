@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from storage import Bound, FindQuery, LogStore, Record, StoreOptions, TopicPartition, open_inspector
+from storage import (
+    Bound,
+    FindQuery,
+    LogStore,
+    Record,
+    StoreOptions,
+    SupportsRetentionSettings,
+    TopicPartition,
+    open_inspector,
+)
 from storage import open_store as open_any
 from tests.cli.runner import fine, run, settings_options
 from tests.golden.rocketmq_stores import GoldenStore
@@ -156,6 +165,27 @@ def test_the_real_store_reads_what_we_wrote(root: Path, tmp_path: Path, exit_bef
     assert answer.store["lastExit"] == exit_before
     assert picture(copy) == before
     check_same(root, answer, index=exit_before == "normal")
+
+
+def test_the_real_store_reads_what_retention_left(root: Path, tmp_path: Path) -> None:
+    """The first log files are removed, with what only they needed, and a topic has more queues."""
+    left = tmp_path / "store"
+    shutil.copytree(root, left)
+    with open_any("rocketmq", left, written.options()) as store:
+        assert isinstance(store, SupportsRetentionSettings)
+        store.add_partitions("orders", 9)
+        bases = store.stats().details["min_physical_offset"]
+        store.change_retention({"diskMaxUsedSpaceRatio": "10", "fileReservedTime": "1"})
+        store.enforce_retention(1 << 50)
+        assert store.stats().deleted_segments > 3
+        assert store.stats().details["min_physical_offset"] != bases
+        store.append(TopicPartition("orders", 8), [Record(b"k", b"in a new queue")])
+    answer = ask(left, tmp_path / "asked")
+    assert answer.odd == []
+    assert {place: rows for place, rows in answer.messages.items() if rows} == written.rows(left)
+    assert len(answer.messages["orders", 8]) == 1
+    with open_any("rocketmq", left, written.options(), read_only=True) as store:
+        check_queues(store, answer)
 
 
 def test_there_is_something_of_everything(root: Path) -> None:

@@ -81,6 +81,7 @@ BACKENDS = {
             "segment.index.bytes": "120",
             "index.interval.bytes": "90",
             "log.retention.bytes": "2500",
+            "log.segment.delete.delay.ms": "1",
             "offsets.topic.num.partitions": "2",
         },
         file_bytes=700,

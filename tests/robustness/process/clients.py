@@ -18,6 +18,8 @@ from typing import Any
 from storage import OffsetBounds, ProducerSequence, Record, StoredRecord, TopicPartition
 from tests.robustness.crash.history import (
     Acked,
+    HeadGoing,
+    HeadGone,
     History,
     Note,
     Recovered,
@@ -33,6 +35,8 @@ MOST_RECORDS = 4  # of one request
 IN_A_HURRY = 0.1  # how often a numbered producer waits for only one millisecond
 WAIT_MS = 100
 TIMED_OUT = 504
+OUT_OF_RANGE = 416
+MOST_DELETED = 3  # records of one request to delete
 
 
 class Gone(Exception):
@@ -119,6 +123,8 @@ class Book:
         records = [as_record(row) for row in rows]
         ends = expect(client.call("GET", f"/topics/{name}/partitions/{number}/offsets")).body
         bounds = OffsetBounds(ends["beginning_offset"], ends["end_offset"], ends["end_offset"])
+        head = self.history.heads.get(partition, 0)
+        require(bounds.start >= head, "I3", f"{partition}: {bounds.start} to {head} are back")
         check_records(
             self.history, partition, records, bounds, killed=True, whole_batches=whole_batches
         )
@@ -243,7 +249,13 @@ class Consumer(Worker):
         topic, partition = self.partition
         path = f"/topics/{topic}/partitions/{partition}/records"
         query = f"offset={self.next}&timeout={WAIT_MS}&max_records=50"
-        answer = expect(client.call("GET", f"{path}?{query}", kind=BINARY))
+        answer = client.call("GET", f"{path}?{query}", kind=BINARY)
+        if answer.status == OUT_OF_RANGE:  # deleted meanwhile
+            earliest = answer.body["earliest"]
+            require(self.next < earliest, "I2", f"{self.partition} from {self.next}: {answer}")
+            self.next = earliest
+            return
+        expect(answer)
         records = [as_record(row) for row in answer.body]
         offsets = [record.offset for record in records]
         require(
@@ -253,6 +265,20 @@ class Consumer(Worker):
         )
         self.book.note(Served(self.partition, self.next, values_of(records)))
         self.next += len(records)
+
+
+class Deleter(Worker):
+    """A client that deletes the first records of a partition, a few at a time."""
+
+    def step(self, client: Client) -> None:
+        topic, partition = self.partition
+        path = f"/topics/{topic}/partitions/{partition}"
+        ends = expect(client.call("GET", f"{path}/offsets")).body
+        first, end = ends["beginning_offset"], ends["end_offset"]
+        start = min(end, first + self.random.randint(0, MOST_DELETED))
+        self.book.note(HeadGoing({self.partition: start}))
+        expect(client.call("DELETE", f"{path}/records?before={start}"))
+        self.book.note(HeadGone(self.partition, start))
 
 
 class Crew:

@@ -15,6 +15,7 @@ from tests.robustness.process.clients import (
     Book,
     Consumer,
     Crew,
+    Deleter,
     KeyedProducer,
     Producer,
     SequencedProducer,
@@ -50,6 +51,9 @@ class Life:
             for partition in partitions
             for kind in (KINDS[partition.topic], Consumer)
         ]
+        if backend.name == "kafka":
+            partition = TopicPartition(PLAIN, PARTITIONS - 1)
+            workers.append(Deleter(self.book, partition, self.random.getrandbits(32)))
         self.crew = Crew(workers)
 
     def make(self) -> None:

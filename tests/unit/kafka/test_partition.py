@@ -317,7 +317,7 @@ def test_records_that_are_not_flushed_stay(shop: Workshop) -> None:
     assert shop.bases() == [3, 6]
     store.flush()
     assert values(store) == [b"y"] * 6
-    assert store.enforce_retention(1 << 50).segments_deleted == 1
+    assert store.enforce_retention(1 << 50).segments_deleted == 2
 
 
 @pytest.mark.parametrize("start", [1, 5, 9])
@@ -340,12 +340,14 @@ def test_a_lookup_by_time_answers_nothing_below_the_start(shop: Workshop, start:
     [
         ({"retention.ms": "5000"}, 7000, [0, 3, 6, 9, 12, 15]),
         ({"retention.ms": "5000"}, 7001, [3, 6, 9, 12, 15]),
-        ({"retention.ms": "5000"}, 1 << 50, [15]),
+        ({"retention.ms": "5000"}, 22_000, [15]),
+        ({"retention.ms": "5000"}, 1 << 50, [18]),
         ({"retention.ms": "-1"}, 1 << 50, [0, 3, 6, 9, 12, 15]),
         ({"retention.ms": "0"}, 14_000, [12, 15]),
         ({"retention.bytes": str(15 * SIZE + 1)}, 0, [0, 3, 6, 9, 12, 15]),
         ({"retention.bytes": str(15 * SIZE)}, 0, [3, 6, 9, 12, 15]),
-        ({"retention.bytes": "0"}, 0, [15]),
+        ({"retention.bytes": "1"}, 0, [15]),
+        ({"retention.bytes": "0"}, 0, [18]),
     ],
 )
 def test_leading_segments_go_by_time_or_size(
@@ -356,7 +358,7 @@ def test_leading_segments_go_by_time_or_size(
     assert shop.bases() == bases
     assert shop.bases(".index") == shop.bases(".timeindex") == bases
     assert all(offset >= bases[0] for offset in shop.bases(".snapshot"))
-    deleted = 6 - len(bases)
+    deleted = bases[0] // 3
     assert (report.segments_deleted, report.bytes_deleted) == (deleted, deleted * 3 * SIZE)
     assert store.bounds(T0) == (bases[0], 18, 18)
     assert shop.epochs() == [(0, bases[0])]
@@ -380,7 +382,51 @@ def test_what_was_not_published_yet_stays(shop: Workshop) -> None:
     assert (shop.bases(), store.bounds(T0)) == ([0, 3, 6], (0, 0, 0))
     store.flush()
     store.enforce_retention(1 << 50)
-    assert (shop.bases(), store.bounds(T0)) == ([6], (6, 7, 7))
+    assert (shop.bases(), store.bounds(T0)) == ([7], (7, 7, 7))
+    store.append(T0, [Record(None, b"next", (), 9)])
+    assert values(store) == [b"next"]
+
+
+def deleted(shop: Workshop) -> list[str]:
+    return [name for name in shop.names() if name.endswith(".deleted")]
+
+
+def test_deleted_files_are_renamed_and_go_after_the_delay(shop: Workshop) -> None:
+    """As the broker's: LocalLog.deleteSegmentFiles."""
+    store = six_segments(shop, {"retention.ms": "5000", "file.delete.delay.ms": "1000"})
+    names = {name for name in shop.names() if name.startswith(f"{0:020d}") and "snap" not in name}
+    store.enforce_retention(7001)
+    assert {name.removesuffix(".deleted") for name in deleted(shop)} == names
+    assert store.stats().details["deleted_files_waiting"] == len(names)
+    store.enforce_retention(8000)
+    assert {name.removesuffix(".deleted") for name in deleted(shop)} == names, (
+        "one more millisecond"
+    )
+    store.enforce_retention(8001)
+    assert deleted(shop) == []
+    assert store.stats().details["deleted_files_waiting"] == 0
+    assert (shop.bases(), store.bounds(T0)) == ([3, 6, 9, 12, 15], (3, 18, 18))
+
+
+@pytest.mark.parametrize("end", [killed, stopped])
+def test_a_start_removes_files_that_still_waited(
+    shop: Workshop, end: Callable[[Workshop, LogStore], Workshop]
+) -> None:
+    store = six_segments(shop, {"retention.ms": "5000"})
+    store.enforce_retention(10_001)
+    assert deleted(shop) != []
+    found = end(shop, store)
+    with found.open(THREE) as again:
+        assert again.recovery.findings == []
+        assert again.bounds(T0) == (6, 18, 18)
+    assert deleted(found) == []
+
+
+def test_no_delay_removes_at_the_next_pass(shop: Workshop) -> None:
+    store = six_segments(shop, {"retention.ms": "5000", "file.delete.delay.ms": "0"})
+    store.enforce_retention(7001)
+    store.enforce_retention(7001)
+    assert deleted(shop) == []
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------

@@ -141,6 +141,54 @@ def test_by_disk_use(shop: Workshop) -> None:
         check_start(store, shop, count * PER_FILE)
 
 
+def test_expired_files_go_at_any_hour_if_the_disk_is_filling(shop: Workshop) -> None:
+    """Above 75 %: only those that have expired."""
+    import time
+
+    assert isinstance(shop.fs, Filling)
+    store = fill(shop, {**AN_HOUR, "deleteWhen": "04", "diskMaxUsedSpaceRatio": "75"})
+    now_ms = shop.clock.now_ms
+    if time.localtime(now_ms // 1000).tm_hour == 4:
+        pytest.skip("the hour of the deletion")
+    shop.fs.percent = 75
+    assert store.enforce_retention(now_ms).segments_deleted == 0
+    shop.fs.percent = 76
+    assert store.enforce_retention(now_ms).segments_deleted == 3
+    assert store.enforce_retention(now_ms).segments_deleted == 0
+    check_start(store, shop, 3 * PER_FILE)
+
+
+@pytest.mark.parametrize("name", ["diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio"])
+def test_the_oldest_files_go_by_force(shop: Workshop, name: str) -> None:
+    """Above 85 %, and 90 %: whatever their age and the hour, never the last one."""
+    assert isinstance(shop.fs, Filling)
+    store = fill(shop, {"fileReservedTime": "1000", "deleteWhen": "04", name: "85"})
+    shop.fs.percent = 85
+    assert store.enforce_retention(shop.clock.now_ms).segments_deleted == 0
+    shop.fs.percent = 86
+    assert store.enforce_retention(shop.clock.now_ms).segments_deleted == 4
+    check_start(store, shop, 4 * PER_FILE)
+    assert store.enforce_retention(shop.clock.now_ms).segments_deleted == 0
+
+
+def test_above_the_last_limit_no_record_is_taken(shop: Workshop) -> None:
+    """The disk is asked every ten seconds, and every second while it is too full; reads go on."""
+    assert isinstance(shop.fs, Filling)
+    store = fill(shop, {"diskSpaceWarningLevelRatio": "90"})
+    shop.fs.percent = 91
+    put_value(store, b"within ten seconds")
+    shop.clock.now_ms += 10_000
+    for _ in range(2):
+        with pytest.raises(DiskFull, match="above diskSpaceWarningLevelRatio=90"):
+            put_value(store, b"refused")
+    assert store.stats().fenced is None
+    assert store.stats().details["disk_used_percent"] == 91
+    assert values(store) == [*VALUES, b"within ten seconds"]
+    shop.fs.percent = 90
+    shop.clock.now_ms += 1_000
+    put_value(store, b"taken")
+
+
 @pytest.mark.parametrize("are_built", [True, False])
 def test_a_full_disk_is_what_it_is_for(are_built: bool) -> None:
     """Queue entries that wait for disk space prevent only the deletion of their own records, so that none is lost."""

@@ -167,7 +167,7 @@ def test_so_they_are_where_some_files_are_gone(stopped: Workshop, left: list[int
 
 @pytest.mark.parametrize("removed", [0, 1, 2])
 def test_a_deletion_that_is_killed(stopped: Workshop, removed: int) -> None:
-    """A deletion cuts all epochs first, then removes one file after another."""
+    """A deletion cuts all epochs first, then renames one file after another."""
     fs = KilledAtLog(OverlayFileSystem(stopped.fs), after=removed)
     hurt = Workshop(fs)
     hurt.clock.now_ms = stopped.clock.now_ms
@@ -185,7 +185,7 @@ def test_a_deletion_that_is_killed(stopped: Workshop, removed: int) -> None:
 
 
 class KilledAtLog(Relay):
-    """A disk that fails at the removal of a log file, after `after` removals that succeed."""
+    """A disk that fails at the renaming of a log file, after `after` that succeed."""
 
     def __init__(self, fs: FileSystem, *, after: int) -> None:
         super().__init__(fs)
@@ -193,7 +193,7 @@ class KilledAtLog(Relay):
         self._removed: set[Path] = set()
 
     def step(self, operation: str, path: Path) -> None:
-        if operation == "remove" and path.suffix == ".log":
+        if operation == "rename" and path.name.endswith(".log.deleted"):
             self._removed.add(path)
             if len(self._removed) > self._after:
                 raise IoFailure(f"{path}: killed", path=str(path), operation=operation, errno=5)
