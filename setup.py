@@ -19,6 +19,8 @@ COMPILED = [
     "storage/coding/cursor.py",
     "storage/coding/hashes.py",
     "storage/coding/varint.py",
+    "storage/kafka/compaction/offset_map.py",
+    "storage/kafka/compaction/record_pass.py",
     "storage/kafka/format/batch.py",
     "storage/kafka/format/record.py",
     "storage/kafka/format/record_scan.py",

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from logserver.service.upkeep import ServiceStatus
-from storage import StoreStats
+from storage import CompactionStatus, StoreStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCIES_S = (
@@ -293,6 +293,8 @@ class _StoreCollector(Collector):
             ("deleted_bytes", "Bytes of the deleted segments or log files.", stats.deleted_bytes),
         ):
             yield CounterMetricFamily(f"logserver_store_{name}", about, value=float(count))
+        if stats.compaction is not None:
+            yield from _compaction_gauges(stats.compaction)
         lag_bytes = stats.details.get("dispatch_lag_bytes")
         if isinstance(lag_bytes, int):
             yield GaugeMetricFamily(
@@ -304,6 +306,35 @@ class _StoreCollector(Collector):
     def describe(self) -> Iterator[Metric]:
         """Return no metrics, so that a registration does not call the store."""
         return iter(())
+
+
+def _compaction_gauges(status: CompactionStatus) -> Iterator[Metric]:
+    figures = (
+        (
+            "dirty_bytes",
+            "Bytes of closed segments that compaction has not cleaned.",
+            status.dirty_bytes,
+        ),
+        (
+            "max_dirty_ratio",
+            "Dirty part of the bytes that can be cleaned, in the dirtiest partition.",
+            status.max_dirty_ratio,
+        ),
+        (
+            "uncleanable_partitions",
+            "Partitions that compaction leaves alone because of damage.",
+            len(status.uncleanable),
+        ),
+    )
+    for name, about, value in figures:
+        yield GaugeMetricFamily(f"logserver_compaction_{name}", about, value=float(value))
+    counts = (
+        ("cleanings", "Finished cleanings of a partition since the start.", status.cleanings),
+        ("read_bytes", "Bytes of the segments that were cleaned.", status.bytes_read),
+        ("written_bytes", "Bytes that stayed of them.", status.bytes_written),
+    )
+    for name, about, value in counts:
+        yield CounterMetricFamily(f"logserver_compaction_{name}", about, value=float(value))
 
 
 class _ServicesCollector(Collector):

@@ -23,6 +23,8 @@ from typing import Any
 
 from storage.coding import cursor, hashes, varint
 from storage.errors import StorageError
+from storage.kafka.compaction import record_pass as compaction
+from storage.kafka.compaction.offset_map import OffsetMap
 from storage.kafka.format import batch, record_scan
 from storage.kafka.format.record import Part
 from storage.model import ProducerSequence, RawMessage, Record, TopicPartition
@@ -45,6 +47,8 @@ MODULES = (
     "storage.coding.cursor",
     "storage.coding.hashes",
     "storage.coding.varint",
+    "storage.kafka.compaction.offset_map",
+    "storage.kafka.compaction.record_pass",
     "storage.kafka.format.batch",
     "storage.kafka.format.record",
     "storage.kafka.format.record_scan",
@@ -206,6 +210,32 @@ def positions(data: bytes, position: int, end: int, count: int) -> object:
     return record_scan.add_positions(out, data, position, end, count), out
 
 
+def cleaned(data: bytes, number: int, first_offset: int, to_base_ms: int) -> object:
+    """Return what compaction keeps of a batch after the keys of its first records were mapped."""
+    header = batch.decode_header(data)
+    content, start, end = batch.content_of(data, 0, header, LIMIT_BYTES)
+    offsets = OffsetMap(24 * (number + 1), 0.9)
+    fields: dict[str, Any] = {"end": end, "count": header.count, "base_offset": header.base_offset}
+    is_whole = compaction.add_keys(offsets, content, start, first_offset=first_offset, **fields)
+    drops = number % 2 == 0
+    base_ms = header.base_timestamp
+    found = compaction.select(
+        offsets, content, start, base_time_ms=base_ms, drops_tombstones=drops, **fields
+    )
+    append_time_ms = header.max_timestamp if header.is_log_append_time else None
+    moved = compaction.rebase_runs(
+        content,
+        found.runs,
+        from_base_ms=base_ms,
+        to_base_ms=to_base_ms,
+        append_time_ms=append_time_ms,
+    )
+    kept = compaction.copy_runs(content, found.runs)
+    times = found.first_time_ms, found.latest_time_ms
+    counts = len(offsets), offsets.latest_offset, found.kept, found.keyless, found.has_tombstone
+    return is_whole, counts, times, kept, moved, batch.first_keyless(data, 0, header)
+
+
 def varint_call(rng: random.Random) -> Call:
     """Return a call that encodes or decodes a varint."""
     if rng.random() < 0.5:
@@ -237,6 +267,7 @@ def decode_call(rng: random.Random) -> Call:
         (restamp, (data, position, in_range(rng, 63)), {}),
         (check, (data, position), {}),
         (positions, (data, min(batch.HEADER_SIZE, len(data)), end, rng.randrange(200)), {}),
+        (cleaned, (data, rng.randrange(20), rng.randrange(1000), in_range(rng, 42)), {}),
     )
     if rng.random() < 0.5:
         part = Part(rng.randrange(100), rng.randrange(-1, 50), rng.randrange(-1, 10_000))

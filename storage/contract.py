@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from storage.errors import InvalidArgument
 from storage.model import (
@@ -22,6 +22,7 @@ from storage.model import (
     Bound,
     Capabilities,
     CommittedOffset,
+    CompactionReport,
     ConversionNote,
     DelayedPage,
     DelayLevel,
@@ -352,7 +353,7 @@ class LogStore(ABC):
                 return
             offset = page.next_offset
 
-    def __enter__(self) -> LogStore:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -582,6 +583,27 @@ class SupportsDelay(Protocol):
     def delays(self) -> Delays:
         """The delayed messages."""
         ...
+
+
+@runtime_checkable
+class SupportsCompaction(Protocol):
+    """A store with topics of which it keeps the newest record of each key."""
+
+    compaction_pause_ms: int
+    """How long a caller waits after a call that found nothing to do."""
+
+    def compact(self, now_ms: int, *, max_bytes: int | None = None) -> CompactionReport:
+        """Clean the partition that needs it most, or go on with it; do nothing where no topic asks for compaction.
+
+        - `max_bytes`: return after about so many bytes were read; the next call goes on. None: clean the whole
+          partition. Call it again until the report names no partition.
+        - Appends and reads continue meanwhile. Offsets do not change, and the end of the log stays.
+        - What was cleaned is durable on return. A crash at any moment leaves each segment as it was or cleaned.
+        - Damage is no error: the partition is left alone, and the report and `stats` name the reason.
+
+        One thread at a time may call it. Raises StoreReadOnly, StoreFenced, StoreClosed, and DiskFull: nothing is lost
+        then, and a later call begins again.
+        """
 
 
 @runtime_checkable

@@ -398,11 +398,47 @@ class DelayedPage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What one step of compaction did. `partition` None: no partition was due.
+
+    The bytes and records are counted over the whole cleaning of the partition so far. `finished`: it has ended.
+    `cleaned_up_to`: the offset up to which the partition is clean now. `uncleanable`: why the partition is left alone.
+    """
+
+    partition: TopicPartition | None = None
+    finished: bool = False
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_dropped: int = 0
+    keyless_dropped: int = 0
+    cleaned_up_to: int | None = None
+    uncleanable: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionStatus:
+    """The state of compaction: the partitions of compacted topics, and what was done since the store was opened.
+
+    `dirty_bytes`: the size of the segments that a cleaning would read for new keys. `max_dirty_ratio`: the highest
+    ratio of these to all bytes that can be cleaned, of any partition. `uncleanable`: topic, partition and reason.
+    """
+
+    partitions: int
+    dirty_bytes: int
+    max_dirty_ratio: float
+    uncleanable: Sequence[Mapping[str, object]]
+    cleanings: int
+    bytes_read: int
+    bytes_written: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
     """Sizes and counters at one moment; `details` contains a backend's own figures under stable names.
 
     `suspect_records`: the number of reads of a record with a suspect part, see StoredRecord. `deleted_segments` and
-    `deleted_bytes`: the segments, or files of the log, that this run has deleted.
+    `deleted_bytes`: the segments, or files of the log, that this run has deleted. `compaction`: None if the backend has
+    none.
     """
 
     topics: int
@@ -415,6 +451,7 @@ class StoreStats:
     deleted_segments: int = 0
     deleted_bytes: int = 0
     details: Mapping[str, object] = field(default_factory=dict)
+    compaction: CompactionStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,12 @@ Owns the measured work and its data; must not time it: harness.py does. `scripts
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,9 @@ from crc32c import crc32c
 
 from logserver.bench.environment import versions
 from logserver.bench.goals import CODECS
-from scripts.bench.harness import Bench, Row, parser, run
+from scripts.bench.harness import Bench, Row, Turn, parser, run
+from storage import Record, SupportsCompaction, TopicPartition, open_store
 from storage.kafka.format import batch
-from storage.model import Record
 
 try:
     from aiokafka.record._crecords import DefaultRecordBatchBuilder, MemoryRecords
@@ -34,6 +36,9 @@ NOW_MS = 1_700_000_000_000
 SMALL, LARGE = 100, 1000  # bytes of a value
 DUMP_RECORDS, DUMP_VALUE_BYTES, DUMP_RECORDS_A_BATCH = 195_000, 1000, 16
 QUICK_DUMP_RECORDS = 1000
+COMPACTED = TopicPartition("compacted", 0)
+COMPACTION_MB = 1000
+SEGMENT_MS = 700_000_000  # more than segment.ms
 
 
 def records(count: int, value_bytes: int) -> list[Record]:
@@ -270,6 +275,47 @@ def dump_row(path: Path, count: int, *, with_peer: bool) -> Row:
     )
 
 
+def write_keyed_store(path: Path, megabytes: int) -> int:
+    """Write a store whose topic is compacted: records of 1 KB, half of whose keys repeat. Return the bytes to clean."""
+    value = records(1, LARGE)[0].value
+    count = megabytes * 1000
+    with open_store("kafka", path, clock=lambda: NOW_MS) as store:
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
+        store.create_topic(COMPACTED.topic, 1, configs)
+        dice = random.Random(count)
+        for start in range(0, count, DUMP_RECORDS_A_BATCH):
+            keys = [b"key-%010d" % dice.randrange(count // 2) for _ in range(DUMP_RECORDS_A_BATCH)]
+            store.append(COMPACTED, [Record(key, value, (), NOW_MS + start) for key in keys])
+        store.append(COMPACTED, [Record(b"end", value, (), NOW_MS + SEGMENT_MS)])  # ends a segment
+    logs = sorted((path / str(COMPACTED)).glob("*.log"))
+    return sum(log.stat().st_size for log in logs[:-1])
+
+
+def compaction_row(path: Path, megabytes: int) -> Row:
+    """Measure the cleaning of a log in which every record is dirty, in processor time: keys, filter, write."""
+    size_bytes = write_keyed_store(path, megabytes)
+
+    def ours() -> Turn:
+        copy = path.with_name("cleaned")
+        shutil.copytree(path, copy)
+        with open_store("kafka", copy, clock=lambda: NOW_MS) as store:
+            assert isinstance(store, SupportsCompaction)
+            begin_s = time.process_time()
+            report = store.compact(NOW_MS)
+            seconds = time.process_time() - begin_s
+        shutil.rmtree(copy)
+        return Turn(report.bytes_read, seconds)
+
+    return Row(
+        name="compaction of 1 KB records",
+        unit="B",
+        ours=ours,
+        reference=100e6,
+        expected=size_bytes,
+        peer_name="100 MB/s",
+    )
+
+
 def all_rows(folder: Path, *, quick: bool, with_peer: bool) -> Iterator[Row]:
     """Yield every row. The file of the last row is written before it is yielded."""
     calls = 1 if quick else 100
@@ -280,6 +326,7 @@ def all_rows(folder: Path, *, quick: bool, with_peer: bool) -> Iterator[Row]:
     yield from (check_row(size, calls) for size in (SMALL, LARGE))
     yield scan_row(batches)
     yield header_row(batches * 10)
+    yield compaction_row(folder / "compaction", 1 if quick else COMPACTION_MB)
     count = QUICK_DUMP_RECORDS if quick else DUMP_RECORDS
     yield dump_row(write_segment(folder, count), count, with_peer=with_peer)
 

@@ -42,3 +42,14 @@ def unknown(name: str, value: str | None, known: Iterable[str]) -> InvalidConfig
     similar = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     hint = f"; similar: {similar[0]}" if similar else ""
     return InvalidConfig(f"config {name!r} is unknown{hint}", name=name, value=value)
+
+
+def fraction(name: str, value: str) -> float:
+    """Return `value` as a number from 0 to 1. Raises InvalidConfig."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise unlike(name, value, "a number from 0 to 1")
+    return number

@@ -96,6 +96,9 @@ class FileSystem(Protocol):
     def mtime_ms(self, path: Path) -> int:
         """Return the last change of a file's bytes, or of a directory's names: milliseconds since the epoch."""
 
+    def set_mtime_ms(self, path: Path, time_ms: int) -> None:
+        """Set the time that `mtime_ms` returns for a file. It is durable with the file's next sync, or later."""
+
     def read_bytes(self, path: Path) -> bytes:
         """Return the whole content of a file, at its length when it was opened."""
 

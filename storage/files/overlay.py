@@ -157,6 +157,10 @@ class OverlayFileSystem:
                 return self._base.mtime_ms(node.base_path)
             return node.mtime_ms or 0
 
+    def set_mtime_ms(self, path: Path, time_ms: int) -> None:
+        with self._lock:
+            self._tree.file(path, "utime").mtime_ms = time_ms
+
     def used_percent(self, path: Path) -> int:
         return 0 if self._base is None else self._base.used_percent(path)
 

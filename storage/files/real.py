@@ -187,6 +187,12 @@ class RealFileSystem:
     def mtime_ms(self, path: Path) -> int:
         return _stat(path).st_mtime_ns // 1_000_000
 
+    def set_mtime_ms(self, path: Path, time_ms: int) -> None:
+        try:
+            os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000), follow_symlinks=False)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, path, "utime") from error
+
     def used_percent(self, path: Path) -> int:
         try:
             found = os.statvfs(path)

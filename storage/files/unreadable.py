@@ -298,6 +298,9 @@ class SkippingFileSystem:
     def make_dir(self, path: Path) -> None:
         self._base.make_dir(path)
 
+    def set_mtime_ms(self, path: Path, time_ms: int) -> None:
+        self._base.set_mtime_ms(path, time_ms)
+
     def rename(self, source: Path, target: Path) -> None:
         self._base.rename(source, target)
 

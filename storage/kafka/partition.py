@@ -3,10 +3,11 @@
 Owns appending (offsets, epochs, sequences, rolling), publishing and flushing, and the view that
 reads get; must not know topics, checkpoints at the root, or other partitions.
 
-There are two locks. `_append_lock` is held by the single writer, also during its IO. `_state_lock` is held briefly. It
-guards the state that readers inspect: the segment map and the offsets `_start`, `_next`, `_published`, `_flushed`,
+There are three locks. `_append_lock` is held by the single writer, also during its IO. `_state_lock` is held briefly.
+It guards the state that readers inspect: the segment map and the offsets `_start`, `_next`, `_published`, `_flushed`,
 `_guarded`. A reader takes it to choose a segment and does not wait for an append's IO. The exception is the index entry
-of an aborted transaction: no reader may see the end of such a transaction without its index entry.
+of an aborted transaction: no reader may see the end of such a transaction without its index entry. `_swap_lock` is held
+while compaction replaces files. A read that fails meanwhile waits for it and is made again (`reread`).
 
     _start <= _published <= _next      reads end at _published
     _flushed <= _next                  all offsets below _flushed are durable
@@ -17,11 +18,11 @@ of an aborted transaction: no reader may see the end of such a transaction witho
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from storage.coding.varint import INT64_MAX
 from storage.contract import Clock
@@ -45,6 +46,7 @@ from storage.kafka.log import encoding, reading
 from storage.kafka.log.encoding import Encoded, Stamp
 from storage.kafka.log.log_segments import LogSegments
 from storage.kafka.log.partition_plan import PartitionPlan
+from storage.kafka.log.replacement import CleanedSegment
 from storage.kafka.log.retention import DeletedCount, DeletedFiles, given_up, remove_files
 from storage.kafka.log.segment import AppendedBatch, Segment
 from storage.kafka.state.epochs import LeaderEpochs, OwnEpochs
@@ -67,6 +69,14 @@ from storage.model import (
 from storage.shared.sequencing import last_sequence_of
 
 FILES_OF_APPEND: Final = 1  # the log; the indexes are open only while they are written
+T = TypeVar("T")
+
+
+class LastOfProducer(NamedTuple):
+    """The last data offset of an active producer in the partition (-1: none), and its epoch."""
+
+    offset: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +109,8 @@ class Partition:
         self._shared = shared
         self._append_lock = threading.Lock()
         self._state_lock = threading.Lock()
+        self._swap_lock = threading.Lock()
+        self._swaps = 0  # how often compaction has replaced segments
         self._segments = LogSegments(segments)
         self._start = plan.start_offset
         self._next = self._published = self._flushed = self._guarded = plan.next_offset
@@ -205,7 +217,21 @@ class Partition:
             )
         return bounds
 
+    def reread(self, read: Callable[[], T]) -> T:
+        """Return the result of a read of files. It is made again if it failed because compaction replaced segments."""
+        while True:
+            swaps = self._swaps
+            try:
+                return read()
+            except (Corrupt, IoFailure):
+                with self._swap_lock:
+                    if swaps == self._swaps:
+                        raise
+
     def read(self, offset: int, limits: reading.Limits, isolation: Isolation) -> Page:
+        return self.reread(lambda: self._read(offset, limits, isolation))
+
+    def _read(self, offset: int, limits: reading.Limits, isolation: Isolation) -> Page:
         bounds = self._checked_bounds(offset)
         committed = isolation is Isolation.READ_COMMITTED
         end = bounds.stable if committed else bounds.end
@@ -219,6 +245,9 @@ class Partition:
         return Page(records, next_offset, bounds)
 
     def read_batches(self, offset: int, *, max_bytes: int, isolation: Isolation) -> BatchPage:
+        return self.reread(lambda: self._read_batches(offset, max_bytes, isolation))
+
+    def _read_batches(self, offset: int, max_bytes: int, isolation: Isolation) -> BatchPage:
         bounds = self._checked_bounds(offset)
         end = bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end
 
@@ -253,6 +282,9 @@ class Partition:
             self._check_not_retired()  # else it may have read files of a newer topic of the same name
 
     def offset_for_time(self, timestamp_ms: int, bound: Bound) -> TimedOffset | None:
+        return self.reread(lambda: self._offset_for_time(timestamp_ms, bound))
+
+    def _offset_for_time(self, timestamp_ms: int, bound: Bound) -> TimedOffset | None:
         while True:
             bounds = self.bounds()
             # If segments were deleted meanwhile: try again.
@@ -268,6 +300,9 @@ class Partition:
         return reading.find_time(self.segments(), timestamp_ms, start=start, end=end)
 
     def newest_time(self) -> TimedOffset | None:
+        return self.reread(self._newest_time)
+
+    def _newest_time(self) -> TimedOffset | None:
         while True:
             start, _, end = self.bounds()
             with suppress(OffsetOutOfRange), self._unless_deleted(start):
@@ -333,6 +368,7 @@ class Partition:
         """Check and encode records. Raises RecordTooLarge, UnrepresentableRecord."""
         times_ms = (record.timestamp_ms for record in records)
         encoding.check_times(times_ms, self.settings, now_ms=mark.now_ms)
+        encoding.check_keys(records, self.settings)
         return encoding.encode_records(
             records,
             mark,
@@ -364,6 +400,7 @@ class Partition:
             mark = self._stamp()
             if client and not checked:
                 encoding.check_batch_times(data, batches, self.settings, now_ms=mark.now_ms)
+                encoding.check_batch_keys(data, batches, self.settings)
             encoded = encoding.stamp_batches(data, batches, mark)
             return self._write(encoded, mark, publish=publish)
 
@@ -670,3 +707,43 @@ class Partition:
         except DiskFull:
             return False
         return True
+
+    # ---- compaction ----
+
+    def last_of_producers(self) -> Mapping[int, LastOfProducer]:
+        """Return the last data offset and epoch of every active producer, by producer id."""
+        with self._state_lock:
+            entries = self._producers.entries()
+        return {e.producer_id: LastOfProducer(e.last_offset, e.epoch) for e in entries}
+
+    def has_segments(self, segments: Sequence[Segment]) -> bool:
+        """Return whether the partition still consists of these segments, among others."""
+        with self._state_lock:
+            known = {id(segment) for segment in self._segments}
+        return all(id(segment) in known for segment in segments)
+
+    @property
+    def retired(self) -> bool:
+        """Whether the topic is being deleted, or was."""
+        return self._retired
+
+    def replace_segments(self, cleaned: CleanedSegment, old: Sequence[Segment]) -> bool:
+        """Replace closed segments by a finished one with the base offset of the first; durable on return. Return False,
+        with nothing changed, if one of them was deleted meanwhile, or the partition is closed.
+
+        Raises StoreFenced, and IoFailure: then the files and the segments here may differ, and only a start recovers.
+        """
+        with self._append_lock:
+            self._shared.fence.check()
+            if self._retired or self._closed or not self.has_segments(old):
+                return False
+            with self._swap_lock:
+                segment = cleaned.swap_in(old)
+                replaced = {id(each) for each in old}
+                with self._state_lock:
+                    kept = [each for each in self._segments if id(each) not in replaced]
+                    at = sum(each.base_offset < segment.base_offset for each in kept)
+                    self._segments = LogSegments([*kept[:at], segment, *kept[at:]])
+                self._swaps += 1
+            cleaned.remove_old(old)
+            return True

@@ -33,6 +33,7 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.files import FileLock, FileSystem
+from storage.kafka.compaction.compactor import Compactor
 from storage.kafka.format import batch, names
 from storage.kafka.log.encoding import are_compressed, check_appendable, check_client_batches
 from storage.kafka.log.reading import Limits
@@ -51,6 +52,7 @@ from storage.kafka.state.root import (
     take_lock,
 )
 from storage.kafka.state.settings import (
+    CLEANUP_POLICY,
     INERT_CONFIGS,
     RETENTION_SETTINGS,
     StoreSettings,
@@ -73,6 +75,7 @@ from storage.model import (
     BatchPage,
     Bound,
     Capabilities,
+    CompactionReport,
     EpochEnd,
     FindQuery,
     FoundPage,
@@ -160,6 +163,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
     ) -> None:
         super().__init__(directory.fs, directory.path, options, lock=lock)
         self._settings = settings
+        self.compaction_pause_ms = settings.cleaner_backoff_ms
         self._lock = threading.Lock()
         self._directory = directory
         try:
@@ -202,6 +206,14 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             partial(directory.write_next_producer_id, facts),
         )
         self._group_offsets: GroupOffsets = GroupOffsets(self, self._shared.clock)
+        self._compactor = Compactor(
+            self._files,
+            self._fence,
+            self._settings,
+            compacted=partial(self._compacted, is_own=facts.created),
+            offsets=directory.offsets(names.CLEANER_OFFSETS),
+            checkpoint=self._write_cleaned,
+        )
         if self.read_only:
             return
         if stored is None:
@@ -453,6 +465,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 folders = set_aside(self._files, self.path, partitions, unserved)
                 del self._topics[topic]
                 self._deleted.add(topic)
+                self._compactor.forget(topic)
                 self._configs.pop(topic, None)
                 with suppress(DiskFull):  # the next start or config change writes it
                     self._directory.write_topic_configs(self._configs)
@@ -675,6 +688,42 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             self.checkpoint()
         return RetentionReport(segments_deleted=deleted, bytes_deleted=bytes_deleted)
 
+    def compact(self, now_ms: int, *, max_bytes: int | None = None) -> CompactionReport:
+        self._check_writable()
+        return self._compactor.step(now_ms, max_bytes)
+
+    def _compacted(self, *, is_own: bool) -> Sequence[Partition]:
+        """Return the partitions that compaction may clean: docs/decisions/0023.
+
+        Nothing is removed unless it was asked for. The internal topics of a store that this server created are the
+        exception: they would grow forever. In a store of a real broker they are cleaned if log.cleaner.enable is true.
+        """
+        enabled = self._settings.cleaner_enabled
+        if enabled is False:
+            return ()
+        with self._lock:
+            topics = list(self._topics.items())
+        return [
+            partition
+            for name, topic in topics
+            if is_own or enabled or not self._is_compacted_by_broker_only(name, topic)
+            for partition in self._partitions_of(topic)
+            if partition.settings.compacts
+        ]
+
+    def _is_compacted_by_broker_only(self, name: str, topic: _Topic) -> bool:
+        configs = self._settings.broker_configs(name)
+        return CLEANUP_POLICY in configs and CLEANUP_POLICY not in topic.configs
+
+    def _write_cleaned(self, address: TopicPartition, offset: int) -> None:
+        """Record the offset up to which a partition was cleaned, unless its topic was deleted; durable on return."""
+        with self._lock:
+            topic = self._topics.get(address.topic)
+            if topic is not None and address.partition in topic.partitions:
+                self._directory.write_offsets(
+                    names.CLEANER_OFFSETS, {address: offset}, gone=self._deleted
+                )
+
     def stats(self) -> StoreStats:
         self._check_open()
         partitions = self.partitions()
@@ -693,6 +742,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 "deleted_files_waiting": sum(p.deleted_files for p in partitions),
                 "metadata_dirs": [folder.name for folder in self._directory.metadata_dirs()],
             },
+            compaction=self._compactor.status(self._shared.clock()),
         )
 
     def close(self) -> None:
@@ -700,6 +750,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             if self._closed:
                 return
             self._closed = True
+            self._compactor.close()
             self._end()
 
     def _stop_cleanly(self) -> None:

@@ -476,7 +476,7 @@ def decode_records(
         header = decode_header(data, position)
     _check_end(data, position, header)
     try:
-        content, start, stop = _content(data, position, header, max_bytes)
+        content, start, stop = content_of(data, position, header, max_bytes)
         found = record.decode_records(
             content,
             start,
@@ -506,7 +506,7 @@ def check_records(
     """
     _check_end(data, position, header)
     try:
-        content, start, stop = _content(data, position, header, max_bytes)
+        content, start, stop = content_of(data, position, header, max_bytes)
         check_for_clients(header.codec, data, position + HEADER_SIZE)
         latest = record.check_records(
             content,
@@ -520,15 +520,27 @@ def check_records(
     return header.max_timestamp if header.is_log_append_time else latest
 
 
+def first_keyless(
+    data: bytes, position: int, header: BatchHeader, *, max_bytes: int = DEFAULT_MAX_BYTES
+) -> int:
+    """Return the number of the first record without a key; -1 if each record has one. Raises as `decode_records`."""
+    _check_end(data, position, header)
+    try:
+        content, start, stop = content_of(data, position, header, max_bytes)
+        return record.first_keyless(content, start, end=stop, count=header.count)
+    except DataError as fault:
+        raise corrupt_batch(position, fault.message) from fault
+
+
 def _check_end(data: bytes, position: int, header: BatchHeader) -> None:
     if position + header.size_bytes > len(data):
         raise truncated_batch(position, header.size_bytes)
 
 
-def _content(
-    data: bytes, position: int, header: BatchHeader, max_bytes: int
+def content_of(
+    data: bytes, position: int, header: BatchHeader, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> tuple[bytes, int, int]:
-    """Return (bytes, start, stop) of the records, decompressed if the batch has a codec."""
+    """Return (bytes, start, stop) of the records, decompressed if the batch has a codec. Raises Corrupt."""
     start, stop = position + HEADER_SIZE, position + SIZE_BEFORE_LENGTH + header.length
     if not header.codec:
         return data, start, stop

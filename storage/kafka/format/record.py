@@ -124,7 +124,7 @@ def encode_records(
 
 def _encode_delta(timestamp_ms: int, base_ms: int) -> bytes:
     _check_timestamp(timestamp_ms)
-    return encode_varint(_wrap(timestamp_ms - base_ms))
+    return encode_varint(wrap_timestamp(timestamp_ms - base_ms))
 
 
 def _check_timestamp(timestamp_ms: int) -> None:
@@ -132,7 +132,7 @@ def _check_timestamp(timestamp_ms: int) -> None:
         raise ValueError
 
 
-def _wrap(number: int) -> int:
+def wrap_timestamp(number: int) -> int:
     """Return the result of Java's 64-bit arithmetic; compiled code wraps in the same way by itself."""
     return (number - INT64_MIN & (1 << 64) - 1) + INT64_MIN
 
@@ -191,10 +191,7 @@ def decode_records(
     record below the next offset of the record before it is dropped. Counts and lengths are checked before memory is
     allocated for them. `last_offset`: by the batch's header. Raises Corrupt; its fact `record` counts from 0.
     """
-    if count < 0:
-        raise Corrupt(f"a count of {count} records", kind="record")
-    if count > (end - position) // MIN_RECORD_BYTES:
-        raise Corrupt(f"{count} records do not fit into {end - position} bytes", kind="record")
+    check_count(count, end - position)
     if part is None:
         out, position = _decode_run(
             data,
@@ -217,13 +214,26 @@ def decode_records(
             last_offset=last_offset,
             part=part,
         )
+    check_filled(position, end)
+    return out
+
+
+def check_count(count: i64, size_bytes: i64) -> None:
+    """Raise Corrupt unless so many records can fit into so many bytes."""
+    if count < 0:
+        raise Corrupt(f"a count of {count} records", kind="record")
+    if count > size_bytes // MIN_RECORD_BYTES:
+        raise Corrupt(f"{count} records do not fit into {size_bytes} bytes", kind="record")
+
+
+def check_filled(position: i64, end: i64) -> None:
+    """Raise Corrupt unless the last record ends at the end of the data."""
     if position != end:
         raise Corrupt(
             f"{end - position} bytes follow the last record",
             kind="record",
             trailing_bytes=end - position,
         )
-    return out
 
 
 def _decode_part(
@@ -308,7 +318,7 @@ def _decode_run(
             previous=previous,
         )
     except (IndexError, DataError) as cause:
-        raise _corrupt(cause, index + out.index(NOT_YET)) from cause
+        raise corrupt_record(cause, index + out.index(NOT_YET)) from cause
     if dropped:
         # Compare offsets, not identity: in compiled code a tuple is a new object each time it is read from a list.
         out = [found for found in out if found[0] >= 0]
@@ -346,7 +356,7 @@ def _decode_into(
             number, position = decode_varint(data, position)
         timestamp = base_timestamp_ms + number
         if not -NEAR <= timestamp <= NEAR:
-            timestamp = _wrap(timestamp)
+            timestamp = wrap_timestamp(timestamp)
         number = data[position]
         if number < 0x80:
             number = (number >> 1) ^ -(number & 1)
@@ -391,13 +401,13 @@ def _pass_records(
     """
     try:
         while index < count:
-            following = _check_record(data, position, end)
+            following = scan_record(data, position, end)
             if following[1] >= to_delta:
                 break
             position = following[0]
             index += 1
     except (IndexError, DataError) as cause:
-        raise _corrupt(cause, index) from cause
+        raise corrupt_record(cause, index) from cause
     return position, index
 
 
@@ -410,32 +420,49 @@ def check_records(
     `decode_records`. Raises Corrupt as that function does, and if offset deltas are not 0, 1, 2 and so on, which
     LogValidator requires of a producer.
     """
-    if count < 0:
-        raise Corrupt(f"a count of {count} records", kind="record")
-    if count > (end - position) // MIN_RECORD_BYTES:
-        raise Corrupt(f"{count} records do not fit into {end - position} bytes", kind="record")
+    check_count(count, end - position)
     latest: i64 = NO_TIMESTAMP
     index: i64 = 0
     try:
         while index < count:
-            position, offset_delta, time_delta = _check_record(data, position, end)
+            position, offset_delta, time_delta, _ = scan_record(data, position, end)
             if offset_delta != index:
                 raise Corrupt(f"its offset delta is {offset_delta}, it must be {index}")
             timestamp = base_timestamp_ms + time_delta
             if not -NEAR <= timestamp <= NEAR:
-                timestamp = _wrap(timestamp)
+                timestamp = wrap_timestamp(timestamp)
             if timestamp > latest:
                 latest = timestamp
             index += 1
     except (IndexError, DataError) as cause:
-        raise _corrupt(cause, index) from cause
-    if position != end:
-        raise Corrupt(f"{end - position} bytes follow the last record", kind="record")
+        raise corrupt_record(cause, index) from cause
+    check_filled(position, end)
     return latest
 
 
-def _check_record(data: bytes, position: i64, end: i64) -> tuple[i64, i64, i64]:
-    """Check a record, but not its place among others. Return (next position, offset delta, timestamp delta)."""
+def first_keyless(data: bytes, position: i64, *, end: i64, count: i64) -> i64:
+    """Return the number of the first record without a key, of the `count` records that fill `data[position:end]`; -1
+    if each record has a key. Raises Corrupt.
+    """
+    check_count(count, end - position)
+    index: i64 = 0
+    try:
+        while index < count:
+            position, _, _, fields_at = scan_record(data, position, end)
+            if data[fields_at] == NULL_BYTE or decode_varint(data, fields_at)[0] < 0:
+                return index
+            index += 1
+    except (IndexError, DataError) as cause:
+        raise corrupt_record(cause, index) from cause
+    return -1
+
+
+def scan_record(data: bytes, position: i64, end: i64) -> tuple[i64, i64, i64, i64]:
+    """Check a record, but not its place among others. Return (next position, offset delta, timestamp delta, position of
+    the key length).
+
+    Raises Corrupt, Truncated, or IndexError if the data ends inside the record.
+    """
     number: i64 = data[position]
     if number >= 0x80 and (group := data[position + 1]) < 0x80:
         number = number & 0x7F | group << 7
@@ -458,6 +485,7 @@ def _check_record(data: bytes, position: i64, end: i64) -> tuple[i64, i64, i64]:
         position += 1
     else:
         offset_delta, position = _decode_offset_delta(data, position)
+    fields_at = position
     if data[position] == NULL_BYTE:
         position += 1
     else:
@@ -469,7 +497,7 @@ def _check_record(data: bytes, position: i64, end: i64) -> tuple[i64, i64, i64]:
         position = _check_headers(data, position, stop)
     if position != stop:
         raise Corrupt(UNFILLED)
-    return position, offset_delta, time_delta
+    return position, offset_delta, time_delta, fields_at
 
 
 def _skip_blob(data: bytes, position: i64, stop: i64) -> i64:
@@ -518,6 +546,7 @@ def _decode_headers(cursor: Cursor) -> tuple[Sequence[Header], i64]:
     return headers or (), cursor.position
 
 
-def _corrupt(cause: Exception, index: int) -> Corrupt:
+def corrupt_record(cause: Exception, index: int) -> Corrupt:
+    """Return the error for the record with this number; `cause` is what its decoding raised."""
     what = cause.message if isinstance(cause, Corrupt) else "it reaches over the end of the data"
     return Corrupt(f"record {index}: {what}", kind="record", record=index)

@@ -294,28 +294,48 @@ class RebuiltIndexes(NamedTuple):
     max_timestamp_offset: int
 
 
-def rebuild_indexes(
-    batches: Iterable[tuple[int, BatchHeader]], *, base_offset: int, interval_bytes: int
-) -> RebuiltIndexes:
-    """Return the index entries of a segment with these (position, header) pairs, as LogSegment.recover
-    builds them. Offsets too large for an entry get no entry.
+class IndexRebuild:
+    """The index entries of a segment, collected batch by batch in the order of its log, as LogSegment.recover builds
+    them. Offsets too large for an entry get no entry.
     """
-    builder = IndexBuilder(interval_bytes)
-    offsets: list[tuple[int, int]] = []
-    times: list[tuple[int, int]] = []
 
-    def add_time() -> None:
-        relative_offset = builder.max_timestamp_offset - base_offset
+    def __init__(self, *, base_offset: int, interval_bytes: int) -> None:
+        self._base_offset = base_offset
+        self._builder = IndexBuilder(interval_bytes)
+        self._offsets: list[tuple[int, int]] = []
+        self._times: list[tuple[int, int]] = []
+
+    def add(self, position: int, header: BatchHeader) -> None:
+        """Add the next batch."""
+        relative_offset = header.last_offset - self._base_offset
+        if self._builder.add(header) and relative_offset <= MAX_RELATIVE_OFFSET:
+            self._offsets.append((relative_offset, position))
+            self._add_time()
+
+    def _add_time(self) -> None:
+        builder, times = self._builder, self._times
+        relative_offset = builder.max_timestamp_offset - self._base_offset
         is_wanted = builder.wants_time_entry(times[-1] if times else None)
         if is_wanted and relative_offset <= MAX_RELATIVE_OFFSET:
             times.append((builder.max_timestamp_ms, relative_offset))
 
+    def finish(self) -> RebuiltIndexes:
+        """Add the closing time entry and return all entries."""
+        self._add_time()
+        builder = self._builder
+        return RebuiltIndexes(
+            self._offsets, self._times, builder.max_timestamp_ms, builder.max_timestamp_offset
+        )
+
+
+def rebuild_indexes(
+    batches: Iterable[tuple[int, BatchHeader]], *, base_offset: int, interval_bytes: int
+) -> RebuiltIndexes:
+    """Return the index entries of a segment with these (position, header) pairs; see IndexRebuild."""
+    rebuild = IndexRebuild(base_offset=base_offset, interval_bytes=interval_bytes)
     for position, header in batches:
-        if builder.add(header) and header.last_offset - base_offset <= MAX_RELATIVE_OFFSET:
-            offsets.append((header.last_offset - base_offset, position))
-            add_time()
-    add_time()
-    return RebuiltIndexes(offsets, times, builder.max_timestamp_ms, builder.max_timestamp_offset)
+        rebuild.add(position, header)
+    return rebuild.finish()
 
 
 class TransactionIndex:

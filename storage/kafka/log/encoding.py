@@ -30,6 +30,7 @@ from storage.kafka.format.batch import (
     decode_header,
     decode_records,
     encode_batch,
+    first_keyless,
     restamp_append_time,
     restamp_latest,
     split_batches,
@@ -244,6 +245,39 @@ def check_times(times_ms: Iterable[int | None], settings: TopicSettings, *, now_
             raise _untimely(index, time_ms, now_ms, f"{TIMESTAMP_AFTER}={after_ms}")
 
 
+def check_keys(records: Iterable[Record], settings: TopicSettings) -> None:
+    """Raise UnrepresentableRecord for the first record without a key if the topic is compacted, as LogValidator does:
+    compaction would drop it.
+    """
+    if settings.compacts:
+        for index, record in enumerate(records):
+            if record.key is None:
+                raise _keyless(index)
+
+
+def check_batch_keys(
+    data: bytes, batches: Sequence[AppendedBatch], settings: TopicSettings
+) -> None:
+    """Check the keys of a client's whole batches as `check_keys` does."""
+    if not settings.compacts:
+        return
+    before = 0
+    for at, header in batches:
+        found = first_keyless(data, at, header)
+        if found >= 0:
+            raise _keyless(before + found)
+        before += header.count
+
+
+def _keyless(index: int) -> UnrepresentableRecord:
+    return UnrepresentableRecord(
+        f"record {index}: it has no key. The topic is compacted (cleanup.policy): it keeps the newest record of each "
+        "key",
+        field="key",
+        index=index,
+    )
+
+
 def check_batch_times(
     data: bytes, batches: Sequence[AppendedBatch], settings: TopicSettings, *, now_ms: int
 ) -> None:
@@ -296,12 +330,13 @@ def are_compressed(data: bytes) -> bool:
 def check_client_batches(data: bytes, settings: TopicSettings, *, now_ms: int) -> Encoded:
     """Check a client's batches and return them as `take_in` does.
 
-    Raises the errors of `check_batches`, `take_in` and `check_batch_times`.
+    Raises the errors of `check_batches`, `take_in`, `check_batch_times` and `check_batch_keys`.
     """
     limit_bytes = settings.max_message_bytes
     batches = check_batches(data, limit_bytes=limit_bytes, keep_offsets=False, client=True)
     taken = take_in(data, batches)
     check_batch_times(taken.data, taken.batches, settings, now_ms=now_ms)
+    check_batch_keys(taken.data, taken.batches, settings)
     return taken
 
 
@@ -438,6 +473,7 @@ def check_appendable(
         check_span(stamp_batches(records, batches, Stamp(0, 0, 0, log_append_time=False)).batches)
     elif records:
         check_times([record.timestamp_ms for record in records], settings, now_ms=now_ms)
+        check_keys(records, settings)
         encode_records(
             records,
             Stamp(0, 0, now_ms, settings.log_append_time),

@@ -142,14 +142,19 @@ def decoded(batch: StoredBatch, part: Part | None = None) -> Sequence[DecodedRec
     try:
         return decode_records(batch.data, batch.at, header=batch.header, part=part)
     except DataError as error:
-        raise Corrupt(
-            f"{batch.path}: batch at position {batch.position} cannot be decoded: {error.message}",
-            kind="records",
-            path=str(batch.path),
-            position=batch.position,
-            next_good_offset=batch.header.next_offset,
-            trailing_bytes=error.facts().get("trailing_bytes", 0),
-        ) from error
+        raise undecodable(batch, error) from error
+
+
+def undecodable(batch: StoredBatch, error: DataError) -> Corrupt:
+    """Return the error for a batch with a right CRC and with records that cannot be decoded."""
+    return Corrupt(
+        f"{batch.path}: batch at position {batch.position} cannot be decoded: {error.message}",
+        kind="records",
+        path=str(batch.path),
+        position=batch.position,
+        next_good_offset=batch.header.next_offset,
+        trailing_bytes=error.facts().get("trailing_bytes", 0),
+    )
 
 
 def stored_records(batch: StoredBatch, part: Part | None = None) -> Iterator[StoredRecord]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from storage.coding.varint import INT64_MAX
@@ -22,7 +23,6 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.kafka.log.reading import Limits
-from storage.kafka.log.segment import Segment
 from storage.kafka.partition import Partition
 from storage.model import (
     FindQuery,
@@ -226,14 +226,14 @@ def _first_offset(partition: Partition, from_ms: int | None) -> int | None:
         if from_ms is None:
             return start
         try:
-            return _offset_before(partition.segments(), from_ms, start)
+            return partition.reread(partial(_offset_before, partition, from_ms, start))
         except IoFailure:
             if partition.bounds().start == start:  # else retention deleted segments: try again
                 raise
 
 
-def _offset_before(segments: Sequence[Segment], from_ms: int, start: int) -> int | None:
-    for segment in segments:
+def _offset_before(partition: Partition, from_ms: int, start: int) -> int | None:
+    for segment in partition.segments():
         if segment.largest_timestamp_ms() >= from_ms:
             return max(segment.offset_before_time(from_ms - 1), start)
     return None

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from storage.coding.config_values import one_of, unknown, unlike, whole_number
+from storage.coding.config_values import fraction, one_of, unknown, unlike, whole_number
 from storage.coding.varint import INT32_MAX, INT64_MAX
-from storage.errors import NotOffered
 from storage.kafka.format.compression import CODECS
 from storage.kafka.format.names import (
     GROUP_OFFSETS_TOPIC,
@@ -23,7 +22,9 @@ from storage.kafka.format.names import (
 from storage.model import ConfigSource, TopicConfig
 
 DAY_MS: Final = 86_400_000
+CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
+DELETE: Final = "delete"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 MAX_PARTITIONS: Final = 10_000  # per topic
@@ -40,6 +41,9 @@ _NUMBERS: Final[dict[str, tuple[str, int, int, int]]] = {
     "retention.ms": ("log.retention.ms", -1, -1, INT64_MAX),
     "retention.bytes": ("log.retention.bytes", -1, -1, INT64_MAX),
     "file.delete.delay.ms": ("log.segment.delete.delay.ms", 60_000, 0, INT64_MAX),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms", DAY_MS, 0, INT64_MAX),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms", 0, 0, INT64_MAX),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms", INT64_MAX, 1, INT64_MAX),
     # The broker's default for times in the future is one hour. Here records are rejected only if a limit is set.
     TIMESTAMP_BEFORE: ("log.message.timestamp.before.max.ms", INT64_MAX, 0, INT64_MAX),
     TIMESTAMP_AFTER: ("log.message.timestamp.after.max.ms", INT64_MAX, 0, INT64_MAX),
@@ -48,22 +52,21 @@ _CHOICES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "message.timestamp.type": ("log.message.timestamp.type", ("CreateTime", "LogAppendTime")),
     "compression.type": ("compression.type", ("producer", "uncompressed", *CODECS[1:])),
     "preallocate": ("log.preallocate", ("false", "true")),
-    "cleanup.policy": ("log.cleanup.policy", ("delete",)),
+}
+_POLICIES: Final = (DELETE, COMPACT)
+_FRACTIONS: Final[dict[str, tuple[str, float]]] = {
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio", 0.5),
 }
 INERT_CONFIGS: Final[Mapping[str, str]] = {
     "compression.gzip.level": "-1",
     "compression.lz4.level": "9",
     "compression.zstd.level": "3",
-    "delete.retention.ms": str(DAY_MS),
     "flush.messages": str(INT64_MAX),
     "flush.ms": str(INT64_MAX),
     "follower.replication.throttled.replicas": "",
     "leader.replication.throttled.replicas": "",
     "local.retention.bytes": "-2",
     "local.retention.ms": "-2",
-    "max.compaction.lag.ms": str(INT64_MAX),
-    "min.cleanable.dirty.ratio": "0.5",
-    "min.compaction.lag.ms": "0",
     "min.insync.replicas": "1",
     "remote.copy.disable": "false",
     "remote.log.delete.on.disable": "false",
@@ -86,16 +89,28 @@ _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     "node.id": (1, 0, INT32_MAX),
     "offsets.topic.num.partitions": (50, 1, MAX_PARTITIONS),
     "offsets.topic.segment.bytes": (100 << 20, 1, INT32_MAX),
+    "log.cleaner.dedupe.buffer.size": (128 << 20, 1 << 20, INT64_MAX),
+    "log.cleaner.backoff.ms": (15_000, 0, INT64_MAX),
 }
+_LOAD_FACTOR: Final = "log.cleaner.io.buffer.load.factor"
+_CLEANER_ENABLE: Final = "log.cleaner.enable"
 _STORE_TEXTS: Final = ("cluster.id", "directory.id")
 LOG_DIRS: Final = "log.dirs"
-STORE_SETTINGS: Final = (*_STORE_NUMBERS, *_STORE_TEXTS, LOG_DIRS)
-TOPIC_CONFIGS: Final = (*_NUMBERS, *_CHOICES)
+STORE_SETTINGS: Final = (
+    *_STORE_NUMBERS,
+    *_STORE_TEXTS,
+    LOG_DIRS,
+    _LOAD_FACTOR,
+    _CLEANER_ENABLE,
+)
+TOPIC_CONFIGS: Final = (*_NUMBERS, *_FRACTIONS, *_CHOICES, CLEANUP_POLICY)
 """The topic configs that this engine acts on."""
 _TOPIC_NAMES: Final = (*TOPIC_CONFIGS, *INERT_CONFIGS)
 _BY_SERVER_NAME: Final = {
     **{server: name for name, (server, *_) in _NUMBERS.items()},
     **{server: name for name, (server, _) in _CHOICES.items()},
+    **{server: name for name, (server, _) in _FRACTIONS.items()},
+    "log.cleanup.policy": CLEANUP_POLICY,
 }
 SETTING_NAMES: Final = (*STORE_SETTINGS, *TOPIC_CONFIGS, *_BY_SERVER_NAME)
 """All names that `parse_store_settings` accepts, except the names of INERT_CONFIGS."""
@@ -122,10 +137,15 @@ class TopicSettings:
     retention_ms: int | None
     retention_bytes: int | None
     delete_delay_ms: int
+    compacts: bool
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int
 
 
 _COORDINATOR_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
-    TRANSACTION_STATE_TOPIC: {"cleanup.policy": COMPACT},
+    TRANSACTION_STATE_TOPIC: {CLEANUP_POLICY: COMPACT},
     SHARE_STATE_TOPIC: {"retention.ms": "-1", "retention.bytes": "-1"},
 }
 
@@ -133,7 +153,8 @@ _COORDINATOR_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """The settings of a store. `topic_defaults`: topic configs for the whole store. `log_dirs`: further directories
-    that are read with it.
+    that are read with it. `cleaner_enabled` None: compaction is on for topics whose own configs ask for it, and for the
+    internal topics of a store that this server created.
     """
 
     num_partitions: int
@@ -145,6 +166,10 @@ class StoreSettings:
     offsets_segment_bytes: int
     topic_defaults: Mapping[str, str]
     log_dirs: tuple[str, ...]
+    cleaner_enabled: bool | None
+    cleaner_buffer_bytes: int
+    cleaner_load_factor: float
+    cleaner_backoff_ms: int
 
     def broker_configs(self, topic: str) -> Mapping[str, str]:
         """Return the configs that the broker sets for its internal topics (GroupCoordinatorService,
@@ -152,7 +177,7 @@ class StoreSettings:
         """
         if topic == GROUP_OFFSETS_TOPIC:
             return {
-                "cleanup.policy": COMPACT,
+                CLEANUP_POLICY: COMPACT,
                 "compression.type": "producer",
                 "segment.bytes": str(self.offsets_segment_bytes),
             }
@@ -174,12 +199,14 @@ class StoreSettings:
 def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
     """Check and convert `--set` values: server properties, or topic configs as the default of all topics.
 
-    Raises InvalidConfig, or NotOffered for compaction.
+    Raises InvalidConfig.
     """
     numbers = {name: default for name, (default, _, _) in _STORE_NUMBERS.items()}
     texts: dict[str, str | None] = dict.fromkeys(_STORE_TEXTS)
     defaults: dict[str, str] = {}
     log_dirs: tuple[str, ...] = ()
+    load_factor = 0.9
+    cleaner_enabled: bool | None = None
     for name, value in settings.items():
         topic_name = _BY_SERVER_NAME.get(name, name)
         if name in _STORE_NUMBERS:
@@ -189,6 +216,11 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
             texts[name] = _text(name, value)
         elif name == LOG_DIRS:
             log_dirs = _folders(name, value)
+        elif name == _LOAD_FACTOR:
+            load_factor = fraction(name, value)
+        elif name == _CLEANER_ENABLE:
+            one_of(name, value, ("true", "false"))
+            cleaner_enabled = value == "true"
         else:
             check_topic_config(topic_name, value, shown_as=name)
             defaults[topic_name] = value
@@ -202,6 +234,10 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         offsets_segment_bytes=numbers["offsets.topic.segment.bytes"],
         topic_defaults=defaults,
         log_dirs=log_dirs,
+        cleaner_enabled=cleaner_enabled,
+        cleaner_buffer_bytes=numbers["log.cleaner.dedupe.buffer.size"],
+        cleaner_load_factor=load_factor,
+        cleaner_backoff_ms=numbers["log.cleaner.backoff.ms"],
     )
 
 
@@ -229,22 +265,25 @@ def changed_retention(
 
 
 def check_topic_config(name: str, value: str, *, shown_as: str | None = None) -> None:
-    """Raise InvalidConfig (with config, value and limits) unless this is a legal topic config. Raise NotOffered for
-    compaction.
-    """
+    """Raise InvalidConfig (with config, value and limits) unless this is a legal topic config."""
     shown = shown_as or name
     if name in _NUMBERS:
         _, _, low, high = _NUMBERS[name]
         whole_number(shown, value, low=low, high=high)
-    elif name == "cleanup.policy" and COMPACT in value:
-        raise NotOffered(
-            f"config {shown}={value}: compaction is not offered; only 'delete' is",
-            feature="compaction",
-        )
+    elif name in _FRACTIONS:
+        fraction(shown, value)
+    elif name == CLEANUP_POLICY:
+        for policy in cleanup_policies(value):
+            one_of(shown, policy, _POLICIES)
     elif name in _CHOICES:
         one_of(shown, value, _CHOICES[name][1])
     elif name not in INERT_CONFIGS:
         raise unknown(shown, value, _TOPIC_NAMES)
+
+
+def cleanup_policies(value: str) -> frozenset[str]:
+    """Return the policies of a value of cleanup.policy, which separates them by commas, as the broker reads it."""
+    return frozenset(policy.strip() for policy in value.split(","))
 
 
 def check_topic_reset(name: str) -> None:
@@ -260,10 +299,13 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         for name, (_, default, _, _) in _NUMBERS.items()
     }
     compression = configs.get("compression.type", "producer")
-    deletes = configs.get("cleanup.policy") != COMPACT
+    policies = cleanup_policies(configs.get(CLEANUP_POLICY, DELETE))
+    deletes, compacts = DELETE in policies, COMPACT in policies
+    max_lag_ms = numbers["max.compaction.lag.ms"]
     return TopicSettings(
         segment_bytes=numbers["internal.segment.bytes"] or numbers["segment.bytes"],
-        segment_ms=numbers["segment.ms"],
+        # As in the broker: the active segment is never cleaned, so it must end before the longest lag.
+        segment_ms=min(numbers["segment.ms"], max_lag_ms) if compacts else numbers["segment.ms"],
         segment_jitter_ms=numbers["segment.jitter.ms"],
         segment_index_bytes=numbers["segment.index.bytes"],
         index_interval_bytes=numbers["index.interval.bytes"],
@@ -277,6 +319,13 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         retention_ms=_off_if_negative(numbers["retention.ms"]) if deletes else None,
         retention_bytes=_off_if_negative(numbers["retention.bytes"]) if deletes else None,
         delete_delay_ms=numbers["file.delete.delay.ms"],
+        compacts=compacts,
+        min_cleanable_dirty_ratio=float(
+            configs.get("min.cleanable.dirty.ratio", _FRACTIONS["min.cleanable.dirty.ratio"][1])
+        ),
+        min_compaction_lag_ms=numbers["min.compaction.lag.ms"],
+        max_compaction_lag_ms=max_lag_ms,
+        delete_retention_ms=numbers["delete.retention.ms"],
     )
 
 

@@ -51,6 +51,9 @@ class Relay:
     def mtime_ms(self, path: Path) -> int:
         return self._fs.mtime_ms(path)
 
+    def set_mtime_ms(self, path: Path, time_ms: int) -> None:
+        self._fs.set_mtime_ms(path, time_ms)
+
     def used_percent(self, path: Path) -> int:
         return self._fs.used_percent(path)
 

@@ -282,7 +282,7 @@ def test_what_coordinators_know_is_not_deleted(shop: Workshop, topic: str) -> No
     store = shop.open({**THREE, "retention.ms": "1000", "retention.bytes": "1"})
     store.create_topic(topic, 1)
     for _ in range(7):
-        put_value(store, b"state", TopicPartition(topic, 0))
+        store.append(TopicPartition(topic, 0), [Record(b"key", b"state")])
     assert store.enforce_retention(1 << 60).segments_deleted == 0
     assert store.bounds(TopicPartition(topic, 0)) == (0, 7, 7)
 

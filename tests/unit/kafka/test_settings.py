@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.errors import InvalidConfig, NotOffered
+from storage.errors import InvalidConfig
 from storage.kafka.state.settings import check_topic_config, parse_store_settings, topic_settings
 
 DAY_MS = 86_400_000
@@ -128,14 +128,43 @@ def test_bad_store_settings_are_refused(name: str, value: str) -> None:
         parse_store_settings({name: value})
 
 
-@pytest.mark.parametrize("value", ["compact", "compact,delete", "delete,compact"])
-def test_compaction_is_not_offered(value: str) -> None:
-    with pytest.raises(NotOffered):
+@pytest.mark.parametrize(
+    ("value", "compacts", "deletes"),
+    [
+        ("delete", False, True),
+        ("compact", True, False),
+        ("compact,delete", True, True),
+        ("delete, compact", True, True),
+    ],
+)
+def test_cleanup_policies(value: str, compacts: bool, deletes: bool) -> None:
+    check_topic_config("cleanup.policy", value)
+    settings = topic_settings({"cleanup.policy": value, "retention.ms": "1"})
+    assert settings.compacts is compacts
+    assert settings.retention_ms == (1 if deletes else None)
+
+
+@pytest.mark.parametrize("value", ["", "compress", "compact;delete", "compact,"])
+def test_other_cleanup_policies_are_refused(value: str) -> None:
+    with pytest.raises(InvalidConfig):
         check_topic_config("cleanup.policy", value)
-    check_topic_config("cleanup.policy", "delete")
+
+
+def test_a_compacted_topic_rolls_before_the_longest_lag() -> None:
+    configs = {"max.compaction.lag.ms": "1000", "segment.ms": "5000"}
+    assert topic_settings(configs).segment_ms == 5000
+    assert topic_settings({**configs, "cleanup.policy": "compact"}).segment_ms == 1000
+
+
+@pytest.mark.parametrize("value", ["-0.1", "1.1", "nan", "x", ""])
+def test_a_ratio_is_from_0_to_1(value: str) -> None:
+    with pytest.raises(InvalidConfig):
+        check_topic_config("min.cleanable.dirty.ratio", value)
+    with pytest.raises(InvalidConfig):
+        parse_store_settings({"log.cleaner.io.buffer.load.factor": value})
 
 
 def test_what_only_the_real_broker_goes_by_is_kept() -> None:
-    for name in ("min.insync.replicas", "delete.retention.ms", "compression.zstd.level"):
+    for name in ("min.insync.replicas", "file.delete.delay.ms", "compression.zstd.level"):
         check_topic_config(name, "1")
     assert parse_store_settings({"flush.ms": "5"}).topic_defaults == {"flush.ms": "5"}

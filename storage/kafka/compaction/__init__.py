@@ -1,0 +1,1 @@
+"""Log compaction (Kafka's LogCleaner): of each key, a partition keeps the newest record."""
