@@ -37,6 +37,7 @@ from api.operations.overview import OVERVIEW
 from api.operations.produce import PRODUCE
 from api.operations.store import STORE
 from api.operations.topics import TOPICS
+from api.operations.transactions import TRANSACTIONS
 from api.operations.v3_groups import V3_GROUPS
 from api.operations.v3_produce import V3_PRODUCE
 from api.operations.v3_topics import V3_TOPICS
@@ -62,6 +63,7 @@ RESOURCES: Final[Sequence[Resource]] = (
     DELAYED,
     CONSUMERS,
     GROUPS,
+    TRANSACTIONS,
     V3_TOPICS,
     V3_GROUPS,
     V3_PRODUCE,

@@ -91,6 +91,11 @@ class RequestContext:
         """The consumer group in the path."""
         return self.path["group"]
 
+    @property
+    def transaction(self) -> str:
+        """The id of the transaction in the path."""
+        return self.path["transaction"]
+
     def consumer(self) -> AbstractContextManager[Consumer]:
         """Return the path's consumer instance as a context manager that marks it in use. Raises UnknownConsumer,
         NotReady.

@@ -208,6 +208,7 @@ class Settings:
     max_groups: int = 10_000
     max_group_metadata_bytes: int = 4096
     max_auto_created_topics: int = 1000
+    max_transactional_ids: int = 100_000
     consumer_idle_ms: int = 300_000
     handshake_timeout_ms: int = 10_000
     keep_alive_ms: int = 75_000
@@ -323,6 +324,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "max_auto_created_topics": (
         _integer(0),
         "Most topics that produce requests create from one start to the next.",
+    ),
+    "max_transactional_ids": (
+        _integer(1, 10_000_000),
+        "Most transactional ids that are remembered, ids of open transactions included.",
     ),
     "consumer_idle_ms": (
         _integer(1000, DAY_MS),

@@ -5,6 +5,7 @@ them to HTTP, and one to exit codes.
 
     StorageError
       ServiceError     Busy NotReady TimedOut KeyReused SettingsError CannotListen
+                       UnknownTransaction TransactionEnded
         GroupError     UnknownConsumer UnknownGroup ConsumerExists ConsumerState InvalidGroup
                        InvalidConsumerConfig
       ClientError      ServerRefused ServerUnreachable StrangeAnswer ServerNotStarted
@@ -191,3 +192,17 @@ class InvalidConsumerConfig(GroupError):
     """A setting of a consumer has an invalid value. Facts: name, value."""
 
     code = "invalid-consumer-config"
+
+
+class UnknownTransaction(ServiceError):
+    """No transaction has this id, or another producer has its transactional id now. Facts: id or producer_id."""
+
+    code = "unknown-transaction"
+
+
+class TransactionEnded(ServiceError):
+    """The transaction was committed or rolled back, or its outcome is fixed, so the request came too late. Facts:
+    transactional_id, state.
+    """
+
+    code = "transaction-ended"

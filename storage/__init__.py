@@ -58,6 +58,7 @@ from storage.model import (
     LossReport,
     OffsetBounds,
     Page,
+    ProducerEpoch,
     ProducerSequence,
     RawMessage,
     RebuildReport,
@@ -105,6 +106,13 @@ from storage.shared.staged_append import (
     last_unit,
 )
 from storage.shared.staged_files import Run, StagedFile, StagedWriter, staging_folder
+from storage.transactions import (
+    SupportsTransactions,
+    TransactionLimits,
+    TransactionMarker,
+    TransactionState,
+    TransactionStatus,
+)
 
 __part_of__ = "duolog"
 __all__ = [
@@ -145,6 +153,7 @@ __all__ = [
     "OffsetBounds",
     "OffsetRange",
     "Page",
+    "ProducerEpoch",
     "ProducerSequence",
     "Progress",
     "RawMessage",
@@ -180,12 +189,17 @@ __all__ = [
     "SupportsRawMessages",
     "SupportsRetentionSettings",
     "SupportsTopicConfigs",
+    "SupportsTransactions",
     "TaskRunner",
     "TimedOffset",
     "TopicConfig",
     "TopicInfo",
     "TopicPartition",
     "TopicShape",
+    "TransactionLimits",
+    "TransactionMarker",
+    "TransactionState",
+    "TransactionStatus",
     "Unit",
     "append_staged",
     "backends",

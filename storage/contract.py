@@ -37,6 +37,7 @@ from storage.model import (
     LossReport,
     OffsetBounds,
     Page,
+    ProducerEpoch,
     ProducerSequence,
     RawMessage,
     RebuildReport,
@@ -465,13 +466,15 @@ class SupportsBatchBytes(Protocol):
         publish: bool = True,
         client: bool = False,
         checked: bool = False,
+        transaction: ProducerEpoch | None = None,
     ) -> AppendResult:
         """Append whole batches. Header and CRC are checked, offsets and leader epoch are assigned; all other bytes stay
         unchanged.
 
         - `client`: the batches come from outside. Every record is checked too, and a wrong largest timestamp is
-          corrected, as the real server does. Control and transactional batches are rejected with NotOffered. Without
-          `client` the caller is responsible for the records.
+          corrected, as the real server does. Control batches are rejected with NotOffered, and transactional batches
+          too unless they belong to `transaction`. Without `client` the caller is responsible for the records.
+        - `transaction`: all batches of a client must be transactional and of this producer and epoch.
         - `checked`: the data is the result of `check_client_batches`; its records are not checked again.
         - `keep_offsets`: offsets, epochs and times stay unchanged (they must continue the log); for conversion and
           tests.
@@ -479,7 +482,9 @@ class SupportsBatchBytes(Protocol):
         Raises InvalidBatch and the errors of `append`.
         """
 
-    def check_client_batches(self, topic: str, data: bytes) -> bytes:
+    def check_client_batches(
+        self, topic: str, data: bytes, transaction: ProducerEpoch | None = None
+    ) -> bytes:
         """Return a client's whole batches in the form that the log accepts, for `append_batches` with `client` and
         `checked`. Every record is checked, and a wrong largest timestamp is corrected. No record is appended, and no
         lock is held.

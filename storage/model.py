@@ -140,11 +140,23 @@ class EpochEnd(NamedTuple):
 
 
 class ProducerSequence(NamedTuple):
-    """An idempotent producer's mark on one append: id, epoch and the first record's sequence number."""
+    """An idempotent producer's mark on one append: id, epoch and the first record's sequence number.
+
+    `transactional`: the records belong to the producer's transaction (see SupportsTransactions). Its sequence may be -1
+    then: the append continues the producer's sequence in the partition.
+    """
 
     producer_id: int
     epoch: int
     sequence: int
+    transactional: bool = False
+
+
+class ProducerEpoch(NamedTuple):
+    """A producer, as the owner of a transaction: its id and epoch."""
+
+    producer_id: int
+    epoch: int
 
 
 class CommittedOffset(NamedTuple):
@@ -161,10 +173,14 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupCommit(NamedTuple):
-    """The offsets that one group commits at once; its offsets of other partitions stay unchanged."""
+    """The offsets that one group commits at once; its offsets of other partitions stay unchanged.
+
+    With a `transaction` they count when it is committed.
+    """
 
     group: str
     offsets: Mapping[TopicPartition, CommittedOffset]
+    transaction: ProducerEpoch | None = None
 
 
 class AppendResult(NamedTuple):

@@ -57,6 +57,7 @@ LAST_RESORTS = {
     "logserver/groups/offsets.py",
     "logserver/service/commit.py",
     "logserver/service/upkeep.py",
+    "logserver/transactions/service.py",
 }
 
 # Modules of a format folder without a binary layout: names, text files, compression formats of other projects.

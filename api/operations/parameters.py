@@ -35,6 +35,9 @@ _PATH_PARAMETERS: Final[Mapping[Parameter[Any], str]] = {
         "consumer_id", Text(1), "Name of the consumer instance, percent-encoded."
     ): "worker-1",
     Parameter("name", Text(1), "Name of a config."): "retention.ms",
+    Parameter(
+        "transaction", Text(1), "Id of the transaction, from `POST /transactions`."
+    ): "1125899906842624-0",
 }
 PATH: Final[Mapping[str, Parameter[Any]]] = {one.name: one for one in _PATH_PARAMETERS}
 SAMPLES: Final[Mapping[str, str]] = {one.name: text for one, text in _PATH_PARAMETERS.items()}

@@ -58,6 +58,8 @@ from api.records.produce_options import (
     IDEMPOTENCY_KEY,
     SEQUENCED,
     TIMEOUT,
+    TRANSACTION,
+    in_transaction,
     read_acks,
     read_options,
     record_ids,
@@ -125,10 +127,11 @@ _DETAILS: Final[Details] = {
     "`delay_level`, `deliver_at` or `delay_ms` is kept until its time; its row has no offset, but `delay_level`, "
     "`deliver_at` and the `message_id` of the waiting message.",
     "scope": Scope.PRODUCE,
-    "query": (ACKS, ASYNC, TIMEOUT, COMPRESSION, FORMAT, *SEQUENCED, *DELAYS),
+    "query": (ACKS, ASYNC, TIMEOUT, COMPRESSION, FORMAT, TRANSACTION, *SEQUENCED, *DELAYS),
     "headers": (IDEMPOTENCY_KEY, *RECORD_HEADERS),
     "errors": (
-        40401, 40402, 40904, 40905, 41302, 42201, 42202, 42203, 42206, 42207, 42208, 42209, 50302, 50401, 50701,
+        40401, 40402, 40406, 40903, 40904, 40905, 41302, 42201, 42202, 42203, 42206, 42207, 42208, 42209, 50302, 50401,
+        50701,
     ),
 }  # fmt: skip
 _ROW: Final = {"partition": 0, "offset": 2, "error_code": None, "error": None}
@@ -268,7 +271,7 @@ async def new_producer(call: RequestContext, _: dict[str, object] | None) -> web
 async def _produce_records(
     call: RequestContext, reservation: Reservation, body_format: Format
 ) -> web.Response:
-    options = read_options(call)
+    options = await in_transaction(read_options(call), call)
     body_format = call.params.get(FORMAT) or body_format
     body = await call.body(reservation)
     settings = call.service.settings
@@ -301,7 +304,7 @@ async def _produce_octets(call: RequestContext, reservation: Reservation) -> web
         raise ApiError(
             MALFORMED, "query parameter format does not go with application/octet-stream"
         )
-    options = read_options(call)
+    options = await in_transaction(read_options(call), call)
     body = await call.body(reservation)
     record = record_of(call.request.headers, body)
     decoded = Produced(count=1, records=[record], positions=range(1), partitions=None)
@@ -345,9 +348,10 @@ def _unawaited(call: RequestContext) -> web.Response:
 async def _produce_batches(call: RequestContext, reservation: Reservation) -> web.Response:
     params = call.params
     refuse_key(call, "record batches tell their own sequence")
-    for name in params.query.keys() - {ACKS.name, ASYNC.name, TIMEOUT.name}:
+    for name in params.query.keys() - {ACKS.name, ASYNC.name, TIMEOUT.name, TRANSACTION.name}:
         raise ApiError(MALFORMED, f"query parameter {name} does not go with record batches")
     acks, timeout_ms = read_acks(params), params.get(TIMEOUT)
+    options = await in_transaction(ProduceOptions(acks=acks), call)
     body = await call.body(reservation)
     if not body:
         raise ApiError(PAYLOAD, "the body is empty: send one or more record batches")
@@ -359,6 +363,7 @@ async def _produce_batches(call: RequestContext, reservation: Reservation) -> we
             partition=call.partition_number,
             acks=acks,
             timeout_ms=timeout_ms,
+            transaction=options.transaction,
         )
     )
     if acks is Acks.NONE:
@@ -398,7 +403,7 @@ def _answer(
 
 async def _produce_lines(call: RequestContext) -> web.StreamResponse:
     call.answer_type = negotiate(call.request.headers.get("Accept"), (NDJSON,))
-    call.params.refuse(SEQUENCED, _BY_ITSELF)
+    call.params.refuse((*SEQUENCED, TRANSACTION), _BY_ITSELF)
     call.params.refuse((ASYNC,), "a stream is answered while it is sent")
     refuse_key(call, _BY_ITSELF)
     options = read_options(call)

@@ -81,6 +81,12 @@ DELAY_MS: Final = Parameter(
 )
 DELAYS: Final = (DELAY_LEVEL, DELIVER_AT, DELAY_MS)
 SEQUENCED: Final = (PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE)
+TRANSACTION: Final = Parameter(
+    "transaction",
+    Text(1),
+    "The transaction that the records belong to, by the `id` of `POST /transactions`: readers of committed records see "
+    "them once it is committed.",
+)
 IDEMPOTENCY_KEY: Final = Parameter(
     "Idempotency-Key",
     Text(1),
@@ -135,6 +141,23 @@ def read_acks(params: Params) -> Acks:
     return Acks.NONE
 
 
+async def in_transaction(options: ProduceOptions, call: RequestContext) -> ProduceOptions:
+    """Return the options with the transaction that the query names, if it names one. Raises 40000 for options that do
+    not go with it, 40406, 40903, 40905, and 42207 if the store has no transactions.
+    """
+    transaction_id = call.params.get(TRANSACTION)
+    if transaction_id is None:
+        return options
+    call.params.refuse((PRODUCER_ID, PRODUCER_EPOCH), "a transaction has its own producer")
+    refuse_key(call, "a transaction is stored once or not at all")
+    if options.acks is Acks.NONE:
+        raise ApiError(MALFORMED, "a request of a transaction needs an answer: acks=1 or acks=all")
+    owner = await call.service.transactions.resolve(transaction_id)
+    sequence = call.params.get(SEQUENCE)
+    mark = None if sequence is None else ProducerSequence(*owner, sequence, transactional=True)
+    return structs.replace(options, transaction=owner, producer=mark)
+
+
 def with_key(
     options: ProduceOptions, call: RequestContext, content: bytes, form: str
 ) -> ProduceOptions:
@@ -183,6 +206,7 @@ def request_of(
         producer=options.producer,
         key=options.key,
         born_host=options.born_host,
+        transaction=options.transaction,
     )
 
 
@@ -218,7 +242,11 @@ def warn_of_times(response: web.Response, names: Sequence[str]) -> None:
 
 
 def _sequence(params: Params) -> ProducerSequence | None:
-    """Return the producer's id, epoch and sequence number: a request has all three, or none."""
+    """Return the producer's id, epoch and sequence number: a request has all three, or none. In a transaction the
+    sequence number is alone: see `in_transaction`.
+    """
+    if params.get(TRANSACTION) is not None:
+        return None
     values = [params.get(parameter) for parameter in SEQUENCED]
     numbers = [value for value in values if value is not None]
     if not numbers:
@@ -227,7 +255,8 @@ def _sequence(params: Params) -> ProducerSequence | None:
         missing = SEQUENCED[values.index(None)].name
         names = ", ".join(parameter.name for parameter in SEQUENCED)
         raise ApiError(MALFORMED, f"query parameter {missing} is missing: {names} belong together")
-    return ProducerSequence(*numbers)
+    producer_id, epoch, sequence = numbers
+    return ProducerSequence(producer_id, epoch, sequence)
 
 
 def _compression(params: Params, codecs: Collection[str]) -> str | None:

@@ -15,6 +15,7 @@ import msgspec
 
 CODECS: Final = "bench_codecs"
 ROCKETMQ: Final = "bench_rocketmq"
+TRANSACTIONS: Final = "bench_transactions"
 SPARK: Final = "bench_spark"
 HTTP: Final = "load_test"
 COMPARE: Final = "compare"

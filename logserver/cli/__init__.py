@@ -31,6 +31,9 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "consume": Lazy("logserver.cli.online.consume:command", "Print records as they come."),
     "tail": Lazy("logserver.cli.online.consume:tail", "Print the last records, then new ones."),
     "group": Lazy("logserver.cli.online.group:command", "List, show, reset, delete groups."),
+    "transaction": Lazy(
+        "logserver.cli.online.transaction:command", "List, begin, commit transactions."
+    ),
     "kcat": Lazy(
         "logserver.cli.online.kcat:command", "Consume, produce, list with kcat's options."
     ),

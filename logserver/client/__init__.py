@@ -14,6 +14,12 @@ from logserver.client.consumer import GroupConsumer
 from logserver.client.groups import GroupDescription, GroupMember, GroupPartition
 from logserver.client.outgoing import as_bytes, as_record
 from logserver.client.producer import IdempotentProducer
+from logserver.client.transactions import (
+    BegunTransaction,
+    ListedTransaction,
+    Transaction,
+    TransactionPartition,
+)
 from logserver.client.transport import Retry
 from logserver.client.values import (
     Delay,
@@ -39,6 +45,7 @@ from logserver.errors import (
 from storage import Isolation, Record, TimedOffset, TopicPartition
 
 __all__ = [
+    "BegunTransaction",
     "BlockingClient",
     "ClientError",
     "Delay",
@@ -51,6 +58,7 @@ __all__ = [
     "GroupPartition",
     "IdempotentProducer",
     "Isolation",
+    "ListedTransaction",
     "LogClient",
     "MessagesFound",
     "OffsetRange",
@@ -68,6 +76,8 @@ __all__ = [
     "TimedOffset",
     "TopicDescription",
     "TopicPartition",
+    "Transaction",
+    "TransactionPartition",
     "as_bytes",
     "as_record",
 ]

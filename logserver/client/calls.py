@@ -150,13 +150,14 @@ class RecordCalls:
         timeout_ms: int | None = None,
         idempotency_key: str | None = None,
         delay: Delay | None = None,
+        transaction: str | None = None,
     ) -> list[Placed]:
         """Store records (see `as_record`) in one request. Return the place of each record, in their order.
 
         Without `partition` each record goes to the partition of its key. With `acks=0` the places are unknown and the
         list is empty. With an `idempotency_key`, your own name for the request, it is repeated after a failure and
-        stored once within a day; this also holds if you repeat it. Raises PartlyStored if some records are rejected
-        and others stored.
+        stored once within a day; this also holds if you repeat it. `transaction`: the id of the transaction that the
+        records belong to. Raises PartlyStored if some records are rejected and others stored.
 
         With a `delay` the records are kept until their time, on RocketMQ's format: their places are PlacedLater.
 
@@ -164,7 +165,12 @@ class RecordCalls:
         >>> [place.offset for place in placed]
         [1, 2]
         """
-        query = {"acks": acks, "compression": compression, "timeout": timeout_ms}
+        query = {
+            "acks": acks,
+            "compression": compression,
+            "timeout": timeout_ms,
+            "transaction": transaction,
+        }
         if delay is not None:
             query |= dict(zip(("delay_level", "deliver_at", "delay_ms"), delay, strict=True))
         return await self.produce_encoded(
@@ -201,13 +207,22 @@ class RecordCalls:
         return await self.transport.json(ProducerId, "POST", "/producers")
 
     async def produce_batches(
-        self, topic: str, partition: int, batches: bytes, *, acks: str | int = "all"
+        self,
+        topic: str,
+        partition: int,
+        batches: bytes,
+        *,
+        acks: str | int = "all",
+        transaction: str | None = None,
     ) -> PlacedBatches | None:
-        """Store Kafka's record batches unchanged, all or none (Kafka stores only). Return None with `acks=0`."""
+        """Store Kafka's record batches unchanged, all or none (Kafka stores only). Return None with `acks=0`.
+
+        Transactional batches need the id of their `transaction`, and its producer in their headers.
+        """
         answer = await self.transport.call(
             "POST",
             partition_path(topic, partition),
-            query={"acks": acks},
+            query={"acks": acks, "transaction": transaction},
             body=batches,
             content_type=RECORD_BATCH,
         )

@@ -94,6 +94,11 @@ class Offsets:
 
         Raises what `submit` raises, and Busy for one group too many or for metadata that is too long.
         """
+        self.check(group, offsets)
+        await asyncio.shield(self.submit(group, offsets))
+
+    def check(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Admit the group. Raises Busy for one group too many or for metadata that is too long."""
         limit_bytes = self._access.settings.max_group_metadata_bytes
         for partition, committed in offsets.items():
             size_bytes = len(committed.metadata.encode("utf-8", "surrogatepass"))
@@ -103,7 +108,6 @@ class Offsets:
                     "(max_group_metadata_bytes)"
                 )
         self.admit(group)
-        await asyncio.shield(self.submit(group, offsets))
 
     async def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Return the group's offsets, including commits submitted before."""

@@ -131,6 +131,18 @@ class Groups:
         await self._offsets.commit(group, commits)
         return offsets
 
+    async def check_commit(
+        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Admit offsets that a client commits for a group without being its member: in a transaction.
+
+        Raises InvalidGroup, OffsetOutOfRange for an offset after the end, UnknownTopic, UnknownPartition, Busy.
+        """
+        check_group_name(group, rocketmq=self._access.store.capabilities.messages)
+        wanted = {partition: committed.offset for partition, committed in offsets.items()}
+        await self._access.run(check_range, self._access.store, wanted, from_start=False)
+        self._offsets.check(group, offsets)
+
     async def delete(self, group: str) -> None:
         """Delete all offsets of a group; durable on return. Raises UnknownGroup, ConsumerState while it has members,
         StoreReadOnly.

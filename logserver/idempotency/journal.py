@@ -202,7 +202,7 @@ class IdempotencyStore:
             part = request.parts[outcome.partition]
             part.base_offset = outcome.base_offset
             if entries.are_complete and part.pool is not None:
-                producer_id, epoch, sequence = part.mark
+                producer_id, epoch, sequence, _ = part.mark
                 following = next_sequence(sequence, part.count)
                 idle = self._idle_marks.setdefault(part.pool, [])
                 idle.append(ProducerSequence(producer_id, epoch, following))

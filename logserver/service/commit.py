@@ -359,6 +359,7 @@ class CommitQueue:
             publish=not self._durable,
             client=True,
             checked=part.checked,
+            transaction=part.transaction,
         )
         group.appended_to(part.partition)
         count = result.last_offset - result.base_offset + 1

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import structs
 
 from logserver.config import HOUR_MS
-from logserver.errors import Busy, TimedOut
+from logserver.errors import Busy, NotReady, TimedOut
 from logserver.idempotency.keys import KeyedWriter
 from logserver.metrics import Metrics
 from logserver.service.commit import Writer, without_waiting
@@ -29,8 +29,10 @@ from logserver.service.requests import (
     ProduceBatches,
 )
 from logserver.service.topics import TopicCatalog, check_new_name, check_open
+from logserver.transactions.service import Transactions
 from storage import (
     LogStore,
+    ProducerEpoch,
     ProducerSequence,
     Record,
     SupportsBatchBytes,
@@ -59,8 +61,10 @@ class Producer:
         writer: Writer,
         keyed_writer: KeyedWriter,
         metrics: Metrics,
+        transactions: Transactions,
     ) -> None:
         self._access = topics.access
+        self._transactions = transactions
         self._store = store = topics.access.store
         self._batches = store if isinstance(store, SupportsBatchBytes) else None
         self._topics = topics
@@ -81,8 +85,10 @@ class Producer:
         stored.
 
         A record that fails alone has an outcome with an error. An error of the whole request is raised: UnknownTopic,
-        InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a request with a sequence or a key),
-        KeyReused, StoreReadOnly, StoreFenced, DiskFull, TimedOut.
+        InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a request with a sequence, a key or a
+        transaction), KeyReused, TransactionEnded, StoreReadOnly, StoreFenced, DiskFull, TimedOut.
+
+        In a transaction each part is all or nothing; after an error other parts may be stored in the transaction.
         """
         try:
             return await self._produce(request)
@@ -103,7 +109,7 @@ class Producer:
             parts, impossible, waits = split(self._store, request, parts, self._access.clock())
             failed += impossible
         unanswered = request.acks is Acks.NONE
-        if is_new or unanswered:
+        if is_new or unanswered or (request.transaction is not None and len(parts) > 1):
             refused = failed + await self._refused(parts, request, waits)
             if len(refused) == len(request.records) or (refused and unanswered):
                 return refused
@@ -125,8 +131,8 @@ class Producer:
         self, parts: Sequence[PartitionAppend], request: Produce, waits: Mapping[int, Waits]
     ) -> list[AppendOutcome]:
         """Return the records that the store would reject. Raises what `_refusals` raises."""
-        whole = request.producer is not None or request.key is not None
-        refused = await self._access.run(_refusals, self._store, parts, whole=whole)
+        marked = request.producer or request.key or request.transaction
+        refused = await self._access.run(_refusals, self._store, parts, whole=marked is not None)
         return outcomes_of(refused, waits, self._store) if waits else refused
 
     def _count(self, request: Produce, outcomes: Sequence[AppendOutcome]) -> None:
@@ -251,11 +257,13 @@ class Producer:
             )  # the writer rejects it with NotOffered
         async with self._unpacking if store.are_compressed(request.data) else nullcontext():
             await self._preview_batches(request, is_new=is_new)
-            data = await self._access.run(store.check_client_batches, request.topic, request.data)
-        return PartitionAppend(target, data, (), checked=True)
+            data = await self._access.run(
+                store.check_client_batches, request.topic, request.data, request.transaction
+            )
+        return PartitionAppend(target, data, (), checked=True, transaction=request.transaction)
 
     async def _preview_batches(self, request: ProduceBatches, *, is_new: bool) -> None:
-        if is_new or request.acks is Acks.NONE:
+        if request.transaction is None and (is_new or request.acks is Acks.NONE):
             await self._access.run(self._store.preview_topic, request.topic, request.data)
 
     async def _deleted_meanwhile(self) -> None:
@@ -269,7 +277,9 @@ class Producer:
     async def _append(
         self, parts: Sequence[PartitionAppend], request: Produce | ProduceBatches
     ) -> list[AppendOutcome]:
-        if isinstance(request, Produce) and request.key is not None:
+        if request.transaction is not None:
+            answer = await self._submit_in_transaction(request.transaction, parts, request.acks)
+        elif isinstance(request, Produce) and request.key is not None:
             answer = self._keyed_writer.append(request.key, parts, request.acks)
         else:
             answer = self._writer.submit(parts, request.acks)
@@ -294,6 +304,25 @@ class Producer:
                 raise
             # The partition existed before: the topic was deleted, and created again with fewer partitions.
             raise UnknownTopic(request.topic) from error
+
+    async def _submit_in_transaction(
+        self, producer: ProducerEpoch, parts: Sequence[PartitionAppend], acks: Acks
+    ) -> asyncio.Future[list[AppendOutcome]]:
+        """Add the partitions to the transaction of a producer, then queue the parts. The transaction ends after them.
+
+        A part without a sequence number continues the producer's sequence in its partition.
+        """
+        member = await self._transactions.join(producer, [part.partition for part in parts])
+        for part in parts:
+            if part.producer is None and not isinstance(part.records, bytes):
+                part.producer = member.mark()
+        try:
+            answer = self._writer.submit(parts, acks)
+        except NotReady:
+            member.leave()
+            raise
+        answer.add_done_callback(lambda _: member.leave())
+        return answer
 
     async def _target(self, topic: str, partition: int | None) -> TopicInfo:
         """Return the topic of a request, which may not exist yet. Raises what `produce` raises for the topic."""

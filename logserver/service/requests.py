@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from logserver.service.memory_budget import Reservation
-from storage import Isolation, ProducerSequence, Record, StorageError, TopicPartition
+from storage import Isolation, ProducerEpoch, ProducerSequence, Record, StorageError, TopicPartition
 
 
 class Acks(enum.Enum):
@@ -59,7 +59,7 @@ class PartitionAppend:
     """The data that one request appends to one partition: records, or whole batches as bytes.
 
     `born_host`: the address of the sender, for a store that keeps it. `checked`: the records of whole batches have
-    been checked.
+    been checked. `transaction`: the producer of the transaction that whole batches belong to.
     """
 
     partition: TopicPartition
@@ -69,6 +69,7 @@ class PartitionAppend:
     producer: ProducerSequence | None = None
     born_host: bytes | None = None
     checked: bool = False
+    transaction: ProducerEpoch | None = None
 
 
 class RequestKey(NamedTuple):
@@ -85,6 +86,8 @@ class ProduceOptions(Struct, frozen=True, kw_only=True):
 
     `timeout_ms` None: wait for the answer without a limit. `born_host`: the address of the sender, as in
     `LogStore.append`. `key` and `producer` exclude each other. `delay`: of the records without a delay of their own.
+    `transaction`: the producer of the transaction that the records belong to; `producer` is then None, or its mark with
+    a sequence number.
     """
 
     acks: Acks = Acks.ALL
@@ -94,6 +97,7 @@ class ProduceOptions(Struct, frozen=True, kw_only=True):
     key: RequestKey | None = None
     born_host: bytes | None = None
     delay: Delay | None = None
+    transaction: ProducerEpoch | None = None
 
 
 class Produce(ProduceOptions, frozen=True, kw_only=True):
@@ -121,6 +125,7 @@ class ProduceBatches(Struct, frozen=True, kw_only=True):
     partition: int | None = None
     acks: Acks = Acks.ALL
     timeout_ms: int | None = None
+    transaction: ProducerEpoch | None = None
 
 
 class StartAt(enum.Enum):

@@ -44,6 +44,7 @@ from logserver.service.produce import Producer
 from logserver.service.requests import Fetch, Follow
 from logserver.service.topics import TopicCatalog
 from logserver.service.upkeep import ServiceStatus, Upkeep
+from logserver.transactions.service import Transactions
 from storage import (
     BatchPage,
     Clock,
@@ -132,6 +133,7 @@ class LogService:
         self._keyed_writer: KeyedWriter | None = None
         self._upkeep: Upkeep | None = None
         self._groups: Groups | None = None
+        self._transactions: Transactions | None = None
         # Set by `start`, before the state is ready.
         self._topics: TopicCatalog
         self._producer: Producer
@@ -169,24 +171,34 @@ class LogService:
             published=self.waiters.notify,
         )
         if store.read_only:
-            self._topics = TopicCatalog(access, topics)
+            self._begin_reading(TopicCatalog(access, topics))
         else:
             keyed_writer = self._keyed_writer = await open_keyed_writer(access, writer.submit)
-            self._topics = TopicCatalog(access, topics, keyed_writer)
-            self._producer = self.producer_type(self._topics, writer, keyed_writer, self.metrics)
+            transactions = self._begin_reading(TopicCatalog(access, topics, keyed_writer))
+            self._producer = self.producer_type(
+                self._topics, writer, keyed_writer, self.metrics, transactions
+            )
             services = [
                 *maintenance(
                     store, self.settings, writer.take_unflushed, keyed_writer.keys.journal
                 ),
                 *delivery(store, self.settings.delivery_interval_ms, self._delivered_from_thread()),
+                *transactions.services(),
             ]
             self._upkeep = Upkeep(services, self._clock)
             self._upkeep.start()
-        self._groups = Groups(self._topics)
-        self._groups.start(self.metrics)
         self._access = access
         if self._state.name != "stopping":
             self._state.name = "ready"
+
+    def _begin_reading(self, topics: TopicCatalog) -> Transactions:
+        """Create what a read-only server has too: topics, groups and transactions."""
+        self._topics = topics
+        self._groups = Groups(topics)
+        self._groups.start(self.metrics)
+        transactions = self._transactions = Transactions(topics, self._groups, self.waiters.notify)
+        transactions.start()
+        return transactions
 
     def begin_stop(self) -> None:
         """Reject new requests and end long polls; requests in progress continue."""
@@ -203,6 +215,8 @@ class LogService:
             await self._writer.close()
         if self._upkeep is not None:
             await self._upkeep.stop()
+        if self._transactions is not None:
+            await self._transactions.stop()
         keyed_writer, self._keyed_writer = self._keyed_writer, None
         if keyed_writer is not None:
             await keyed_writer.close()
@@ -307,6 +321,13 @@ class LogService:
         if self._groups is None or self._state.name != "ready":
             raise self._state.not_ready()
         return self._groups
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions. Its calls raise NotOffered if the store has none."""
+        if self._transactions is None or self._state.name != "ready":
+            raise self._state.not_ready()
+        return self._transactions
 
     @property
     def producer(self) -> Producer:

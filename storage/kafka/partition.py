@@ -60,6 +60,7 @@ from storage.model import (
     Isolation,
     OffsetBounds,
     Page,
+    ProducerEpoch,
     ProducerSequence,
     Record,
     RetentionReport,
@@ -67,8 +68,10 @@ from storage.model import (
     TopicPartition,
 )
 from storage.shared.sequencing import last_sequence_of
+from storage.transactions import TransactionMarker
 
 FILES_OF_APPEND: Final = 1  # the log; the indexes are open only while they are written
+MARKER_BYTES: Final = 78  # the size of a marker's batch
 T = TypeVar("T")
 
 
@@ -326,13 +329,12 @@ class Partition:
         with self._append_lock:
             self._check_writable()
             if producer is not None:
+                producer = self._producers.numbered(producer)
                 last = last_sequence_of(producer.sequence, len(records))
                 known = self._find_duplicate(producer, last)
                 if known is not None:
                     return known
-                self._producers.check(
-                    producer.producer_id, epoch=producer.epoch, base_sequence=producer.sequence
-                )
+                self._producers.check(producer)
             mark = self._stamp()
             encoded = self._encoded(records, mark, compression, producer)
             return self._write(encoded, mark, publish=publish)
@@ -378,13 +380,21 @@ class Partition:
         )
 
     def append_batches(
-        self, data: bytes, *, keep_offsets: bool, publish: bool, client: bool, checked: bool
+        self,
+        data: bytes,
+        *,
+        keep_offsets: bool,
+        publish: bool,
+        client: bool,
+        checked: bool,
+        transaction: ProducerEpoch | None = None,
     ) -> AppendResult:
         batches = encoding.check_batches(
             data,
             limit_bytes=self.settings.max_message_bytes,
             keep_offsets=keep_offsets,
             client=client,
+            transaction=transaction,
         )
         if client and not checked:
             data, batches = encoding.take_in(data, batches)
@@ -404,6 +414,27 @@ class Partition:
             encoded = encoding.stamp_batches(data, batches, mark)
             return self._write(encoded, mark, publish=publish)
 
+    def append_markers(
+        self,
+        markers: Sequence[TransactionMarker],
+        coordinator_epochs: Sequence[int],
+        *,
+        publish: bool,
+    ) -> None:
+        """Append the markers of transactions, in order. `publish` and errors are as in `append`."""
+        with self._append_lock:
+            self._check_writable()
+            at_once = max(1, self.settings.segment_bytes // MARKER_BYTES)
+            for begin in range(0, len(markers), at_once):
+                end = begin + at_once
+                mark = self._stamp()
+                encoded = encoding.encode_markers(
+                    markers[begin:end],
+                    coordinator_epochs=coordinator_epochs[begin:end],
+                    now_ms=mark.now_ms,
+                )
+                self._write(encoding.stamp_batches(*encoded, mark), mark, publish=publish)
+
     def _check_sequences(self, batches: Sequence[AppendedBatch]) -> AppendResult | None:
         """Check that a producer's batches continue its stored sequence and each other.
 
@@ -418,10 +449,7 @@ class Partition:
         again = encoding.as_one(known)
         if again is not None:
             return again
-        first = data[0]
-        self._producers.check(
-            first.producer_id, epoch=first.producer_epoch, base_sequence=first.base_sequence
-        )
+        self._producers.check(encoding.mark_of(data[0]))
         return None
 
     def _find_duplicate(

@@ -70,6 +70,7 @@ from storage.kafka.state.topics import (
     folder_of,
     set_aside,
 )
+from storage.kafka.state.transactions import TransactionLog
 from storage.model import (
     AppendResult,
     BatchPage,
@@ -82,6 +83,7 @@ from storage.model import (
     Isolation,
     OffsetBounds,
     Page,
+    ProducerEpoch,
     ProducerSequence,
     Record,
     RetentionReport,
@@ -95,6 +97,7 @@ from storage.model import (
 from storage.shared.disk_store import DiskStore, open_directory
 from storage.shared.group_offsets import KeepsGroupOffsets
 from storage.shared.sequencing import FIRST_BESIDE_BROKER, ProducerIds
+from storage.transactions import TransactionLimits, TransactionMarker, TransactionState
 
 _NO_STARTS: Final[Mapping[TopicPartition, int]] = {}
 
@@ -151,6 +154,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         inert_configs=INERT_CONFIGS,
     )
     offsets_topic = names.GROUP_OFFSETS_TOPIC
+    transactions_topic = names.TRANSACTION_STATE_TOPIC
 
     def __init__(
         self,
@@ -214,6 +218,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             offsets=directory.offsets(names.CLEANER_OFFSETS),
             checkpoint=self._write_cleaned,
         )
+        self._transactions = TransactionLog(self)
         if self.read_only:
             return
         if stored is None:
@@ -496,6 +501,46 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         """Create `__consumer_offsets`; durable on return."""
         self.create_topic(names.GROUP_OFFSETS_TOPIC, self._settings.offsets_partitions)
 
+    # ---- transactions: see transactions.Home and SupportsTransactions ----
+
+    def transactions_count(self) -> int:
+        """Return the number of partitions of `__transaction_state`, including partitions that are not served."""
+        topic = self._topics.get(names.TRANSACTION_STATE_TOPIC)
+        return 0 if topic is None else len(topic.partitions) + len(topic.missing)
+
+    def create_transactions_topic(self) -> None:
+        """Create `__transaction_state`; durable on return."""
+        self.create_topic(names.TRANSACTION_STATE_TOPIC, self._settings.transactions_partitions)
+
+    @property
+    def transaction_limits(self) -> TransactionLimits:
+        """See SupportsTransactions."""
+        return self._settings.transaction_limits
+
+    def transactions(self) -> Sequence[TransactionState]:
+        """See SupportsTransactions."""
+        self._check_open()
+        return self._transactions.states()
+
+    def write_transactions(
+        self, states: Sequence[TransactionState], *, durable: bool = True
+    ) -> None:
+        """See SupportsTransactions."""
+        self._check_writable()
+        self._transactions.write(states, durable=durable)
+
+    def end_transactions(
+        self, markers: Mapping[TopicPartition, Sequence[TransactionMarker]], *, durable: bool = True
+    ) -> None:
+        """See SupportsTransactions."""
+        self._check_writable()
+        self._transactions.end(markers, durable=durable)
+
+    def offsets_partition(self, group: str) -> TopicPartition:
+        """See SupportsTransactions."""
+        self._check_writable()
+        return self._group_offsets.home(group)
+
     # ---- records ----
 
     def append(
@@ -528,15 +573,24 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         publish: bool = True,
         client: bool = False,
         checked: bool = False,
+        transaction: ProducerEpoch | None = None,
     ) -> AppendResult:
         return self.partition(partition).append_batches(
-            data, keep_offsets=keep_offsets, publish=publish, client=client, checked=checked
+            data,
+            keep_offsets=keep_offsets,
+            publish=publish,
+            client=client,
+            checked=checked,
+            transaction=transaction,
         )
 
-    def check_client_batches(self, topic: str, data: bytes) -> bytes:
+    def check_client_batches(
+        self, topic: str, data: bytes, transaction: ProducerEpoch | None = None
+    ) -> bytes:
         with self._lock:
             settings = self.settings_of(topic)
-        return check_client_batches(data, settings, now_ms=self._shared.clock()).data
+        now_ms = self._shared.clock()
+        return check_client_batches(data, settings, now_ms=now_ms, transaction=transaction).data
 
     def are_compressed(self, data: bytes) -> bool:
         return are_compressed(data)

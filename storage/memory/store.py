@@ -356,7 +356,7 @@ class MemoryStore(LogStore):
         """See SupportsGroupOffsets; nothing is durable here."""
         with self._opened(write=True):
             check_commits(commits, check_partition=self._log)
-            for group, offsets in commits:
+            for group, offsets, _ in commits:
                 for partition, committed in offsets.items():
                     self._offsets.put(group, partition, at_time(committed, self._clock()))
 

@@ -30,7 +30,7 @@ def check_commits(
 
     `check_partition` raises for a partition that does not exist.
     """
-    for group, offsets in commits:
+    for group, offsets, _ in commits:
         _check_group(group)
         for partition, committed in offsets.items():
             check_partition(partition)

@@ -64,7 +64,7 @@ def check_next(producer: ProducerSequence, *, current_epoch: int, last_sequence:
     As in ProducerAppendInfo, a new epoch begins at 0. `last_sequence` is NO_SEQUENCE for a producer with no known
     batch. Such a producer may begin at any number, because its records may have been deleted.
     """
-    producer_id, epoch, sequence = producer
+    producer_id, epoch, sequence, _ = producer
     if epoch < current_epoch:
         raise FencedProducer(
             f"producer {producer_id} has epoch {current_epoch}: epoch {epoch} is fenced",

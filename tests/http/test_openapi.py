@@ -39,6 +39,7 @@ async def prepared(api: Api, pattern: str) -> str:
     - A topic `orders` with two records.
     - The group `billing` with an instance that reads the topic and an instance that reads nothing.
     - For routes of groups: the group `accounting` with an offset (on Kafka this adds a topic) and without members.
+    - For routes of transactions, on Kafka: an open transaction with a record.
     """
     await api.create("orders")
     if api.backend == "kafka":
@@ -52,6 +53,11 @@ async def prepared(api: Api, pattern: str) -> str:
     reset = {"topic": "orders", "to": {"offset": 1}}
     if "groups" in pattern:
         await api.call("PUT", "/groups/accounting/offsets", json=reset)
+    if "transactions" in pattern and api.backend == "kafka":
+        begun = await api.post("/transactions", {"transactional_id": "billing-1"})
+        assert begun.json["id"] == SAMPLES["transaction"]
+        records = {"records": [{"value": "x"}]}
+        await api.post(f"/topics/orders?transaction={begun.json['id']}", records)
     for name in ("worker-0", "worker-1"):
         await api.post("/consumers/billing", {"name": name, "auto.offset.reset": "earliest"})
     topics = {"topics": ["orders"]}

@@ -118,6 +118,11 @@ def parse_delimiter(ctx: click.Context, param: click.Parameter, value: str | Non
     about="Deliver the records at this time (ms or ISO 8601), rounded up to a level (RocketMQ).",
 )
 @click.option(
+    "--transaction",
+    metavar="ID",
+    help="Send the records in this transaction (see transaction begin).",
+)
+@click.option(
     "--json", "is_json", is_flag=True, help="Each line is a record in JSON, as consume prints it."
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
@@ -131,6 +136,7 @@ async def command(
     delimiter: bytes,
     compression: str | None,
     acks: str,
+    transaction: str | None,
     is_json: bool,
     delay_level: int | None,
     delay_ms: int | None,
@@ -152,6 +158,7 @@ async def command(
         compression=compression,
         acks=acks,
         delay=None if delay == Delay() else delay,
+        transaction=transaction,
         to_record=_from_json if is_json else from_line(headers=pairs, **shape),
     )
     sent = Sent(topic, is_placed=acks != "0")
@@ -177,6 +184,7 @@ class Sending:
     compression: str | None = None
     acks: str = "all"
     delay: Delay | None = None
+    transaction: str | None = None
     count: int | None = None
     tee: Callable[[Sequence[bytes]], None] | None = None
 
@@ -241,6 +249,7 @@ async def send(client: LogClient, files: Sequence[Path], sending: Sending, sent:
                         acks=sending.acks,
                         compression=sending.compression,
                         delay=sending.delay,
+                        transaction=sending.transaction,
                     )
                     sent.add(len(records), placed)
                 if sending.tee is not None:

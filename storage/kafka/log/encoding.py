@@ -30,6 +30,7 @@ from storage.kafka.format.batch import (
     decode_header,
     decode_records,
     encode_batch,
+    encode_control_batch,
     first_keyless,
     restamp_append_time,
     restamp_latest,
@@ -41,8 +42,9 @@ from storage.kafka.format.record import MIN_RECORD_BYTES, NO_TIMESTAMP
 from storage.kafka.log.reading import KEYS_HEADER, TAGS_HEADER
 from storage.kafka.log.segment import AppendedBatch
 from storage.kafka.state.settings import TIMESTAMP_AFTER, TIMESTAMP_BEFORE, TopicSettings
-from storage.model import AppendResult, Header, ProducerSequence, Record
+from storage.model import AppendResult, Header, ProducerEpoch, ProducerSequence, Record
 from storage.shared.sequencing import SEQUENCES
+from storage.transactions import TransactionMarker
 
 INT16_MAX: Final = 2**15 - 1
 MAX_CONTENT_BYTES: Final = DEFAULT_MAX_BYTES // 2
@@ -146,6 +148,7 @@ def encode_records(
             producer_id=-1 if producer is None else producer.producer_id,
             producer_epoch=-1 if producer is None else producer.epoch,
             base_sequence=-1 if producer is None else producer.sequence,
+            transactional=producer is not None and producer.transactional,
         )
         if len(data) <= limit_bytes:
             return [data]
@@ -181,12 +184,17 @@ def _too_large(size_bytes: int, limit_bytes: int, *, index: int, whole: bool) ->
 
 
 def check_batches(
-    data: bytes, *, limit_bytes: int, keep_offsets: bool, client: bool
+    data: bytes,
+    *,
+    limit_bytes: int,
+    keep_offsets: bool,
+    client: bool,
+    transaction: ProducerEpoch | None = None,
 ) -> Sequence[AppendedBatch]:
     """Return the batches of `data`. Each batch is whole, with a good CRC and of legal size.
 
-    Raises InvalidBatch (field, position), RecordTooLarge, and NotOffered for a client's control and
-    transactional batches.
+    Raises InvalidBatch (field, position), RecordTooLarge, and NotOffered for a client's control batches, and its
+    transactional batches without a `transaction`.
     """
     try:
         batches = [AppendedBatch(at, header) for at, header in split_batches(data)]
@@ -208,20 +216,44 @@ def check_batches(
             _check_new_batch(at, header)
         if client:
             _check_client_attributes(at, header)
+            _check_transaction(at, header, transaction)
     return batches
 
 
 def _check_client_attributes(at: int, header: BatchHeader) -> None:
-    """Raise for batches that only the log's owner writes: transactional batches and markers (NotOffered), and those
-    with the time at which the cleaner may drop them (InvalidBatch).
+    """Raise for batches that only the log's owner writes: markers (NotOffered), and those with the time at which the
+    cleaner may drop them (InvalidBatch).
     """
-    if header.is_control or header.is_transactional:
+    if header.is_control:
         raise NotOffered(
-            f"record batch at {at}: control and transactional batches are not offered",
+            f"record batch at {at}: control batches are the server's own, a client sends none",
             feature="transactions",
         )
     if header.has_delete_horizon:
         raise _invalid(at, "attributes", "a delete horizon is the log cleaner's, not a producer's")
+
+
+def _check_transaction(at: int, header: BatchHeader, transaction: ProducerEpoch | None) -> None:
+    """Raise unless a client's batch is transactional exactly if the request names a transaction (NotOffered without
+    one), and is of its producer.
+    """
+    if transaction is None:
+        if header.is_transactional:
+            raise NotOffered(
+                f"record batch at {at}: a transactional batch must be sent within a transaction",
+                feature="transactions",
+            )
+        return
+    if not header.is_transactional:
+        raise _invalid(at, "attributes", "a batch in a transaction must be transactional (bit 4)")
+    if header.producer_id != transaction.producer_id:
+        problem = f"producer_id is {header.producer_id}, the transaction's is {transaction[0]}"
+        raise _invalid(at, "producer_id", problem)
+    if header.producer_epoch != transaction.epoch:
+        problem = (
+            f"producer_epoch is {header.producer_epoch}, the transaction's is {transaction[1]}"
+        )
+        raise _invalid(at, "producer_epoch", problem)
 
 
 def _invalid(at: int, field: str, problem: str) -> InvalidBatch:
@@ -327,13 +359,21 @@ def are_compressed(data: bytes) -> bool:
     return False
 
 
-def check_client_batches(data: bytes, settings: TopicSettings, *, now_ms: int) -> Encoded:
+def check_client_batches(
+    data: bytes,
+    settings: TopicSettings,
+    *,
+    now_ms: int,
+    transaction: ProducerEpoch | None = None,
+) -> Encoded:
     """Check a client's batches and return them as `take_in` does.
 
     Raises the errors of `check_batches`, `take_in`, `check_batch_times` and `check_batch_keys`.
     """
     limit_bytes = settings.max_message_bytes
-    batches = check_batches(data, limit_bytes=limit_bytes, keep_offsets=False, client=True)
+    batches = check_batches(
+        data, limit_bytes=limit_bytes, keep_offsets=False, client=True, transaction=transaction
+    )
     taken = take_in(data, batches)
     check_batch_times(taken.data, taken.batches, settings, now_ms=now_ms)
     check_batch_keys(taken.data, taken.batches, settings)
@@ -444,7 +484,33 @@ def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
 
 def mark_of(header: BatchHeader) -> ProducerSequence:
     """Return the producer id, epoch and base sequence number of a batch."""
-    return ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
+    return ProducerSequence(
+        header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional
+    )
+
+
+def encode_markers(
+    markers: Sequence[TransactionMarker], *, coordinator_epochs: Sequence[int], now_ms: int
+) -> Encoded:
+    """Encode the markers of transactions, one batch each, still without offsets: see `stamp_batches`."""
+    parts = [
+        encode_control_batch(
+            commit=marker.commit,
+            coordinator_epoch=epoch,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.epoch,
+            base_offset=0,
+            leader_epoch=0,
+            timestamp_ms=now_ms,
+        )
+        for marker, epoch in zip(markers, coordinator_epochs, strict=True)
+    ]
+    batches: list[AppendedBatch] = []
+    at = 0
+    for part in parts:
+        batches.append(AppendedBatch(at, decode_header(part)))
+        at += len(part)
+    return Encoded(b"".join(parts), batches)
 
 
 def as_one(known: Sequence[AppendResult | None]) -> AppendResult | None:

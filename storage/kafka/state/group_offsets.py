@@ -56,17 +56,19 @@ from storage.model import (
     GroupCommit,
     Isolation,
     OffsetBounds,
+    ProducerEpoch,
     ProducerSequence,
     Record,
     TopicPartition,
 )
 from storage.shared.group_offsets import OffsetTable, at_time, check_commits
+from storage.shared.sequencing import NO_SEQUENCE
 
 INT32_MIN: Final = -(1 << 31)
 READ_BYTES: Final = 1 << 20
 _T = TypeVar("_T")
-_Change = tuple[str, TopicPartition, CommittedOffset | None]
-"""A group, a partition, and its new offset; None deletes the group's offset."""
+_Change = tuple[str, TopicPartition, CommittedOffset | None, ProducerEpoch | None]
+"""A group, a partition, its new offset (None deletes the group's offset), and the transaction that commits it."""
 
 
 class OffsetsPartition(Protocol):
@@ -271,8 +273,8 @@ class GroupOffsets:
         with self._commit_lock:
             check_commits(commits, check_partition=self._home.partition)
             changes: list[_Change] = [
-                (group, partition, committed)
-                for group, offsets in commits
+                (group, partition, committed, transaction)
+                for group, offsets, transaction in commits
                 for partition, committed in offsets.items()
             ]
             self._sync_records(changes)
@@ -282,7 +284,7 @@ class GroupOffsets:
         with self._commit_lock:
             held = self._of_group(group)
             wanted = held if partitions is None else [p for p in partitions if p in held]
-            self._append([(group, partition, None) for partition in wanted], durable=True)
+            self._append([(group, partition, None, None) for partition in wanted], durable=True)
 
     def forget_topic(self, topic: str, topic_id: str | None) -> None:
         """Delete every group's offsets for a deleted topic, except the offsets of a new topic with its name. On a full
@@ -290,7 +292,7 @@ class GroupOffsets:
         """
         with self._commit_lock, suppress(DiskFull):
             changes: list[_Change] = [
-                (group, partition, None)
+                (group, partition, None, None)
                 for log in self._current()
                 for group, partition, value in log.look(lambda table: table.of_topic(topic))
                 if is_of(value, id_bytes(topic_id))
@@ -301,7 +303,7 @@ class GroupOffsets:
         """Flush the records below each new offset, before the offset is appended: after a crash no group's offset is
         above the log end.
         """
-        for _, address, committed in changes:
+        for _, address, committed, _ in changes:
             partition = self._home.partition(address)
             if committed is not None and committed.offset > partition.flushed_offset:
                 partition.flush()
@@ -309,29 +311,38 @@ class GroupOffsets:
     def _append(self, changes: Sequence[_Change], *, durable: bool) -> None:
         if not changes:
             return
+        runs: dict[tuple[TopicPartition, ProducerEpoch | None], list[Record]] = {}
+        for change in changes:
+            run = self.home(change[0]), change[3]
+            runs.setdefault(run, []).append(self._record(change))
+        homes = {address: self._home.partition(address) for address, _ in runs}
+        for (address, transaction), records in runs.items():
+            mark = None if transaction is None else _mark(transaction)
+            homes[address].append(records, compression="none", producer=mark, publish=not durable)
+        if durable:
+            for partition in homes.values():
+                partition.flush()
+
+    def home(self, group: str) -> TopicPartition:
+        """Return the partition of a group's records; the topic is created if it is missing."""
         if not self._home.offsets_count():
             self._home.create_offsets_topic()
         count = self._home.offsets_count()
-        runs: dict[int, list[Record]] = {}
-        for change in changes:
-            runs.setdefault(home_of(change[0], count), []).append(self._record(change))
-        homes = [
-            (self._home.partition(TopicPartition(names.GROUP_OFFSETS_TOPIC, number)), records)
-            for number, records in sorted(runs.items())
-        ]
-        for partition, records in homes:
-            partition.append(records, compression="none", producer=None, publish=not durable)
-        if durable:
-            for partition, _ in homes:
-                partition.flush()
+        return TopicPartition(names.GROUP_OFFSETS_TOPIC, home_of(group, count))
 
     def _record(self, change: _Change) -> Record:
-        group, (topic, partition), committed = change
+        group, (topic, partition), committed, transaction = change
         key = encode_key(OffsetKey(group, topic, partition))
         if committed is None:
             return Record(key, None)
         offset, leader_epoch, metadata, time_ms = at_time(committed, self._clock())
-        topic_id = id_bytes(self._home.topic_id(topic))
+        topic_id = None  # the broker leaves it out in a transaction
+        if transaction is None:
+            topic_id = id_bytes(self._home.topic_id(topic))
         assert time_ms is not None
         value = OffsetValue(offset, leader_epoch, metadata, time_ms, topic_id)
         return Record(key, encode_value(value))
+
+
+def _mark(transaction: ProducerEpoch) -> ProducerSequence:
+    return ProducerSequence(*transaction, NO_SEQUENCE, transactional=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from storage.errors import DataError
+from storage.errors import DataError, InvalidArgument
 from storage.kafka.format.batch import (
     ABORT,
     COMMIT,
@@ -25,11 +25,13 @@ from storage.model import ProducerSequence
 from storage.shared.sequencing import (
     KEPT_BATCHES,
     NO_PRODUCER,
+    NO_SEQUENCE,
     SEQUENCES,
     SequencedBatch,
     check_next,
     find_batch,
     highest_id,
+    next_sequence,
 )
 
 
@@ -106,17 +108,32 @@ class ProducerStates:
             producer.batches, base_sequence=base_sequence, last_sequence=last_sequence
         )
 
-    def check(self, producer_id: int, *, epoch: int, base_sequence: int) -> None:
-        """Raise FencedProducer or OutOfOrderSequence unless a batch with this epoch and sequence may come next. A
-        producer id without history may begin at any sequence.
+    def check(self, mark: ProducerSequence) -> None:
+        """Raise FencedProducer or OutOfOrderSequence unless a batch with this mark may come next. A producer id without
+        history may begin at any sequence.
+
+        Raises InvalidArgument for a batch outside of the producer's open transaction (as in ProducerAppendInfo).
         """
-        producer = self._producers.get(producer_id)
-        if producer is not None:
-            check_next(
-                ProducerSequence(producer_id, epoch, base_sequence),
-                current_epoch=producer.entry.epoch,
-                last_sequence=producer.entry.last_sequence,
+        producer = self._producers.get(mark.producer_id)
+        if producer is None:
+            return
+        check_next(
+            mark, current_epoch=producer.entry.epoch, last_sequence=producer.entry.last_sequence
+        )
+        if producer.entry.current_txn_first_offset >= 0 and not mark.transactional:
+            raise InvalidArgument(
+                f"producer {mark.producer_id} has an open transaction: all its batches must belong to it",
+                field="transaction",
             )
+
+    def numbered(self, mark: ProducerSequence) -> ProducerSequence:
+        """Return the mark with the producer's next sequence number, if it has none."""
+        if mark.sequence != NO_SEQUENCE:
+            return mark
+        producer = self._producers.get(mark.producer_id)
+        if producer is None or producer.entry.epoch != mark.epoch:
+            return mark._replace(sequence=0)
+        return mark._replace(sequence=next_sequence(producer.entry.last_sequence, 1))
 
     def update(self, header: BatchHeader, data: bytes, at: int) -> AbortedTransaction | None:
         """Add the log's next batch, at `data[at:]`, to the state.

@@ -20,6 +20,7 @@ from storage.kafka.format.names import (
     TRANSACTION_STATE_TOPIC,
 )
 from storage.model import ConfigSource, TopicConfig
+from storage.transactions import TransactionLimits
 
 DAY_MS: Final = 86_400_000
 CLEANUP_POLICY: Final = "cleanup.policy"
@@ -91,6 +92,10 @@ _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     "offsets.topic.segment.bytes": (100 << 20, 1, INT32_MAX),
     "log.cleaner.dedupe.buffer.size": (128 << 20, 1 << 20, INT64_MAX),
     "log.cleaner.backoff.ms": (15_000, 0, INT64_MAX),
+    "transaction.state.log.num.partitions": (50, 1, MAX_PARTITIONS),
+    "transaction.state.log.segment.bytes": (100 << 20, 1, INT32_MAX),
+    "transaction.max.timeout.ms": (900_000, 1, INT32_MAX),
+    "transactional.id.expiration.ms": (7 * DAY_MS, 1, INT32_MAX),
 }
 _LOAD_FACTOR: Final = "log.cleaner.io.buffer.load.factor"
 _CLEANER_ENABLE: Final = "log.cleaner.enable"
@@ -145,7 +150,6 @@ class TopicSettings:
 
 
 _COORDINATOR_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
-    TRANSACTION_STATE_TOPIC: {CLEANUP_POLICY: COMPACT},
     SHARE_STATE_TOPIC: {"retention.ms": "-1", "retention.bytes": "-1"},
 }
 
@@ -164,6 +168,9 @@ class StoreSettings:
     directory_id: str | None
     offsets_partitions: int
     offsets_segment_bytes: int
+    transactions_partitions: int
+    transactions_segment_bytes: int
+    transaction_limits: TransactionLimits
     topic_defaults: Mapping[str, str]
     log_dirs: tuple[str, ...]
     cleaner_enabled: bool | None
@@ -180,6 +187,11 @@ class StoreSettings:
                 CLEANUP_POLICY: COMPACT,
                 "compression.type": "producer",
                 "segment.bytes": str(self.offsets_segment_bytes),
+            }
+        if topic == TRANSACTION_STATE_TOPIC:
+            return {
+                "cleanup.policy": COMPACT,
+                "segment.bytes": str(self.transactions_segment_bytes),
             }
         return _COORDINATOR_CONFIGS.get(topic, {})
 
@@ -232,6 +244,11 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         directory_id=texts["directory.id"],
         offsets_partitions=numbers["offsets.topic.num.partitions"],
         offsets_segment_bytes=numbers["offsets.topic.segment.bytes"],
+        transactions_partitions=numbers["transaction.state.log.num.partitions"],
+        transactions_segment_bytes=numbers["transaction.state.log.segment.bytes"],
+        transaction_limits=TransactionLimits(
+            numbers["transaction.max.timeout.ms"], numbers["transactional.id.expiration.ms"]
+        ),
         topic_defaults=defaults,
         log_dirs=log_dirs,
         cleaner_enabled=cleaner_enabled,

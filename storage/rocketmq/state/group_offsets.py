@@ -58,13 +58,13 @@ class GroupOffsets:
         """
 
         def put_all(table: OffsetTable[int]) -> None:
-            for group, offsets in commits:
+            for group, offsets, _ in commits:
                 for partition, committed in offsets.items():
                     table.put(group, partition, committed.offset)
 
         with self._lock:
             self._check(commits)
-            if any(offsets for _, offsets in commits):
+            if any(offsets for _, offsets, _ in commits):
                 self._sync_records(commits)
                 self._write(put_all)
 
@@ -72,11 +72,11 @@ class GroupOffsets:
         """Make the records below the offsets durable before the offsets: after a crash no group's offset
         is after the end of a queue.
         """
-        self._home.flush(sorted({partition for _, offsets in commits for partition in offsets}))
+        self._home.flush(sorted({partition for _, offsets, _ in commits for partition in offsets}))
 
     def _check(self, commits: Sequence[GroupCommit]) -> None:
         check_commits(commits, check_partition=self._home.queue)
-        for group, _ in commits:
+        for group, _, _ in commits:
             if SEPARATOR in group:
                 raise InvalidArgument(
                     f"group {group!r} holds {SEPARATOR}, which separates topic and group",

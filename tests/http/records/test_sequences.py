@@ -196,12 +196,12 @@ async def test_records_are_stored_while_another_request_unpacks_its_batches(
     check = KafkaStore.check_client_batches
     go_on, running, most = threading.Event(), [0], [0]
 
-    def slowly(store: KafkaStore, topic: str, data: bytes) -> bytes:
+    def slowly(store: KafkaStore, topic: str, data: bytes, transaction: None) -> bytes:
         running[0] += 1
         most[0] = max(most[0], running[0])
         go_on.wait(10)
         running[0] -= 1
-        return check(store, topic, data)
+        return check(store, topic, data, transaction)
 
     monkeypatch.setattr(KafkaStore, "check_client_batches", slowly)
     monkeypatch.setattr(KafkaStore, "are_compressed", lambda store, data: True)

@@ -171,7 +171,7 @@ def produce(book: Book, client: Client, sent: Sent, *, query: str = "") -> Answe
             row |= {"keys": record.lookup_keys, "tag": f"t{partition}"}
         rows.append(row)
     if sent.producer is not None:
-        producer_id, epoch, sequence = sent.producer
+        producer_id, epoch, sequence, _ = sent.producer
         query += f"&producer_id={producer_id}&producer_epoch={epoch}&sequence={sequence}"
     path = f"/topics/{topic}/partitions/{partition}?{query.lstrip('&')}"
     answer = client.produce(path, rows, kind=BINARY)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from storage.errors import FencedProducer, OutOfOrderSequence
+from storage.errors import FencedProducer, InvalidArgument, OutOfOrderSequence
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.state.producers import ProducerStates
+from storage.model import ProducerSequence
 from storage.shared.sequencing import SEQUENCES
 from tests.unit.kafka.log.batches import data_batch, header_of, marker
 
@@ -59,10 +60,10 @@ def test_an_entry_holds_the_last_batch() -> None:
 def test_the_next_sequence_goes_on_from_the_last() -> None:
     states = ProducerStates()
     take_in(states, data_batch(0, count=3, producer=(P, 0, 10)))
-    states.check(P, epoch=0, base_sequence=13)
+    states.check(ProducerSequence(P, 0, 13))
     for wrong in (10, 12, 14, 0):
         with pytest.raises(OutOfOrderSequence) as refusal:
-            states.check(P, epoch=0, base_sequence=wrong)
+            states.check(ProducerSequence(P, 0, wrong))
         assert refusal.value.facts() == {"producer_id": P, "sequence": wrong, "expected": 13}
 
 
@@ -71,9 +72,9 @@ def test_sequences_wrap_to_zero(last: int) -> None:
     states = ProducerStates()
     take_in(states, data_batch(0, count=1, producer=(P, 0, last)))
     following = (last + 1) % SEQUENCES
-    states.check(P, epoch=0, base_sequence=following)
+    states.check(ProducerSequence(P, 0, following))
     take_in(states, data_batch(1, count=4, producer=(P, 0, following)))
-    states.check(P, epoch=0, base_sequence=(following + 4) % SEQUENCES)
+    states.check(ProducerSequence(P, 0, (following + 4) % SEQUENCES))
     assert entry_of(states).last_sequence == (following + 3) % SEQUENCES
 
 
@@ -89,16 +90,16 @@ def test_a_batch_across_the_wrap_is_recognised_again_after_a_restart() -> None:
 def test_a_new_epoch_begins_at_zero_and_an_old_one_is_fenced() -> None:
     states = ProducerStates()
     take_in(states, data_batch(0, producer=(P, 3, 50)))
-    states.check(P, epoch=4, base_sequence=0)
+    states.check(ProducerSequence(P, 4, 0))
     with pytest.raises(OutOfOrderSequence):
-        states.check(P, epoch=4, base_sequence=51)
+        states.check(ProducerSequence(P, 4, 51))
     with pytest.raises(FencedProducer) as refusal:
-        states.check(P, epoch=2, base_sequence=51)
+        states.check(ProducerSequence(P, 2, 51))
     assert refusal.value.facts() == {"producer_id": P, "epoch": 2, "current_epoch": 3}
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
-    ProducerStates().check(99, epoch=5, base_sequence=1234)
+    ProducerStates().check(ProducerSequence(99, 5, 1234))
 
 
 def test_the_last_five_batches_are_recognised() -> None:
@@ -131,7 +132,7 @@ def test_a_snapshot_remembers_the_last_batch_only() -> None:
     found = again.find_duplicate(P, epoch=0, base_sequence=4, last_sequence=5)
     assert found is not None
     assert (found.base_offset, found.last_offset) == (4, 5)
-    again.check(P, epoch=0, base_sequence=6)
+    again.check(ProducerSequence(P, 0, 6))
 
 
 # ---- transactions ----------------------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ def test_a_marker_of_the_next_epoch_clears_the_sequences() -> None:
         -1,
         0,
     )
-    states.check(P, epoch=1, base_sequence=0)
+    states.check(ProducerSequence(P, 1, 0))
 
 
 def test_open_transactions_come_back_from_a_snapshot() -> None:
@@ -218,10 +219,32 @@ def test_silent_producers_are_forgotten_but_not_in_a_transaction() -> None:
     )
     states.expire(1500, 500)
     assert {entry.producer_id for entry in states.entries()} == {2, 3}
-    states.check(1, epoch=0, base_sequence=55)
+    states.check(ProducerSequence(1, 0, 55))
 
 
 def test_ids_that_nobody_hands_out_do_not_count() -> None:
     states = ProducerStates()
     take_in(states, data_batch(0, producer=(41, 0, 0)), data_batch(1, producer=(1 << 62, 0, 0)))
     assert states.highest_id == 41
+
+
+def test_a_mark_without_a_sequence_gets_the_next_one() -> None:
+    states = ProducerStates()
+    mark = ProducerSequence(P, 1, -1, transactional=True)
+    assert states.numbered(mark).sequence == 0, "an unknown producer"
+    take_in(states, data_batch(0, count=3, producer=(P, 1, 10)))
+    assert states.numbered(mark) == ProducerSequence(P, 1, 13, transactional=True)
+    assert states.numbered(mark._replace(epoch=2)).sequence == 0
+    assert states.numbered(mark._replace(sequence=7)).sequence == 7
+    take_in(states, data_batch(3, count=1, producer=(P, 1, SEQUENCES - 1)))
+    assert states.numbered(mark).sequence == 0, "it wraps"
+
+
+def test_a_producer_with_an_open_transaction_appends_only_to_it() -> None:
+    states = ProducerStates()
+    take_in(states, transaction(0, P))
+    states.check(ProducerSequence(P, 0, 1, transactional=True))
+    with pytest.raises(InvalidArgument, match="open transaction"):
+        states.check(ProducerSequence(P, 0, 1))
+    take_in(states, marker(1, P, commit=True))
+    states.check(ProducerSequence(P, 0, 1))

@@ -1,0 +1,156 @@
+"""The states of transactions, stored as the broker does: as records of `__transaction_state`.
+
+Owns which partition the records of a transactional id go to, which record counts, and the epoch in the markers; must
+not know the bytes of a record, nor when a transaction ends. As in TransactionStateManager:
+
+- The partition of an id is its hash modulo the number of partitions, as for groups. The last record of an id counts.
+- The coordinator's epoch in a marker is the leader epoch of that partition.
+
+No state is kept apart from the log: the server's coordinator has it in memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from storage.errors import (
+    Corrupt,
+    DataError,
+    MissingPartitions,
+    OffsetOutOfRange,
+    UnknownPartition,
+    UnknownTopic,
+)
+from storage.kafka.format import names
+from storage.kafka.format.batch import decode_records, split_batches
+from storage.kafka.format.transaction_records import (
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from storage.kafka.state.group_offsets import READ_BYTES, OffsetsPartition, home_of
+from storage.model import Isolation, Record, TopicPartition
+from storage.transactions import TransactionMarker, TransactionState, TransactionStatus
+
+
+class TransactionPartition(OffsetsPartition, Protocol):
+    """The calls to a partition: one of `__transaction_state`, or one with records of a transaction."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    def append_markers(
+        self,
+        markers: Sequence[TransactionMarker],
+        coordinator_epochs: Sequence[int],
+        *,
+        publish: bool,
+    ) -> None: ...
+
+
+class Home(Protocol):
+    """The calls to the store that the transactions belong to."""
+
+    def partition(self, address: TopicPartition) -> TransactionPartition:
+        """Return a partition. Raises UnknownTopic, UnknownPartition, MissingPartitions."""
+
+    def transactions_count(self) -> int:
+        """Return the partition count of `__transaction_state`, missing partitions included; 0 without the topic."""
+
+    def create_transactions_topic(self) -> None:
+        """Create `__transaction_state`; durable on return."""
+
+
+class TransactionLog:
+    """The states of a store's transactions; see SupportsTransactions. Thread-safe."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._creating = threading.Lock()
+
+    def _address(self, transactional_id: str) -> TopicPartition:
+        count = self._home.transactions_count()
+        return TopicPartition(names.TRANSACTION_STATE_TOPIC, home_of(transactional_id, count))
+
+    # ---- reading ----
+
+    def states(self) -> Sequence[TransactionState]:
+        """Return the newest state of every id. A partition that is not served has none."""
+        found: dict[str, TransactionState] = {}
+        for number in range(self._home.transactions_count()):
+            with suppress(MissingPartitions, UnknownPartition):
+                address = TopicPartition(names.TRANSACTION_STATE_TOPIC, number)
+                for key, value in _records(self._home.partition(address)):
+                    with suppress(DataError):
+                        transactional_id = decode_key(key)
+                        if value is None:
+                            found.pop(transactional_id, None)
+                        else:
+                            found[transactional_id] = decode_value(transactional_id, value)
+        return list(found.values())
+
+    # ---- writing ----
+
+    def write(self, states: Sequence[TransactionState], *, durable: bool) -> None:
+        """Append a record for each state."""
+        with self._creating:
+            if states and not self._home.transactions_count():
+                self._home.create_transactions_topic()
+        runs: dict[TopicPartition, list[Record]] = {}
+        for state in states:
+            key = encode_key(state.transactional_id)
+            value = None if state.status is TransactionStatus.DEAD else encode_value(state)
+            runs.setdefault(self._address(state.transactional_id), []).append(Record(key, value))
+        partitions = [(self._home.partition(address), run) for address, run in runs.items()]
+        for partition, records in partitions:
+            partition.append(records, compression="none", producer=None, publish=not durable)
+        if durable:
+            for partition, _ in partitions:
+                partition.flush()
+
+    def end(
+        self, markers: Mapping[TopicPartition, Sequence[TransactionMarker]], *, durable: bool
+    ) -> None:
+        """Append markers to the partitions that exist."""
+        epochs = {marker.transactional_id: 0 for listed in markers.values() for marker in listed}
+        for transactional_id in epochs:
+            address = self._address(transactional_id)
+            epochs[transactional_id] = self._home.partition(address).leader_epoch
+        written: list[TransactionPartition] = []
+        for address, listed in markers.items():
+            with suppress(UnknownTopic, UnknownPartition):
+                partition = self._home.partition(address)
+                own = [epochs[marker.transactional_id] for marker in listed]
+                partition.append_markers(listed, own, publish=not durable)
+                written.append(partition)
+        if durable:
+            for partition in written:
+                partition.flush()
+
+
+def _records(partition: TransactionPartition) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield key and value of each record, in order. Damage is skipped: `verify` and a start report it."""
+    offset = partition.bounds().start
+    while offset < (end := partition.bounds().end):
+        try:
+            page = partition.read_batches(
+                offset, max_bytes=READ_BYTES, isolation=Isolation.READ_UNCOMMITTED
+            )
+        except OffsetOutOfRange:  # segments were deleted meanwhile
+            offset = partition.bounds().start
+            continue
+        except Corrupt as error:
+            following: object = error.facts().get("next_good_offset")
+            offset = following if isinstance(following, int) and following > offset else end
+            continue
+        for at, header in split_batches(page.data):
+            if not header.is_control:
+                with suppress(DataError):
+                    for _, _, key, value, _ in decode_records(page.data, at, header=header):
+                        if key is not None:
+                            yield key, value
+        offset = page.next_offset if page.next_offset > offset else end
