@@ -50,6 +50,15 @@ def described(store: LogStore, topic: str) -> Iterator[tuple[str, str, int]]:
             yield config.name, config.value, SOURCES[config.source]
 
 
+def would_have(store: LogStore, configs: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
+    """Yield name, value and source of every config that a topic with these configs of its own would have."""
+    if isinstance(store, SupportsTopicConfigs):
+        for config in store.default_configs():
+            own = configs.get(config.name)
+            source = config.source if own is None else ConfigSource.TOPIC
+            yield config.name, config.value if own is None else own, SOURCES[source]
+
+
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Return configs with values, types and sources; null names ask for all of a resource."""
     rows = []

@@ -25,13 +25,13 @@ from api.kafka.sessions import Asked, Context, RefusedSession
 from logserver.errors import Busy
 from logserver.service.fetch_many import FetchMany, PartitionFetch, PartitionPage
 from storage import Isolation, StorageError, TopicPartition
-from storage.errors import OffsetOutOfRange
 
 FIRST_BY_ID: Final = 13
 READ_COMMITTED: Final = 1
 BUSY_WAIT_S: Final = 0.1  # before an empty answer, if answers have no room: the client asks again
 
 Row = FetchResponseResponsesPartitions
+Aborted = FetchResponseResponsesPartitionsAbortedTransactions
 
 
 async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
@@ -67,7 +67,7 @@ async def _rows(call: Call, request: FetchRequest, context: Context) -> Sequence
             partition = _partition(call, asked)
         except StorageError as error:
             code = ErrorCode.UNKNOWN_TOPIC_ID if not asked.topic else code_of(error)
-            rows.append(_error_row(asked, code))
+            rows.append(_error_row(asked, code, aborted=[]))
             continue
         rows.append(None)
         parts.append(
@@ -105,7 +105,10 @@ def _partition(call: Call, asked: Asked) -> TopicPartition:
 
 def _row(call: Call, asked: Asked, page: PartitionPage, *, committed: bool) -> Row:
     if page.page is None:
-        return _failed_row(asked, page.error)
+        error = page.error
+        return _error_row(
+            asked, ErrorCode.UNKNOWN_SERVER_ERROR if error is None else code_of(error)
+        )
     data, next_offset, bounds, aborted = page.page
     call.service.metrics.fetched(
         records=max(next_offset - asked.wish.fetch_offset, 0), size_bytes=len(data)
@@ -116,9 +119,7 @@ def _row(call: Call, asked: Asked, page: PartitionPage, *, committed: bool) -> R
         last_stable_offset=bounds.stable,
         log_start_offset=bounds.start,
         aborted_transactions=[
-            FetchResponseResponsesPartitionsAbortedTransactions(
-                producer_id=producer_id, first_offset=first_offset
-            )
+            Aborted(producer_id=producer_id, first_offset=first_offset)
             for producer_id, first_offset in aborted
         ]
         if committed
@@ -127,20 +128,13 @@ def _row(call: Call, asked: Asked, page: PartitionPage, *, committed: bool) -> R
     )
 
 
-def _failed_row(asked: Asked, error: StorageError | None) -> Row:
-    code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else code_of(error)
-    row = _error_row(asked, code)
-    if isinstance(error, OffsetOutOfRange):
-        row.log_start_offset = error.earliest
-    return row
-
-
-def _error_row(asked: Asked, code: ErrorCode) -> Row:
+def _error_row(asked: Asked, code: ErrorCode, aborted: list[Aborted] | None = None) -> Row:
+    """Return the row of an error; the real server has no offsets in it."""
     return Row(
         partition_index=asked.wish.partition,
         error_code=code,
         high_watermark=-1,
-        aborted_transactions=None,
+        aborted_transactions=aborted,
         records=b"",
     )
 

@@ -7,10 +7,11 @@ ReplicationControlManager: a topic that is named twice in one request is refused
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from api.kafka.call import Call
-from api.kafka.handlers.configs import described
+from api.kafka.handlers.configs import described, would_have
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -72,7 +73,9 @@ async def _created(
             raise TopicExists(f"topic {topic.name!r} exists already", topic=topic.name)
         if check_only:
             count = await _checked(call, topic.name, partitions, configs)
-            return _row(topic.name, NO_ID, count)
+            row = _row(topic.name, NO_ID, count)
+            row.configs = _configs(would_have(call.service.store, configs))
+            return row
         info, is_new = await call.service.topics.create(topic.name, partitions, configs)
         if not is_new:
             raise TopicExists(f"topic {topic.name!r} exists already", topic=topic.name)
@@ -85,18 +88,26 @@ async def _created(
             name=topic.name, error_code=code_of(error), error_message=error.message
         )
     row = _row(topic.name, call.ids.id_of(topic.name), len(info.partitions))
-    row.configs = [
+    row.configs = _configs(described(call.service.store, topic.name))
+    return row
+
+
+def _configs(configs: Iterable[tuple[str, str, int]]) -> list[CreateTopicsResponseTopicsConfigs]:
+    return [
         CreateTopicsResponseTopicsConfigs(
             name=name, value=value, config_source=source, read_only=False
         )
-        for name, value, source in described(call.service.store, topic.name)
+        for name, value, source in configs
     ]
-    return row
 
 
 def _row(name: str, topic_id: bytes, partitions: int) -> CreateTopicsResponseTopics:
     return CreateTopicsResponseTopics(
-        name=name, topic_id=topic_id, num_partitions=partitions, replication_factor=1
+        name=name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=partitions,
+        replication_factor=1,
     )
 
 

@@ -69,7 +69,7 @@ INERT_CONFIGS: Final[Mapping[str, str]] = {
     "local.retention.bytes": "-2",
     "local.retention.ms": "-2",
     "min.insync.replicas": "1",
-    "remote.copy.disable": "false",
+    "remote.log.copy.disable": "false",
     "remote.log.delete.on.disable": "false",
     "remote.storage.enable": "false",
     "unclean.leader.election.enable": "false",
@@ -196,11 +196,14 @@ class StoreSettings:
         return _COORDINATOR_CONFIGS.get(topic, {})
 
     def describe(self, topic: str, configs: Mapping[str, str]) -> Sequence[TopicConfig]:
-        """Return every config of a topic that has these configs of its own, in order of name."""
+        """Return every config of a topic that has these configs of its own, in order of name. Internal configs are left
+        out, as the real server does.
+        """
         own = {**self.broker_configs(topic), **configs}
         return [
             _described(name, own.get(name), self.topic_defaults.get(name))
             for name in sorted(_TOPIC_NAMES)
+            if not name.startswith("internal.")
         ]
 
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:

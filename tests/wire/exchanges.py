@@ -1,0 +1,208 @@
+"""The same requests for the real broker and for this server, and the answers in a form that can be compared.
+
+Owns the requests and what may differ between two servers (ids, addresses, leader epochs); must not know the answers.
+`python -P -m tests.wire.exchanges HOST:PORT` prints the answers of a running broker with an empty store as JSON:
+recorded.json holds the real one's (Kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from api.kafka.protocol.messages import APIS
+from api.kafka.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsRequestResources,
+)
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
+from api.kafka.protocol.messages.offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestTopics,
+    ListOffsetsRequestTopicsPartitions,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestTopics,
+    OffsetForLeaderEpochRequestTopicsPartitions,
+)
+from api.kafka.protocol.messages.records import (
+    DeleteRecordsRequest,
+    DeleteRecordsRequestTopics,
+    DeleteRecordsRequestTopicsPartitions,
+)
+from api.kafka.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopics,
+    CreateTopicsRequest,
+    CreateTopicsRequestTopics,
+    DeleteTopicsRequest,
+    DeleteTopicsRequestTopics,
+)
+from tests.wire.harness import Connection, batch, fetch, frame, produce
+
+SERVERS_OWN: Final = frozenset(
+    {
+        *("broker_id", "cluster_id", "controller_id", "host", "isr_nodes", "leader_epoch"),
+        *("leader_id", "node_id", "port", "producer_id", "replica_nodes", "topic_id"),
+    }
+)
+TEXTS: Final = frozenset({"batch_index_error_message", "error_message"})
+"""Messages for people are not compared."""
+BATCH_HEAD_BYTES: Final = 16  # base offset, length, leader epoch
+
+Exchange = tuple[str, Any, int]
+
+
+def _topic(name: str, partitions: int = 1, replicas: int = 1) -> CreateTopicsRequestTopics:
+    return CreateTopicsRequestTopics(
+        name=name, num_partitions=partitions, replication_factor=replicas
+    )
+
+
+def _create(*topics: CreateTopicsRequestTopics, check: bool = False) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=list(topics), timeout_ms=10_000, validate_only=check)
+
+
+def _offsets(*times: int, topic: str = "t", number: int = 0) -> ListOffsetsRequest:
+    asked = [
+        ListOffsetsRequestTopicsPartitions(partition_index=number, timestamp=time) for time in times
+    ]
+    return ListOffsetsRequest(topics=[ListOffsetsRequestTopics(name=topic, partitions=asked)])
+
+
+def _delete(offset: int, number: int = 0) -> DeleteRecordsRequest:
+    asked = DeleteRecordsRequestTopicsPartitions(partition_index=number, offset=offset)
+    topic = DeleteRecordsRequestTopics(name="t", partitions=[asked])
+    return DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
+
+
+def _end(epoch: int) -> OffsetForLeaderEpochRequest:
+    asked = OffsetForLeaderEpochRequestTopicsPartitions(partition=0, leader_epoch=epoch)
+    topic = OffsetForLeaderEpochRequestTopics(topic="t", partitions=[asked])
+    return OffsetForLeaderEpochRequest(topics=[topic])
+
+
+def _more(count: int, name: str = "t") -> CreatePartitionsRequest:
+    topic = CreatePartitionsRequestTopics(name=name, count=count, assignments=None)
+    return CreatePartitionsRequest(topics=[topic], timeout_ms=10_000)
+
+
+def exchanges() -> Sequence[Exchange]:
+    """Return the requests in order, each with a name and its version."""
+    return (*_topics(), *_records(), *_offsets_and_ends())
+
+
+def _topics() -> Sequence[Exchange]:
+    unknown = MetadataRequest(
+        topics=[MetadataRequestTopics(name="other")], allow_auto_topic_creation=False
+    )
+    return (
+        ("check only", _create(_topic("t"), check=True), 6),
+        ("create", _create(_topic("t", 2)), 4),
+        ("exists", _create(_topic("t", 2)), 4),
+        ("three replicas", _create(_topic("u", 1, 3)), 4),
+        ("no partition", _create(_topic("u", 0)), 4),
+        ("bad name", _create(_topic("a b")), 4),
+        ("twice", _create(_topic("u"), _topic("u")), 4),
+        ("unknown topic", unknown, 12),
+    )
+
+
+def _records() -> Sequence[Exchange]:
+    good = batch(b"a", b"b")
+    wrong_crc = good[:-1] + b"x"
+    return (
+        ("produce", produce("t", (0, good), (1, good)), 9),
+        ("produce again, version 7", produce("t", (0, good)), 7),
+        ("produce with a wrong CRC", produce("t", (0, wrong_crc)), 9),
+        ("produce with acks=2", produce("t", (0, good), acks=2), 9),
+        ("produce to no topic", produce("other", (0, good)), 9),
+        ("produce to no partition", produce("t", (9, good)), 9),
+        ("produce too much", produce("t", (0, batch(bytes(2_000_000)))), 9),
+        ("unknown producer epoch order", produce("t", (0, batch(b"a", producer=(77, 0, 5)))), 9),
+        ("fetch", fetch("t", (0, 0), (1, 1)), 12),
+        ("fetch, version 6", fetch("t", (0, 0)), 6),
+        ("fetch committed", fetch("t", (0, 0), isolation_level=1), 12),
+        ("fetch at the end", fetch("t", (1, 2)), 12),
+        ("fetch beyond the end", fetch("t", (1, 99)), 12),
+        ("fetch from no topic", fetch("other", (0, 0)), 12),
+        ("fetch in no session", fetch("t", session_id=5, session_epoch=7), 12),
+    )
+
+
+def _offsets_and_ends() -> Sequence[Exchange]:
+    resources = [
+        DescribeConfigsRequestResources(
+            resource_type=2, resource_name="other", configuration_keys=None
+        )
+    ]
+    return (
+        ("last and first", _offsets(-1, number=1), 8),
+        ("first", _offsets(-2), 8),
+        ("largest time", _offsets(-3), 8),
+        ("by time", _offsets(1), 8),
+        ("later than all", _offsets(1 << 60), 8),
+        ("offsets of no topic", _offsets(-1, topic="other"), 8),
+        ("end of epoch", _end(0), 4),
+        ("end of a later epoch", _end(50), 4),
+        ("more partitions", _more(3), 3),
+        ("as many partitions", _more(3), 3),
+        ("partitions of no topic", _more(3, "other"), 3),
+        ("delete records", _delete(2), 2),
+        ("delete records beyond the end", _delete(99), 2),
+        ("delete records of no partition", _delete(0, 9), 2),
+        ("fetch deleted records", fetch("t", (0, 0)), 12),
+        ("configs of no topic", DescribeConfigsRequest(resources=resources), 4),
+        ("delete topics", DeleteTopicsRequest(topic_names=["t", "other"], timeout_ms=10_000), 5),
+        (
+            "delete by unknown id",
+            DeleteTopicsRequest(
+                topics=[DeleteTopicsRequestTopics(name=None, topic_id=bytes(15) + b"\7")],
+                timeout_ms=10_000,
+            ),
+            6,
+        ),
+    )
+
+
+def comparable(value: Any, name: str = "") -> Any:
+    """Return an answer as plain values, without what is a server's own."""
+    if name in SERVERS_OWN | TEXTS:
+        return None
+    if name == "configs":  # their defaults differ: nothing is deleted here unless it is set
+        return sorted(config.name for config in value)
+    if name == "records" and isinstance(value, bytes):
+        return value[BATCH_HEAD_BYTES:].hex()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list):
+        rows = [comparable(item) for item in value]
+        return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+    if isinstance(value, msgspec.Struct):
+        return {key: comparable(inner, key) for key, inner in msgspec.structs.asdict(value).items()}
+    return value
+
+
+async def answers(connection: Connection) -> dict[str, Any]:
+    """Send the requests, and return the comparable answers by name."""
+    found = {}
+    for name, message, version in exchanges():
+        assert APIS[message.API_KEY].first <= version, frame(message, version)
+        found[name] = comparable(await connection.call(message, version))
+    return found
+
+
+async def _print(address: str) -> None:
+    host, port = address.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    found = await answers(Connection(reader, writer))
+    writer.close()
+    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(_print(sys.argv[1]))
