@@ -210,6 +210,10 @@ class Settings:
     max_auto_created_topics: int = 1000
     max_transactional_ids: int = 100_000
     consumer_idle_ms: int = 300_000
+    group_initial_delay_ms: int = 0
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 10_000
     handshake_timeout_ms: int = 10_000
     keep_alive_ms: int = 75_000
     kafka_idle_ms: int = 600_000
@@ -333,6 +337,19 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         _integer(1000, DAY_MS),
         "How long a consumer instance may be idle before it is closed.",
     ),
+    "group_initial_delay_ms": (
+        _integer(0, HOUR_MS),
+        "How long the first rebalance of a group waits for more members (Kafka's protocol).",
+    ),
+    "group_min_session_timeout_ms": (
+        _integer(1, DAY_MS),
+        "Shortest session timeout that a member may ask for (Kafka's protocol).",
+    ),
+    "group_max_session_timeout_ms": (
+        _integer(1, DAY_MS),
+        "Longest session timeout that a member may ask for (Kafka's protocol).",
+    ),
+    "group_max_size": (_integer(1), "Most members of one group (Kafka's protocol)."),
     "handshake_timeout_ms": (_integer(100, HOUR_MS), "Longest TLS handshake."),
     "keep_alive_ms": (_integer(1000, HOUR_MS), "Longest wait for the next request's headers."),
     "kafka_idle_ms": (

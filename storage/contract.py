@@ -9,7 +9,7 @@ docstrings name only the other errors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, TypeAlias, TypeVar, runtime_checkable
@@ -629,6 +629,11 @@ class SupportsGroupOffsets(Protocol):
         """Return the newest offsets of a group, by partition in order; empty for an unknown group.
 
         A field that a backend does not store (see its own docstring) has its default value.
+        """
+
+    def unstable_offsets(self, group: str) -> Collection[TopicPartition]:
+        """Return the partitions for which an open transaction holds an offset of the group. `committed` has the
+        offsets of before; the end of the transaction may change them.
         """
 
     def commit_offsets(self, commits: Sequence[GroupCommit], *, durable: bool = True) -> None:

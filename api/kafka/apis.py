@@ -14,6 +14,9 @@ from api.kafka.handlers import (
     cluster,
     configs,
     fetch,
+    group_admin,
+    group_offsets,
+    groups,
     metadata,
     offsets,
     produce,
@@ -51,14 +54,23 @@ def _table(rows: Iterable[Served]) -> Mapping[int, Served]:
     return {row.api.key: row for row in sorted(rows, key=lambda row: row.api.key)}
 
 
-# Produce 12 and InitProducerId 5 are transactions of version 2; Produce 13 names topics by id.
+# Produce 12 and InitProducerId 5 are transactions of version 2; Produce 13, OffsetCommit 10 and OffsetFetch 10 name
+# topics by id.
 SERVED: Final = _table(
     (
         _served(0, produce.produce, Scope.PRODUCE, last=11),
         _served(1, fetch.fetch, Scope.READ),
         _served(2, offsets.list_offsets, Scope.READ),
         _served(3, metadata.metadata, None),
+        _served(8, group_offsets.offset_commit, Scope.READ, last=9),
+        _served(9, group_offsets.offset_fetch, Scope.READ, last=9),
         _served(10, cluster.find_coordinator, None),
+        _served(11, groups.join_group, Scope.READ),
+        _served(12, groups.heartbeat, Scope.READ),
+        _served(13, groups.leave_group, Scope.READ),
+        _served(14, groups.sync_group, Scope.READ),
+        _served(15, group_admin.describe_groups, Scope.READ),
+        _served(16, group_admin.list_groups, Scope.READ),
         _served(API_VERSIONS, cluster.api_versions, None, before_login=True),
         _served(19, topics.create_topics, Scope.ADMIN),
         _served(20, topics.delete_topics, Scope.ADMIN),
@@ -69,7 +81,9 @@ SERVED: Final = _table(
         _served(33, configs.alter_configs, Scope.ADMIN),
         _served(35, cluster.describe_log_dirs, Scope.READ),
         _served(37, topics.create_partitions, Scope.ADMIN),
+        _served(42, group_admin.delete_groups, Scope.ADMIN),
         _served(44, configs.incremental_alter_configs, Scope.ADMIN),
+        _served(47, group_offsets.offset_delete, Scope.READ),
         _served(60, cluster.describe_cluster, None),
         _served(74, configs.list_config_resources, Scope.READ),
     )

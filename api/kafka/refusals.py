@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from api.kafka.call import Ended
+from api.kafka.group_refusals import GROUP_REFUSALS
 from api.kafka.protocol import messages as m
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.configs import (
@@ -289,6 +290,7 @@ def _create_partitions(request: m.CreatePartitionsRequest, code: int) -> m.Creat
 
 _TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+_GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]] = {
     0: (_TOPIC, _produce),
     1: (_TOPIC, _fetch),
@@ -310,5 +312,6 @@ _REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]
     44: (_TOPIC, _incremental_alter_configs),
     60: (_CLUSTER, lambda request, code: m.DescribeClusterResponse(error_code=code)),
     74: (_CLUSTER, lambda request, code: m.ListConfigResourcesResponse(error_code=code)),
+    **{key: (_GROUP, build) for key, build in GROUP_REFUSALS.items()},
 }
 """By API: the number for a client that may not use it, and the response."""

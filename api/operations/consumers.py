@@ -171,7 +171,7 @@ def _example(name: str = "default", *, body: Any = None, **more: Any) -> Example
     "/consumers/{group}",
     Answer(200, "The instance.", ConsumerAnswer, {WARNINGS: "The settings that were ignored."}),
     body=optional(dict[str, object], lax=True, documented=NewConsumer),
-    errors=(40902, 42203, 42204, 42901),
+    errors=(40902, 40903, 42203, 42204, 42901),
     examples=(
         _example(
             body={"name": "worker-2", "format": "json", "auto.offset.reset": "earliest"},

@@ -24,8 +24,7 @@ from api.operations.consumers import (
 )
 from api.records.decode import PartitionNumber, Timestamp
 from api.request_context import RequestContext
-from logserver.groups.coordinator import Member
-from logserver.groups.overview import Progress
+from logserver.groups.overview import MemberOverview, Progress
 from logserver.service.requests import Start, StartAt
 from logserver.tokens import Scope
 from storage import TopicPartition
@@ -217,14 +216,11 @@ def _start(to: str | ResetTo) -> Start:
     return Start(StartAt.OFFSET, to.offset or 0)
 
 
-def _member(member: Member) -> GroupMember:
-    subscription = member.subscription
-    pattern = None if subscription is None else subscription.pattern
-    named = subscription is not None and pattern is None
+def _member(member: MemberOverview) -> GroupMember:
     return GroupMember(
         instance_id=member.name,
-        topics=sorted(subscription.topics) if subscription is not None and named else None,
-        topic_pattern=None if pattern is None else pattern.text,
+        topics=member.topics,
+        topic_pattern=member.topic_pattern,
         partitions=[PartitionName(*partition) for partition in member.partitions],
     )
 

@@ -28,8 +28,7 @@ from api.operations.v3_topics import (
 )
 from api.request_context import RequestContext
 from logserver.errors import UnknownConsumer
-from logserver.groups.coordinator import Member
-from logserver.groups.overview import Progress
+from logserver.groups.overview import MemberOverview, Progress
 from storage import TopicPartition
 
 V3_GROUPS: Final = Resource(V3_TOPICS.tag)
@@ -58,7 +57,7 @@ class GroupData(Struct):
 
 
 class ConsumerData(Struct):
-    """A consumer instance. `client_id` is its name too; there are no static members."""
+    """A consumer instance, whose `client_id` is its name too, or a member that uses Kafka's protocol."""
 
     kind: str
     metadata: Metadata
@@ -127,14 +126,14 @@ class GroupResources:
         self._group = group
         self._url = f"{of.url}/consumer-groups/{quote(group, safe='')}"
 
-    def group(self, members: Sequence[Member]) -> GroupData:
+    def group(self, members: Sequence[MemberOverview]) -> GroupData:
         """Return the group."""
         return GroupData(
             "KafkaConsumerGroup",
             self._metadata(""),
             self._of.cluster_id,
             self._group,
-            is_simple=all(member.subscription is None for member in members),
+            is_simple=not any(member.is_subscribed for member in members),
             partition_assignor="",  # the server's own rule has no name in Kafka
             state="STABLE" if members else "EMPTY",
             type="CLASSIC",
@@ -144,12 +143,12 @@ class GroupResources:
             lag_summary=Related(f"{self._url}/lag-summary"),
         )
 
-    def consumers(self, members: Sequence[Member]) -> Listed[ConsumerData]:
+    def consumers(self, members: Sequence[MemberOverview]) -> Listed[ConsumerData]:
         """Return the list of these members."""
         metadata = ListMetadata(f"{self._url}/consumers")
         return Listed("KafkaConsumerList", metadata, [self.consumer(one) for one in members])
 
-    def consumer(self, member: Member) -> ConsumerData:
+    def consumer(self, member: MemberOverview) -> ConsumerData:
         """Return one member."""
         url = self._consumer_url(member.name)
         return ConsumerData(
@@ -158,18 +157,18 @@ class GroupResources:
             self._of.cluster_id,
             self._group,
             member.name,
-            instance_id=None,
-            client_id=member.name,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
             assignments=Related(f"{url}/assignments"),
         )
 
-    def assignments(self, member: Member) -> Listed[AssignmentData]:
+    def assignments(self, member: MemberOverview) -> Listed[AssignmentData]:
         """Return the list of the partitions that a member reads."""
         metadata = ListMetadata(f"{self._consumer_url(member.name)}/assignments")
         data = [self.assignment(member, at) for at in member.partitions]
         return Listed("KafkaConsumerAssignmentList", metadata, data)
 
-    def assignment(self, member: Member, at: TopicPartition) -> AssignmentData:
+    def assignment(self, member: MemberOverview, at: TopicPartition) -> AssignmentData:
         """Return one partition that a member reads."""
         return AssignmentData(
             "KafkaConsumerAssignment",
@@ -416,7 +415,7 @@ def _resources(call: RequestContext) -> GroupResources:
     return GroupResources(resources_of(call), call.group)
 
 
-async def _member(call: RequestContext) -> Member:
+async def _member(call: RequestContext) -> MemberOverview:
     """Return the consumer instance in the path. Raises UnknownGroup, UnknownConsumer."""
     group, name = await call.service.groups.overview(call.group), call.path["consumer_id"]
     for member in group.members:

@@ -31,6 +31,7 @@ from logserver.groups.reading import (
     reset_positions,
     timed_positions,
 )
+from logserver.groups.registry import Registry
 from logserver.service.topics import TopicCatalog
 from storage import CommittedOffset, TopicPartition
 
@@ -433,9 +434,10 @@ class Consumer:
 class Consumers:
     """Consumer instances by group and name."""
 
-    def __init__(self, topics: TopicCatalog) -> None:
-        self.coordinator = Coordinator(topics, topics.access.clock)
-        self.offsets = Offsets(topics, self.coordinator.groups)
+    def __init__(self, topics: TopicCatalog, offsets: Offsets, registry: Registry) -> None:
+        self.coordinator = Coordinator(topics, topics.access.clock, registry.http)
+        self._offsets = offsets
+        self._registry = registry
         self._topics = topics
         self._access = topics.access
         self._instances: dict[tuple[str, str], Consumer] = {}
@@ -447,8 +449,7 @@ class Consumers:
         return len(self._instances)
 
     def start(self) -> None:
-        """Begin to close idle instances, and to count groups."""
-        self.offsets.start()
+        """Begin to close idle instances."""
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def stop(self) -> None:
@@ -458,17 +459,17 @@ class Consumers:
             await asyncio.wait((self._sweeping,))
         for consumer in list(self._instances.values()):
             await self._close(consumer)
-        await self.offsets.stop()
 
     def create(self, group: str, name: str | None, config: ConsumerConfig) -> Consumer:
         """Create an instance; without a name it gets a generated one. Raises InvalidGroup, ConsumerExists, Busy (too
-        many instances or groups).
+        many instances or groups), ConsumerState if members of the group use Kafka's protocol.
         """
         check_group_name(group, rocketmq=self._access.store.capabilities.messages)
         if name is None:
             name = f"consumer-{uuid.uuid4()}"
         check_instance_name(name)
-        self.offsets.admit(group)
+        self._registry.check_open_to_http(group)
+        self._offsets.admit(group)
         limit = self._access.settings.max_consumer_instances
         if self.count >= limit and (group, name) not in self._instances:
             raise Busy(
@@ -476,7 +477,7 @@ class Consumers:
                 "(max_consumer_instances): delete some or try again later"
             )
         consumer = Consumer(
-            self._topics, self.coordinator, self.offsets, config, group=group, name=name
+            self._topics, self.coordinator, self._offsets, config, group=group, name=name
         )
         self._instances[group, name] = consumer
         return consumer

@@ -7,7 +7,7 @@ must not do IO, know offsets or wait. Use it on the event loop only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -151,10 +151,14 @@ class Group:
 
 
 class Coordinator:
-    """All groups that have members. `topics`: all existing topics, as they are at the moment."""
+    """All groups that have members. `topics`: all existing topics, as they are at the moment. `groups`: the table that
+    it fills.
+    """
 
-    def __init__(self, topics: Mapping[str, TopicInfo], clock: Clock) -> None:
-        self.groups: dict[str, Group] = {}
+    def __init__(
+        self, topics: Mapping[str, TopicInfo], clock: Clock, groups: dict[str, Group]
+    ) -> None:
+        self.groups = groups
         self._topics = topics
         self._clock = clock
 
@@ -185,11 +189,6 @@ class Coordinator:
             del self.groups[group.name]
         elif member.subscription is not None:
             group.rebalance(self._topics)
-
-    def members(self, group: str) -> Iterable[Member]:
-        """Return the group's members by name; no members for an unknown group."""
-        known = self.groups.get(group)
-        return () if known is None else [known.members[name] for name in sorted(known.members)]
 
     def subscribe(
         self,

@@ -114,6 +114,11 @@ class Offsets:
         await self.settled()
         return await self._access.run(self._store().committed, group)
 
+    async def unstable(self, group: str) -> Collection[TopicPartition]:
+        """Return the partitions for which an open transaction holds an offset of the group."""
+        await self.settled()
+        return await self._access.run(self._store().unstable_offsets, group)
+
     async def groups(self) -> Sequence[str]:
         """Return the groups that have offsets."""
         await self.settled()

@@ -1,6 +1,7 @@
 """The operator's view of groups: members, committed offsets, lag; reset and delete.
 
-Owns the description of a group and the operations on it from outside. Must not know HTTP.
+Owns the description of a group and the operations on it from outside, for both kinds of group: HTTP's consumer
+instances and members that use Kafka's classic protocol. Must not know HTTP.
 """
 
 from __future__ import annotations
@@ -8,20 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from logserver.errors import ConsumerState, UnknownGroup
+from logserver.errors import UnknownGroup
+from logserver.groups.classic_groups import ClassicGroups
+from logserver.groups.classic_values import GroupView, Limits, MemberView, State
 from logserver.groups.config import check_group_name
 from logserver.groups.consumer import Consumers
-from logserver.groups.coordinator import Member
+from logserver.groups.consumer_protocol import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from logserver.groups.coordinator import Group, Member
+from logserver.groups.offsets import Offsets
 from logserver.groups.reading import Reset, check_range, reset_positions, timed_positions
+from logserver.groups.registry import Registry
 from logserver.metrics import Metrics
 from logserver.service.requests import Start, StartAt
 from logserver.service.topics import TopicCatalog
 from storage import CommittedOffset, LogStore, OffsetBounds, TopicPartition
 from storage.errors import UnknownPartition, UnknownTopic
 
-MEMBERS_NAMED: Final = 3  # in an error
+SERVER_ASSIGNOR: Final = "server"
+"""How the rule of the server is named to Kafka's tools, which show an assignor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,43 +60,93 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOverview:
+    """One member: a consumer instance, or a member that uses Kafka's protocol; then `name` is its member id.
+
+    `topics`: the topics that it names; None if it names none, but a pattern or partitions. `instance_id`: of a static
+    member of Kafka's protocol.
+    """
+
+    name: str
+    client_id: str
+    instance_id: str | None
+    topics: Sequence[str] | None
+    topic_pattern: str | None
+    partitions: Sequence[TopicPartition]
+
+    @property
+    def is_subscribed(self) -> bool:
+        """True if the group assigns the partitions; false if the member chose them by itself."""
+        return self.topics is not None or self.topic_pattern is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOverview:
     """One group: its members by name, and every partition that it has committed or that a member reads."""
 
     name: str
     generation: int
-    members: Sequence[Member]
+    members: Sequence[MemberOverview]
     progress: Sequence[Progress]
 
 
 class Groups:
-    """All groups of one server: their consumer instances, and the operations from outside."""
+    """All groups of one server: members of both kinds, and the operations from outside."""
 
     def __init__(self, topics: TopicCatalog) -> None:
-        self.consumers = Consumers(topics)
         self._access = topics.access
-        self._coordinator = self.consumers.coordinator
-        self._offsets = self.consumers.offsets
+        settings = self._access.settings
+        self._registry = Registry()
+        self.offsets = Offsets(topics, self._registry)
+        self.consumers = Consumers(topics, self.offsets, self._registry)
+        self.classic = ClassicGroups(
+            self._registry,
+            self.offsets,
+            Limits(
+                settings.group_initial_delay_ms,
+                settings.group_min_session_timeout_ms,
+                settings.group_max_session_timeout_ms,
+                settings.group_max_size,
+            ),
+            partial(check_group_name, rocketmq=self._access.store.capabilities.messages),
+        )
         # The readers of a topic that was created, changed or deleted get a new assignment at once.
-        topics.listeners.append(self._coordinator.topic_changed)
+        topics.listeners.append(self.consumers.coordinator.topic_changed)
 
     def start(self, metrics: Metrics) -> None:
         """Begin to close idle instances and to count groups, and register the metrics."""
         self.consumers.start()
+        self.offsets.start()
         metrics.gauge("consumer_instances", "Consumer instances.", lambda: self.consumers.count)
-        metrics.gauge("groups", "Groups with members.", lambda: len(self._coordinator.groups))
+        metrics.gauge("groups", "Groups with members.", lambda: len(self._registry))
+        metrics.gauge(
+            "waiting_group_members",
+            "Members that wait for the others, to join or for their assignment (Kafka's protocol).",
+            lambda: self.classic.waiting,
+        )
+
+    def begin_stop(self) -> None:
+        """End the groups of Kafka's protocol: their members that wait are answered."""
+        self.classic.stop()
 
     async def stop(self) -> None:
-        """Close all instances; their auto-commits are stored on return."""
+        """Close all instances; auto-commits are stored on return."""
         await self.consumers.stop()
+        await self.offsets.stop()
 
     async def names(self) -> Sequence[str]:
         """Return all groups that have members or committed offsets, in order."""
-        return sorted({*await self._offsets.groups(), *self._coordinator.groups})
+        return sorted({*await self.offsets.groups(), *self._registry})
 
-    def members(self, group: str) -> Sequence[Member]:
+    def members(self, group: str) -> Sequence[MemberOverview]:
         """Return the members of a group by name; none of a group without members."""
-        return list(self._coordinator.members(group))
+        http, classic = self._registry.http.get(group), self._registry.classic_in_use(group)
+        if http is not None:
+            return [_instance(http.members[name]) for name in sorted(http.members)]
+        if classic is None:
+            return ()
+        view = classic.view()
+        return sorted(map(_member, view.members), key=lambda member: member.name)
 
     async def overview(self, group: str) -> GroupOverview:
         """Return one group. Raises UnknownGroup."""
@@ -91,7 +155,7 @@ class Groups:
         readers = {at: member.name for member in members for at in member.partitions}
         partitions = sorted({*committed, *readers})
         bounds = await self._access.run(_bounds, self._access.store, partitions)
-        live = self._coordinator.groups.get(group)
+        live = self._registry.http.get(group) or self._registry.classic.get(group)
         return GroupOverview(
             name=group,
             generation=0 if live is None else live.generation,
@@ -107,6 +171,27 @@ class Groups:
             ],
         )
 
+    async def view(self, group: str) -> GroupView | None:
+        """Return a group as Kafka's tools see it; None if it has neither members nor offsets.
+
+        HTTP's consumer instances are shown as members that subscribe by Kafka's consumer protocol.
+        """
+        if group in self._registry.http or group in self._registry.classic:
+            return self._view(group)
+        return self._view(group) if await self.offsets.committed(group) else None
+
+    async def views(self) -> Sequence[GroupView]:
+        """Return all groups, in order; see `view`."""
+        return [self._view(name) for name in sorted({*await self.names(), *self._registry.classic})]
+
+    def _view(self, group: str) -> GroupView:
+        http, classic = self._registry.http.get(group), self._registry.classic.get(group)
+        if http is not None:
+            return _as_classic(http)
+        if classic is not None:
+            return classic.view()
+        return GroupView(group, State.EMPTY, 0, "", "", ())
+
     async def reset(
         self, group: str, partitions: Iterable[TopicPartition] | None, to: Start
     ) -> Mapping[TopicPartition, int]:
@@ -119,16 +204,16 @@ class Groups:
         Raises ConsumerState while the group has members (they would continue at their own positions), UnknownGroup,
         InvalidGroup, OffsetOutOfRange, UnknownTopic, UnknownPartition, StoreReadOnly.
         """
-        self._check_empty(group)
+        self._registry.check_empty(group)
         if partitions is None:
             chosen: Sequence[TopicPartition] = list(await self._known(group))
         else:
             check_group_name(group, rocketmq=self._access.store.capabilities.messages)
             chosen = sorted(set(partitions))
         offsets = await self._access.run(_resolved, self._access.store, chosen, to)
-        self._check_empty(group)
+        self._registry.check_empty(group)
         commits = {at: CommittedOffset(offset) for at, offset in offsets.items()}
-        await self._offsets.commit(group, commits)
+        await self.offsets.commit(group, commits)
         return offsets
 
     async def check_commit(
@@ -147,29 +232,65 @@ class Groups:
         """Delete all offsets of a group; durable on return. Raises UnknownGroup, ConsumerState while it has members,
         StoreReadOnly.
         """
-        self._check_empty(group)
+        self._registry.check_empty(group)
         await self._known(group)
-        self._check_empty(group)
-        await self._offsets.delete(group)
+        self._registry.check_empty(group)
+        await self.offsets.delete(group)
+        self.classic.forget(group)
 
     async def _known(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group. Raises UnknownGroup."""
-        committed = await self._offsets.committed(group)
-        if not committed and group not in self._coordinator.groups:
+        committed = await self.offsets.committed(group)
+        if (
+            not committed
+            and group not in self._registry.http
+            and group not in self._registry.classic
+        ):
             raise UnknownGroup(group)
         return committed
 
-    def _check_empty(self, group: str) -> None:
-        members = [member.name for member in self._coordinator.members(group)]
-        if members:
-            left_out = len(members) - MEMBERS_NAMED
-            more = f" and {left_out} more" if left_out > 0 else ""
-            raise ConsumerState(
-                f"group {group!r} has {len(members)} member{'s' if len(members) > 1 else ''} "
-                f"({', '.join(members[:MEMBERS_NAMED])}{more}): delete them first",
-                group=group,
-                members=len(members),
-            )
+
+def _instance(member: Member) -> MemberOverview:
+    subscription = member.subscription
+    pattern = None if subscription is None else subscription.pattern
+    named = subscription is not None and pattern is None
+    return MemberOverview(
+        name=member.name,
+        client_id=member.name,
+        instance_id=None,
+        topics=sorted(subscription.topics) if subscription is not None and named else None,
+        topic_pattern=None if pattern is None else pattern.text,
+        partitions=member.partitions,
+    )
+
+
+def _member(member: MemberView) -> MemberOverview:
+    return MemberOverview(
+        name=member.member_id,
+        client_id=member.client_id,
+        instance_id=member.instance_id,
+        topics=sorted(decode_subscription(member.metadata)),
+        topic_pattern=None,
+        partitions=sorted(decode_assignment(member.assignment)),
+    )
+
+
+def _as_classic(group: Group) -> GroupView:
+    """Return a group of consumer instances as Kafka's tools expect a stable group."""
+    members = [
+        MemberView(
+            name,
+            None,
+            name,
+            "",
+            metadata=encode_subscription(sorted({at.topic for at in member.partitions})),
+            assignment=encode_assignment(member.partitions),
+        )
+        for name, member in sorted(group.members.items())
+    ]
+    return GroupView(
+        group.name, State.STABLE, group.generation, PROTOCOL_TYPE, SERVER_ASSIGNOR, members
+    )
 
 
 def _resolved(

@@ -205,6 +205,8 @@ class LogService:
         self._state.name = "stopping"
         self.stopping.set()
         self.waiters.close()
+        if self._groups is not None:
+            self._groups.begin_stop()
 
     async def stop(self) -> None:
         """Answer the queued requests, then flush, trim and mark the store as cleanly stopped."""

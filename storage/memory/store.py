@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -351,6 +351,11 @@ class MemoryStore(LogStore):
         """See SupportsGroupOffsets."""
         with self._opened():
             return self._offsets.of_group(group)
+
+    def unstable_offsets(self, group: str) -> Collection[TopicPartition]:
+        """See SupportsGroupOffsets; there are no transactions here."""
+        with self._opened():
+            return ()
 
     def commit_offsets(self, commits: Sequence[GroupCommit], *, durable: bool = True) -> None:
         """See SupportsGroupOffsets; nothing is durable here."""

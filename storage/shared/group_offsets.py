@@ -8,7 +8,7 @@ owner guards it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from storage.coding.varint import INT32_MAX, INT64_MAX
@@ -145,6 +145,9 @@ class OffsetKeeper(Protocol):
     def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Return a group's offsets by partition, in order."""
 
+    def unstable(self, group: str) -> Collection[TopicPartition]:
+        """Return the partitions with an offset of the group in an open transaction."""
+
     def commit(self, commits: Sequence[GroupCommit], *, durable: bool) -> None:
         """Check the commits and store them."""
 
@@ -175,6 +178,11 @@ class KeepsGroupOffsets(ABC):
         """See SupportsGroupOffsets."""
         self._check_open()
         return self._group_offsets.committed(group)
+
+    def unstable_offsets(self, group: str) -> Collection[TopicPartition]:
+        """See SupportsGroupOffsets."""
+        self._check_open()
+        return self._group_offsets.unstable(group)
 
     def commit_offsets(self, commits: Sequence[GroupCommit], *, durable: bool = True) -> None:
         """See SupportsGroupOffsets."""

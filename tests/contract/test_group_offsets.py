@@ -58,6 +58,12 @@ def plain(store: LogStore, group: str) -> dict[TopicPartition, int]:
 
 def test_none_committed(store: LogStore) -> None:
     assert offsets_of(store).groups() == []
+    assert not offsets_of(store).unstable_offsets("g")
+
+
+def test_plain_commits_are_stable_at_once(store: LogStore) -> None:
+    commit(store, "g", (EVENTS[0], 2))
+    assert not offsets_of(store).unstable_offsets("g")
     assert offsets_of(store).committed("nobody") == {}
 
 

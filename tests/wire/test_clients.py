@@ -91,7 +91,7 @@ def test_confluent_kafka(address: str) -> None:
         )
     assert producer.flush(20) == 0
     assert problems == []
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "none"})
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "g"})
     consumer.assign([confluent_kafka.TopicPartition("t", number, 0) for number in range(3)])
     found: set[bytes] = set()
     deadline_s = time.monotonic() + 20
@@ -107,9 +107,9 @@ def test_confluent_kafka(address: str) -> None:
     configs = admin.describe_configs([resource])[resource].result(10)
     assert configs["retention.ms"].value == "100000000"
     assert admin.describe_cluster().result(10).controller.id == 1
-    assert set(admin.list_topics(timeout=5).topics) == {"t"}
+    assert set(admin.list_topics(timeout=5).topics) == {"t", "__consumer_offsets"}
     admin.delete_topics(["t"])["t"].result(10)
-    assert set(admin.list_topics(timeout=5).topics) == set()
+    assert set(admin.list_topics(timeout=5).topics) == {"__consumer_offsets"}
 
 
 KAFKA_PYTHON = """

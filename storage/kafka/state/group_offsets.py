@@ -24,7 +24,7 @@ Each read of the log continues where the last read ended. So records that other 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -131,6 +131,17 @@ class OffsetsLog:
         with self._lock:
             self._catch_up()
             return question(self._table)
+
+    def pending(self, group: str) -> Collection[TopicPartition]:
+        """Return the partitions for which an open transaction holds an offset of the group."""
+        with self._lock:
+            self._catch_up()
+            return {
+                TopicPartition(key.topic, key.partition)
+                for keys in self._pending.values()
+                for key in keys
+                if key.group == group
+            }
 
     def _catch_up(self) -> None:
         """Read up to the published end. Damage is skipped: `verify` and a start report it."""
@@ -248,16 +259,26 @@ class GroupOffsets:
     def _counts(self, partition: TopicPartition, value: OffsetValue) -> bool:
         return is_of(value, id_bytes(self._home.topic_id(partition.topic)))
 
+    def unstable(self, group: str) -> Collection[TopicPartition]:
+        """Return the partitions with an offset of the group in an open transaction."""
+        log = self._log_of(group)
+        return () if log is None else log.pending(group)
+
     def _of_group(self, group: str) -> Mapping[TopicPartition, OffsetValue]:
+        log = self._log_of(group)
+        return {} if log is None else log.look(lambda table: table.of_group(group))
+
+    def _log_of(self, group: str) -> OffsetsLog | None:
+        """Return the log of a group's records; None before the first commit."""
         logs = self._current()
         count = self._home.offsets_count()
         if not count:
-            return {}
+            return None
         home = self._home.partition(
             TopicPartition(names.GROUP_OFFSETS_TOPIC, home_of(group, count))
         )
         (log,) = (log for log in logs if log.partition is home)
-        return log.look(lambda table: table.of_group(group))
+        return log
 
     def _current(self) -> Sequence[OffsetsLog]:
         """Return the logs of the current topic: it may have been created or deleted since the last call."""

@@ -9,7 +9,7 @@ offset: leader epoch, metadata and time of a commit are not stored.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -51,6 +51,10 @@ class GroupOffsets:
         """Return a group's offsets by partition, in order, without epoch, metadata or time."""
         offsets = self._stored.table.of_group(group)
         return {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+
+    def unstable(self, group: str) -> Collection[TopicPartition]:
+        """Return no partitions: offsets are no part of a transaction in this format."""
+        return ()
 
     def commit(self, commits: Sequence[GroupCommit], *, durable: bool) -> None:
         """Commit offsets, durably even if `durable` is false: see SupportsGroupOffsets.commit_offsets. A

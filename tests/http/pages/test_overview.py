@@ -233,7 +233,7 @@ async def test_hostile_names_are_text(tmp_path: Path) -> None:
     async with serving(settings(tmp_path), store.opener()) as api:
         for name in HOSTILE:
             if name.isprintable():
-                await api.service.groups._offsets.commit(name, {})
+                await api.service.groups.offsets.commit(name, {})
         answer = await page(api)
     text, checker = answer.body.decode(), checked(answer)
     for name in HOSTILE:

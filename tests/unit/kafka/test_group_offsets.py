@@ -195,6 +195,24 @@ def test_a_transaction(store: KafkaStore, shop: Workshop, commits: bool) -> None
         assert committed(again) == (5 if commits else 1)
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_offsets_of_an_open_transaction_are_unstable(
+    store: KafkaStore, shop: Workshop, commits: bool
+) -> None:
+    """They are named until the transaction ends, also after a restart; another group's are not."""
+    offsets = offsets_of(store)
+    assert not offsets.unstable_offsets("g")
+    put_offset(store, 5, transaction=7)
+    assert list(offsets.unstable_offsets("g")) == list(offsets.committed("g"))
+    assert not offsets.unstable_offsets("other")
+    store.close()
+    again = shop.open()
+    assert list(offsets_of(again).unstable_offsets("g")) == list(offsets_of(again).committed("g"))
+    end(again, 7, commits=commits)
+    assert not offsets_of(again).unstable_offsets("g")
+    again.close()
+
+
 def test_a_plain_commit_beside_an_open_transaction(store: KafkaStore, shop: Workshop) -> None:
     """A plain commit counts at once, although the last stable offset does not move; it overrides earlier records."""
     put_offset(store, 5, transaction=7)

@@ -165,6 +165,6 @@ def test_every_setting_is_documented_with_its_default(repo_root: Path) -> None:
     defaults = Settings()
     for name, default, about in rows:
         value = getattr(defaults, name)
-        shown = str(value).lower() if isinstance(value, bool) else str(value or "")
+        shown = str(value).lower() if isinstance(value, int) else str(value or "")
         assert default.strip(" `") == shown, name
-        assert about.strip().startswith(SETTINGS[name][1].rstrip(".")), name
+        assert about.strip().startswith(SETTINGS[name][1].rstrip(".)")), name

@@ -20,7 +20,7 @@ class World:
         self.topics: dict[str, TopicInfo] = {}
         self.now_ms = 0
         self.told: list[tuple[str, Sequence[TopicPartition]]] = []
-        self.coordinator = Coordinator(self.topics, lambda: self.now_ms)
+        self.coordinator = Coordinator(self.topics, lambda: self.now_ms, {})
 
     def topic(self, name: str, count: int = 1, *, internal: bool = False) -> None:
         """Create a topic, or give it more partitions."""

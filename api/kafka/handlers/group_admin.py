@@ -1,0 +1,112 @@
+"""DescribeGroups, ListGroups, DeleteGroups: groups as tools see them.
+
+Owns the answer for each group; must not know how a group works. HTTP's consumer instances are shown as members that
+subscribe by Kafka's consumer protocol, so tools show who reads which partition. Groups have the type `classic`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.kafka.call import Call
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteGroupsResponseResults,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeGroupsResponseGroups,
+    DescribeGroupsResponseGroupsMembers,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    ListGroupsResponseGroups,
+)
+from api.kafka.refusals import code_of
+from logserver.errors import ConsumerState
+from logserver.groups.classic_values import GroupView, State
+from storage import StorageError
+
+TYPE: Final = "classic"
+NOT_FOUND_FROM: Final = 6
+
+
+async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Describe groups. A group that does not exist is dead, from version 6 on with GROUP_ID_NOT_FOUND."""
+    return DescribeGroupsResponse(groups=[await _described(call, name) for name in request.groups])
+
+
+async def _described(call: Call, name: str) -> DescribeGroupsResponseGroups:
+    if not name:
+        return DescribeGroupsResponseGroups(
+            group_id=name, error_code=ErrorCode.INVALID_GROUP_ID, group_state=State.DEAD.value
+        )
+    group = await call.service.groups.view(name)
+    if group is None:
+        missing = DescribeGroupsResponseGroups(group_id=name, group_state=State.DEAD.value)
+        if call.version >= NOT_FOUND_FROM:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing.error_message = f"Group {name} not found."
+        return missing
+    return _row(group)
+
+
+def _row(group: GroupView) -> DescribeGroupsResponseGroups:
+    return DescribeGroupsResponseGroups(
+        group_id=group.name,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=[
+            DescribeGroupsResponseGroupsMembers(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+    )
+
+
+async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+    """List groups, of these states and types if the request names any; upper and lower case are the same."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    groups = await call.service.groups.views() if not types or TYPE in types else ()
+    return ListGroupsResponse(
+        groups=[
+            ListGroupsResponseGroups(
+                group_id=group.name,
+                protocol_type=group.protocol_type,
+                group_state=group.state.value,
+                group_type=TYPE,
+            )
+            for group in groups
+            if not states or group.state.value.lower() in states
+        ]
+    )
+
+
+async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Delete the offsets of groups without members."""
+    return DeleteGroupsResponse(
+        results=[
+            DeleteGroupsResponseResults(group_id=name, error_code=await _deleted(call, name))
+            for name in request.groups_names
+        ]
+    )
+
+
+async def _deleted(call: Call, name: str) -> ErrorCode:
+    if not name:
+        return ErrorCode.INVALID_GROUP_ID
+    try:
+        await call.service.groups.delete(name)
+    except ConsumerState:
+        return ErrorCode.NON_EMPTY_GROUP
+    except StorageError as error:
+        return code_of(error)
+    return ErrorCode.NONE

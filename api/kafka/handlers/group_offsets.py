@@ -1,0 +1,247 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups.
+
+Owns the answer for each partition; must not know where offsets are stored. As on the real server an offset may be
+committed beyond the end of its partition, and the error of one partition does not hold up the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from api.kafka.call import Call
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopicsPartitions,
+    OffsetCommitResponse,
+    OffsetCommitResponseTopics,
+    OffsetCommitResponseTopicsPartitions,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponseTopics,
+    OffsetDeleteResponseTopicsPartitions,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroups,
+    OffsetFetchResponseGroupsTopics,
+    OffsetFetchResponseGroupsTopicsPartitions,
+    OffsetFetchResponseTopics,
+    OffsetFetchResponseTopicsPartitions,
+)
+from api.kafka.refusals import code_of
+from logserver.groups.classic_values import Caller, Refusal
+from storage import CommittedOffset, StorageError, TopicPartition
+
+NEW_GROUP_ERRORS_FROM: Final = 9
+MANY_GROUPS_FROM: Final = 8
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
+
+
+async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Commit offsets for a group: of its members, or of a client that is no member while there are none."""
+    codes: dict[TopicPartition, ErrorCode] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    for topic in request.topics:
+        for row in topic.partitions:
+            at = TopicPartition(topic.name, row.partition_index)
+            codes[at] = _refuse_offset(call, at, row)
+            if codes[at] is ErrorCode.NONE:
+                offsets[at] = _offset(row)
+    refused = await _committed(call, request, offsets)
+    for at in offsets:
+        codes[at] = refused
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopics(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponseTopicsPartitions(
+                        partition_index=row.partition_index,
+                        error_code=codes[TopicPartition(topic.name, row.partition_index)],
+                    )
+                    for row in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _committed(
+    call: Call, request: OffsetCommitRequest, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> ErrorCode:
+    """Commit the offsets that are good. Return the error of all of them."""
+    caller = Caller(
+        request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
+    )
+    try:
+        refusal = await call.service.groups.classic.commit(request.group_id, caller, offsets)
+    except StorageError as error:
+        code = code_of(error)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            raise
+        return code
+    if refusal is Refusal.GROUP_ID_NOT_FOUND and call.version < NEW_GROUP_ERRORS_FROM:
+        refusal = Refusal.ILLEGAL_GENERATION
+    return ErrorCode(refusal)
+
+
+def _refuse_offset(
+    call: Call, at: TopicPartition, row: OffsetCommitRequestTopicsPartitions
+) -> ErrorCode:
+    """Return why the offset of one partition cannot be committed."""
+    metadata_bytes = len((row.committed_metadata or "").encode())
+    if metadata_bytes > call.service.settings.max_group_metadata_bytes:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if row.committed_offset < 0:
+        return ErrorCode.INVALID_REQUEST
+    try:
+        call.service.topics.partition(*at)
+    except StorageError as error:
+        return code_of(error)
+    return ErrorCode.NONE
+
+
+def _offset(row: OffsetCommitRequestTopicsPartitions) -> CommittedOffset:
+    return CommittedOffset(
+        row.committed_offset,
+        leader_epoch=max(row.committed_leader_epoch, NO_EPOCH),
+        metadata=row.committed_metadata or "",
+    )
+
+
+async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Return committed offsets: of one group, or from version 8 on of many. Null topics ask for all."""
+    if call.version < MANY_GROUPS_FROM:
+        topics = None
+        if request.topics is not None:
+            topics = [(topic.name, topic.partition_indexes) for topic in request.topics]
+        found = await _fetched(call, request.group_id, topics, stable=request.require_stable)
+        return _of_one_group(found)
+    groups = []
+    for group in request.groups:
+        topics = None
+        if group.topics is not None:
+            topics = [(topic.name, topic.partition_indexes) for topic in group.topics]
+        found = await _fetched(call, group.group_id, topics, stable=request.require_stable)
+        groups.append(
+            OffsetFetchResponseGroups(
+                group_id=group.group_id, error_code=found.error_code, topics=found.topics
+            )
+        )
+    return OffsetFetchResponse(groups=groups)
+
+
+async def _fetched(
+    call: Call,
+    group: str,
+    topics: Iterable[tuple[str, Iterable[int]]] | None,
+    *,
+    stable: bool,
+) -> OffsetFetchResponseGroups:
+    """Return the offsets of one group; NO_OFFSET for a partition without one.
+
+    `stable`: a partition whose offset an open transaction may change gets UNSTABLE_OFFSET_COMMIT, and the client asks
+    again.
+    """
+    if not group:
+        return OffsetFetchResponseGroups(error_code=ErrorCode.INVALID_GROUP_ID)
+    offsets = call.service.groups.offsets
+    committed = await offsets.committed(group)
+    unstable = await offsets.unstable(group) if stable else ()
+    if topics is None:
+        asked: dict[str, list[int]] = {}
+        for at in sorted({*committed, *unstable}):
+            asked.setdefault(at.topic, []).append(at.partition)
+        topics = asked.items()
+    return OffsetFetchResponseGroups(
+        topics=[
+            OffsetFetchResponseGroupsTopics(
+                name=name,
+                partitions=[
+                    _fetched_row(TopicPartition(name, number), committed, unstable)
+                    for number in numbers
+                ],
+            )
+            for name, numbers in topics
+        ]
+    )
+
+
+def _fetched_row(
+    at: TopicPartition,
+    committed: Mapping[TopicPartition, CommittedOffset],
+    unstable: Collection[TopicPartition],
+) -> OffsetFetchResponseGroupsTopicsPartitions:
+    row = OffsetFetchResponseGroupsTopicsPartitions(
+        partition_index=at.partition, committed_offset=NO_OFFSET
+    )
+    offset = committed.get(at)
+    if at in unstable:
+        row.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    elif offset is not None:
+        row.committed_offset = offset.offset
+        row.committed_leader_epoch = offset.leader_epoch
+        row.metadata = offset.metadata
+    return row
+
+
+def _of_one_group(found: OffsetFetchResponseGroups) -> OffsetFetchResponse:
+    """Return the response of the versions for one group."""
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponseTopicsPartitions(
+                        partition_index=row.partition_index,
+                        committed_offset=row.committed_offset,
+                        committed_leader_epoch=row.committed_leader_epoch,
+                        metadata=row.metadata,
+                        error_code=row.error_code,
+                    )
+                    for row in topic.partitions
+                ],
+            )
+            for topic in found.topics
+        ],
+    )
+
+
+async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Delete offsets of a group, in topics that none of its members reads."""
+    groups = call.service.groups
+    subscribed = groups.classic.subscribed(request.group_id)
+    if subscribed is None:
+        return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+    if await groups.view(request.group_id) is None:
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    deleted = []
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for asked in topic.partitions:
+            at = TopicPartition(topic.name, asked.partition_index)
+            code = _refuse_delete(call, at, subscribed)
+            if code is ErrorCode.NONE:
+                deleted.append(at)
+            rows.append(
+                OffsetDeleteResponseTopicsPartitions(partition_index=at.partition, error_code=code)
+            )
+        topics.append(OffsetDeleteResponseTopics(name=topic.name, partitions=rows))
+    if deleted:
+        await groups.offsets.delete(request.group_id, deleted)
+    return OffsetDeleteResponse(topics=topics)
+
+
+def _refuse_delete(call: Call, at: TopicPartition, subscribed: Collection[str]) -> ErrorCode:
+    if at.topic in subscribed:
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    try:
+        call.service.topics.partition(*at)
+    except StorageError as error:
+        return code_of(error)
+    return ErrorCode.NONE

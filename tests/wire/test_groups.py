@@ -1,0 +1,487 @@
+"""Groups over Kafka's wire protocol: members, offsets and administration, in every version that is offered."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.kafka.apis import SERVED
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.group_offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroups,
+    OffsetFetchRequestTopics,
+)
+from api.kafka.protocol.messages.groups import FindCoordinatorRequest
+from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+from logserver.groups.consumer_protocol import decode_assignment, encode_assignment
+from storage import TopicPartition
+from tests.http.test_security import PRODUCER, READER, token_file
+from tests.wire.group_requests import (
+    alone,
+    commit,
+    delete,
+    delete_offsets,
+    describe,
+    fetched,
+    heartbeat,
+    join,
+    joined,
+    leave,
+    listing,
+    offers,
+    sync,
+)
+from tests.wire.harness import Broker, Connection, batch, broker, produce
+
+COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 11, 12, 13, 14
+FIND, DESCRIBE, LIST, DELETE, OFFSET_DELETE = 10, 15, 16, 42, 47
+
+
+def versions(key: int) -> range:
+    """Return the versions of an API that are offered."""
+    return range(SERVED[key].first, SERVED[key].last + 1)
+
+
+@pytest.fixture
+async def topics(kafka: Broker, connection: Connection) -> None:
+    """The topic t with two partitions, of which the first has five records."""
+    await kafka.api.create("t", 2)
+    await connection.call(produce("t", (0, batch(b"a", b"b", b"c", b"d", b"e"))), 9)
+
+
+@pytest.mark.parametrize("version", versions(FIND))
+async def test_the_coordinator_is_this_node(
+    kafka: Broker, connection: Connection, version: int
+) -> None:
+    request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
+    found = await connection.call(request, version)
+    rows = found.coordinators if version >= 4 else [found]
+    assert len(rows) == (2 if version >= 4 else 1)
+    assert {(row.error_code, f"{row.host}:{row.port}") for row in rows} == {(0, kafka.address)}
+
+
+@pytest.mark.parametrize("version", versions(JOIN))
+async def test_join_every_version(connection: Connection, version: int) -> None:
+    first = await connection.call(join(), version)
+    if version >= 4:
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert first.protocol_name == (None if version >= 7 else "")
+        first = await connection.call(join(member_id=first.member_id), version)
+    assert (first.error_code, first.generation_id, first.protocol_name) == (0, 1, "range")
+    assert first.member_id.startswith("test-")
+    assert (first.leader, [one.member_id for one in first.members]) == (
+        first.member_id,
+        [first.member_id],
+    )
+    assert first.protocol_type == ("consumer" if version >= 7 else None)
+
+
+@pytest.mark.parametrize("version", versions(SYNC))
+async def test_sync_every_version(connection: Connection, version: int) -> None:
+    answer = await joined(connection)
+    request = sync(answer.member_id, answer.generation_id, {answer.member_id: b"mine"})
+    synced = await connection.call(request, version)
+    assert (synced.error_code, synced.assignment) == (0, b"mine")
+    if version >= 5:
+        assert (synced.protocol_type, synced.protocol_name) == ("consumer", "range")
+        for name in ("sticky", None):
+            request.protocol_name = name
+            refused = await connection.call(request, version)
+            assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize("version", versions(HEARTBEAT))
+async def test_heartbeat_every_version(connection: Connection, version: int) -> None:
+    answer = await alone(connection)
+    good = heartbeat(answer.member_id, answer.generation_id)
+    codes = [
+        (await connection.call(request, version)).error_code
+        for request in (
+            good,
+            heartbeat(answer.member_id, 7),
+            heartbeat("nobody", 1),
+            heartbeat("nobody", 1, group_id="none"),
+            heartbeat("nobody", 1, group_id=""),
+        )
+    ]
+    assert codes == [0, 22, 25, 25, 24]
+
+
+@pytest.mark.parametrize("version", versions(LEAVE))
+async def test_leave_every_version(connection: Connection, version: int) -> None:
+    answer = await alone(connection)
+    left = await connection.call(leave((answer.member_id, None), ("nobody", None)), version)
+    if version >= 3:
+        assert [(one.member_id, one.error_code) for one in left.members] == [
+            (answer.member_id, 0),
+            ("nobody", ErrorCode.UNKNOWN_MEMBER_ID),
+        ]
+    assert left.error_code == 0
+    again = await connection.call(leave(("nobody", None), group="none"), version)
+    code = again.members[0].error_code if version >= 3 else again.error_code
+    assert code == ErrorCode.UNKNOWN_MEMBER_ID
+    nameless = await connection.call(leave(("nobody", None), group=""), version)
+    assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+async def test_two_members_share_and_a_rebalance_reaches_the_first(kafka: Broker) -> None:
+    async with kafka.connect() as first, kafka.connect() as second:
+        a = await alone(first)
+        coming = asyncio.create_task(joined(second))
+        beat = heartbeat(a.member_id, a.generation_id)
+        while (await first.call(beat, 4)).error_code == 0:  # noqa: ASYNC110  # the other has not joined yet
+            await asyncio.sleep(0.01)
+        a = await first.call(join(member_id=a.member_id), 9)
+        b = await coming
+        assert a.generation_id == b.generation_id == 2
+        assert {one.member_id for one in a.members} == {a.member_id, b.member_id}
+        assert b.members == []
+        waiting = asyncio.create_task(second.call(sync(b.member_id, 2), 5))
+        shares = {a.member_id: b"left", b.member_id: b"right"}
+        assert (await first.call(sync(a.member_id, 2, shares), 5)).assignment == b"left"
+        assert (await waiting).assignment == b"right"
+
+
+async def test_a_static_member_comes_back_and_fences_its_former_self(kafka: Broker) -> None:
+    async with kafka.connect() as first, kafka.connect() as second:
+        old = await alone(first, group_instance_id="i")
+        new = await joined(second, group_instance_id="i")
+        assert (new.generation_id, new.skip_assignment) == (old.generation_id, True)
+        assert new.leader == new.member_id != old.member_id
+        assert (await second.call(sync(new.member_id, 1), 5)).assignment == b"mine"
+        fenced = heartbeat(old.member_id, 1, group_instance_id="i")
+        assert (await first.call(fenced, 4)).error_code == ErrorCode.FENCED_INSTANCE_ID
+        left = await second.call(leave(("", "i")), 5)
+        assert left.members[0].error_code == 0
+
+
+async def test_joins_that_do_not_fit(kafka: Broker, connection: Connection) -> None:
+    await alone(connection)
+    async with kafka.connect() as other:
+        for request, code in (
+            (join(group=""), ErrorCode.INVALID_GROUP_ID),
+            (join(group="line\n"), ErrorCode.INVALID_GROUP_ID),
+            (join(session_timeout_ms=1), ErrorCode.INVALID_SESSION_TIMEOUT),
+            (join(protocol_type="connect"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+            (join(protocols=offers("sticky")), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+            (join(protocols=[]), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+            (join(member_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+            (join(group="none", member_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+        ):
+            assert (await other.call(request, 9)).error_code == code
+
+
+async def test_a_session_that_ends_frees_the_partitions(tmp_path: Path) -> None:
+    async with (
+        broker(tmp_path / "store", group_min_session_timeout_ms=1) as kafka,
+        kafka.connect() as first,
+        kafka.connect() as second,
+    ):
+        a = await alone(first, session_timeout_ms=200)
+        b = await alone(second)  # the join waits for the session of the first to end
+        assert b.generation_id == a.generation_id + 1
+        refused = await first.call(heartbeat(a.member_id, a.generation_id), 4)
+        assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_stop_answers_members_that_wait(kafka: Broker) -> None:
+    async with kafka.connect() as first, kafka.connect() as second:
+        await alone(first)
+        waiting = asyncio.create_task(joined(second))
+        while not kafka.service.groups.classic.waiting:  # noqa: ASYNC110  # a group has no event for tests
+            await asyncio.sleep(0.01)
+        kafka.service.begin_stop()
+        assert (await waiting).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# -- offsets
+
+
+@pytest.mark.parametrize("version", versions(COMMIT))
+async def test_commit_every_version(
+    topics: None, kafka: Broker, connection: Connection, version: int
+) -> None:
+    answer = await connection.call(
+        commit({("t", 0): 2, ("t", 1): 0, ("t", 2): 0, ("no", 0): 1}, metadata="m"), version
+    )
+    assert {
+        (topic.name, row.partition_index): row.error_code
+        for topic in answer.topics
+        for row in topic.partitions
+    } == {("t", 0): 0, ("t", 1): 0, ("t", 2): 3, ("no", 0): 3}
+    epoch = 0 if version >= 6 else -1
+    assert await fetched(connection, 9, None) == {
+        ("t", 0): (2, epoch, "m", 0),
+        ("t", 1): (0, epoch, "m", 0),
+    }
+    lag = (await kafka.api.get("/groups/g")).json["partitions"]
+    assert [(row["partition"], row["committed"], row["lag"]) for row in lag] == [
+        (0, 2, 3),
+        (1, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize("version", versions(FETCH))
+async def test_fetch_every_version(topics: None, connection: Connection, version: int) -> None:
+    await connection.call(commit({("t", 0): 3}, metadata=None), 9)
+    epoch = 0 if version >= 5 else -1
+    stored = (3, epoch, "", 0)
+    assert await fetched(connection, version, {"t": [0, 1], "no": [0]}) == {
+        ("t", 0): stored,
+        ("t", 1): (-1, -1, "", 0),
+        ("no", 0): (-1, -1, "", 0),
+    }
+    if version >= 2:
+        assert await fetched(connection, version, None) == {("t", 0): stored}
+    assert await fetched(connection, version, {"t": [0]}, group="other", stable=version >= 7) == {
+        ("t", 0): (-1, -1, "", 0)
+    }
+
+
+async def test_offsets_beyond_the_end_and_long_metadata(
+    topics: None, connection: Connection
+) -> None:
+    """An offset beyond the end is stored, as the real server does."""
+    for offset, metadata, code in ((99, "x" * 4096, 0), (1, "x" * 4097, 12), (-1, "", 42)):
+        answer = await connection.call(commit({("t", 0): offset}, metadata=metadata), 9)
+        assert answer.topics[0].partitions[0].error_code == code
+    assert (await fetched(connection, 9, None))["t", 0][:2] == (99, 0)
+
+
+async def test_who_may_commit(topics: None, connection: Connection) -> None:
+    me = await alone(connection)
+    unknown, generation, rebalance = 25, 22, 27
+    for changed, code in (
+        ({}, unknown),  # a client that is no member, while there are members
+        ({"member_id": me.member_id, "generation": me.generation_id}, 0),
+        ({"member_id": me.member_id, "generation": 7}, generation),
+        ({"member_id": "nobody", "generation": 1}, unknown),
+        ({"group": "none", "member_id": "nobody", "generation": 1}, 69),
+        ({"group": "none"}, 0),
+        ({"group": "line\n"}, 24),
+    ):
+        answer = await connection.call(commit({("t", 0): 1}, **changed), 9)
+        assert answer.topics[0].partitions[0].error_code == code
+    old = commit({("t", 0): 1}, group="never", member_id="nobody", generation=1)
+    assert (await connection.call(old, 8)).topics[0].partitions[0].error_code == generation
+    again = await connection.call(join(member_id=me.member_id), 9)
+    member = {"member_id": me.member_id, "generation": again.generation_id}
+    answer = await connection.call(commit({("t", 0): 1}, **member), 9)
+    assert answer.topics[0].partitions[0].error_code == rebalance
+
+
+# -- administration
+
+
+@pytest.mark.parametrize("version", versions(DESCRIBE))
+async def test_describe_every_version(
+    topics: None, kafka: Broker, connection: Connection, version: int
+) -> None:
+    await connection.call(commit({("t", 0): 1}, group="simple"), 9)
+    me = await alone(connection, group_instance_id="i")
+    stable, simple, missing = (
+        await connection.call(describe("g", "simple", "none"), version)
+    ).groups
+    assert (stable.group_state, stable.protocol_type, stable.protocol_data) == (
+        "Stable",
+        "consumer",
+        "range",
+    )
+    (member,) = stable.members
+    assert (member.member_id, member.client_id, member.client_host, member.member_assignment) == (
+        me.member_id,
+        "test",
+        "/127.0.0.1",
+        b"mine",
+    )
+    assert member.group_instance_id == ("i" if version >= 4 else None)
+    assert (simple.error_code, simple.group_state, simple.members) == (0, "Empty", [])
+    assert missing.group_state == "Dead"
+    assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+
+
+@pytest.mark.parametrize("version", versions(LIST))
+async def test_list_every_version(topics: None, connection: Connection, version: int) -> None:
+    await connection.call(commit({("t", 0): 1}, group="simple"), 9)
+    await alone(connection)
+    rows = (await connection.call(listing(), version)).groups
+    assert [(row.group_id, row.protocol_type) for row in rows] == [
+        ("g", "consumer"),
+        ("simple", ""),
+    ]
+    if version >= 4:
+        assert [row.group_state for row in rows] == ["Stable", "Empty"]
+        rows = (await connection.call(listing(["stable"]), version)).groups
+        assert [row.group_id for row in rows] == ["g"]
+    if version >= 5:
+        assert {row.group_type for row in rows} == {"classic"}
+        assert (await connection.call(listing(types=["consumer"]), version)).groups == []
+
+
+@pytest.mark.parametrize("version", versions(DELETE))
+async def test_delete_every_version(topics: None, connection: Connection, version: int) -> None:
+    await connection.call(commit({("t", 0): 1}, group="simple"), 9)
+    me = await alone(connection)
+    answer = await connection.call(delete("g", "simple", "none", ""), version)
+    assert [(row.group_id, row.error_code) for row in answer.results] == [
+        ("g", ErrorCode.NON_EMPTY_GROUP),
+        ("simple", 0),
+        ("none", ErrorCode.GROUP_ID_NOT_FOUND),
+        ("", ErrorCode.INVALID_GROUP_ID),
+    ]
+    await connection.call(leave((me.member_id, None)), 5)
+    answer = await connection.call(delete("g"), version)
+    assert answer.results[0].error_code == 0
+    assert (await connection.call(listing(), 5)).groups == []
+
+
+async def test_delete_offsets_that_no_member_reads(topics: None, connection: Connection) -> None:
+    me = await alone(connection)
+    member = {"member_id": me.member_id, "generation": me.generation_id}
+    await connection.call(commit({("t", 0): 1, ("t", 1): 0}, **member), 9)
+    answer = await connection.call(delete_offsets({"t": [0], "no": [0]}), 0)
+    assert [row.error_code for topic in answer.topics for row in topic.partitions] == [
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    await connection.call(leave((me.member_id, None)), 5)
+    answer = await connection.call(delete_offsets({"t": [0]}), 0)
+    assert answer.topics[0].partitions[0].error_code == 0
+    assert list(await fetched(connection, 9, None)) == [("t", 1)]
+    missing = await connection.call(delete_offsets({"t": [0]}, "none"), 0)
+    assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_group_that_is_no_consumers_keeps_its_offsets_while_it_has_members(
+    topics: None, connection: Connection
+) -> None:
+    await alone(connection, protocol_type="connect")
+    answer = await connection.call(delete_offsets({"t": [0]}), 0)
+    assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+# -- tokens
+
+REQUESTS: dict[int, Any] = {
+    COMMIT: commit({("t", 0): 1}),
+    FETCH: OffsetFetchRequest(
+        group_id="g",
+        topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])],
+        groups=[OffsetFetchRequestGroups(group_id="g", topics=None)],
+    ),
+    JOIN: join(),
+    HEARTBEAT: heartbeat("m", 1),
+    LEAVE: leave(("m", None)),
+    SYNC: sync("m", 1),
+    DESCRIBE: describe("g"),
+    LIST: listing(),
+    DELETE: delete("g"),
+    OFFSET_DELETE: delete_offsets({"t": [0]}),
+}
+
+
+def numbers(answer: Any) -> set[int]:
+    """Return the error numbers of all parts of an answer that have one."""
+    found = {int(answer.error_code)} if hasattr(answer, "error_code") else set()
+    for field in ("topics", "partitions", "members", "results", "groups"):
+        found = found.union(*(numbers(part) for part in getattr(answer, field, None) or ()))
+    return found
+
+
+@pytest.mark.parametrize("key", REQUESTS)
+async def test_a_token_that_may_not_read_is_refused_in_every_version(
+    tmp_path: Path, key: int
+) -> None:
+    tokens = token_file(tmp_path, f"{PRODUCER} produce", f"{READER} read")
+    async with (
+        broker(tmp_path / "store", token_file=tokens) as kafka,
+        kafka.connect() as producer,
+        kafka.connect() as reader,
+    ):
+        refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        for connection, token in ((producer, PRODUCER), (reader, READER)):
+            await connection.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            login = SaslAuthenticateRequest(auth_bytes=f"\0any\0{token}".encode())
+            assert (await connection.call(login, 2)).error_code == 0
+        for version in versions(key):
+            answer = await producer.call(REQUESTS[key], version)
+            assert numbers(answer) - {0} == {refused}
+            answer = await reader.call(REQUESTS[key], version)
+            assert (refused in numbers(answer)) == (key == DELETE)
+
+
+# -- one kind of group per name
+
+
+async def test_a_name_of_http_consumers_is_refused_and_the_other_way_round(
+    topics: None, kafka: Broker, connection: Connection
+) -> None:
+    created = await kafka.api.post("/consumers/web", {"name": "one", "format": "binary"})
+    assert created.status == 200
+    refused = await connection.call(join(group="web"), 9)
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    answer = await connection.call(commit({("t", 0): 1}, group="web"), 9)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    me = await alone(connection)
+    conflict = await kafka.api.post("/consumers/g", {"format": "binary"})
+    assert (conflict.status, conflict.json["error_code"]) == (409, 40903)
+    assert "Kafka's protocol" in conflict.json["message"]
+    for method, path, body in (
+        ("PUT", "/groups/g/offsets", {"to": "earliest", "topic": "t"}),
+        ("DELETE", "/groups/g", None),
+    ):
+        answer = await kafka.api.call(method, path, json=body)
+        assert (answer.status, answer.json["error_code"]) == (409, 40903)
+    await connection.call(leave((me.member_id, None)), 5)
+    assert (await kafka.api.post("/consumers/g", {"format": "binary"})).status == 200
+
+
+async def test_members_are_shown_over_http(
+    topics: None, kafka: Broker, connection: Connection
+) -> None:
+    me = await joined(connection)
+    assignment = encode_assignment([TopicPartition("t", 1), TopicPartition("t", 0)])
+    await connection.call(sync(me.member_id, 1, {me.member_id: assignment}), 5)
+    member = {"member_id": me.member_id, "generation": 1}
+    await connection.call(commit({("t", 0): 1}, **member), 9)
+    group = (await kafka.api.get("/groups/g")).json
+    assert group["members"] == [
+        {
+            "instance_id": me.member_id,
+            "topics": ["t"],
+            "topic_pattern": None,
+            "partitions": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}],
+        }
+    ]
+    assert [(row["lag"], row["instance_id"]) for row in group["partitions"]] == [
+        (4, me.member_id),
+        (None, me.member_id),
+    ]
+    assert (await kafka.api.get("/groups")).json == ["g"]
+
+
+async def test_http_consumers_are_shown_to_kafkas_tools(
+    topics: None, kafka: Broker, connection: Connection
+) -> None:
+    await kafka.api.post("/consumers/web", {"name": "one", "format": "binary"})
+    await kafka.api.post("/consumers/web/instances/one/subscription", {"topics": ["t"]})
+    (group,) = (await connection.call(describe("web"), 6)).groups
+    (member,) = group.members
+    assert (group.group_state, group.protocol_type, member.client_id) == (
+        "Stable",
+        "consumer",
+        "one",
+    )
+    assert decode_assignment(member.member_assignment) == [
+        TopicPartition("t", 0),
+        TopicPartition("t", 1),
+    ]
+    (row,) = (await connection.call(listing(), 5)).groups
+    assert (row.group_id, row.group_state) == ("web", "Stable")
+    answer: Any = await connection.call(delete_offsets({"t": [0]}, "web"), 0)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
