@@ -38,9 +38,9 @@ from api.operations.produce import PRODUCE
 from api.operations.store import STORE
 from api.operations.topics import TOPICS
 from api.operations.transactions import TRANSACTIONS
-from api.operations.v3_groups import V3_GROUPS
-from api.operations.v3_produce import V3_PRODUCE
-from api.operations.v3_topics import V3_TOPICS
+from api.operations.v3.groups import V3_GROUPS
+from api.operations.v3.produce import V3_PRODUCE
+from api.operations.v3.topics import V3_TOPICS
 from api.request_context import RequestContext
 from logserver.config import Settings
 from logserver.service.memory_budget import SMALL_BYTES

@@ -226,7 +226,7 @@ class Groups:
         check_group_name(group, rocketmq=self._access.store.capabilities.messages)
         wanted = {partition: committed.offset for partition, committed in offsets.items()}
         await self._access.run(check_range, self._access.store, wanted, from_start=False)
-        self._offsets.check(group, offsets)
+        self.offsets.check(group, offsets)
 
     async def delete(self, group: str) -> None:
         """Delete all offsets of a group; durable on return. Raises UnknownGroup, ConsumerState while it has members,

@@ -52,7 +52,6 @@ from storage.kafka.state.root import (
     take_lock,
 )
 from storage.kafka.state.settings import (
-    CLEANUP_POLICY,
     INERT_CONFIGS,
     RETENTION_SETTINGS,
     StoreSettings,
@@ -70,7 +69,7 @@ from storage.kafka.state.topics import (
     folder_of,
     set_aside,
 )
-from storage.kafka.state.transactions import TransactionLog
+from storage.kafka.state.transactions import KeepsTransactions, TransactionLog
 from storage.model import (
     AppendResult,
     BatchPage,
@@ -97,7 +96,7 @@ from storage.model import (
 from storage.shared.disk_store import DiskStore, open_directory
 from storage.shared.group_offsets import KeepsGroupOffsets
 from storage.shared.sequencing import FIRST_BESIDE_BROKER, ProducerIds
-from storage.transactions import TransactionLimits, TransactionMarker, TransactionState
+from storage.transactions import TransactionLimits
 
 _NO_STARTS: Final[Mapping[TopicPartition, int]] = {}
 
@@ -141,7 +140,7 @@ def open_kafka(
     )
 
 
-class KafkaStore(DiskStore, KeepsGroupOffsets):
+class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsTransactions):
     """An open log directory. Created by `open_kafka`."""
 
     capabilities = Capabilities(
@@ -494,7 +493,10 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def offsets_count(self) -> int:
         """Return the number of partitions of `__consumer_offsets`, including partitions that are not served."""
-        topic = self._topics.get(names.GROUP_OFFSETS_TOPIC)
+        return self._count_of(names.GROUP_OFFSETS_TOPIC)
+
+    def _count_of(self, name: str) -> int:
+        topic = self._topics.get(name)
         return 0 if topic is None else len(topic.partitions) + len(topic.missing)
 
     def create_offsets_topic(self) -> None:
@@ -505,8 +507,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def transactions_count(self) -> int:
         """Return the number of partitions of `__transaction_state`, including partitions that are not served."""
-        topic = self._topics.get(names.TRANSACTION_STATE_TOPIC)
-        return 0 if topic is None else len(topic.partitions) + len(topic.missing)
+        return self._count_of(names.TRANSACTION_STATE_TOPIC)
 
     def create_transactions_topic(self) -> None:
         """Create `__transaction_state`; durable on return."""
@@ -516,30 +517,6 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
     def transaction_limits(self) -> TransactionLimits:
         """See SupportsTransactions."""
         return self._settings.transaction_limits
-
-    def transactions(self) -> Sequence[TransactionState]:
-        """See SupportsTransactions."""
-        self._check_open()
-        return self._transactions.states()
-
-    def write_transactions(
-        self, states: Sequence[TransactionState], *, durable: bool = True
-    ) -> None:
-        """See SupportsTransactions."""
-        self._check_writable()
-        self._transactions.write(states, durable=durable)
-
-    def end_transactions(
-        self, markers: Mapping[TopicPartition, Sequence[TransactionMarker]], *, durable: bool = True
-    ) -> None:
-        """See SupportsTransactions."""
-        self._check_writable()
-        self._transactions.end(markers, durable=durable)
-
-    def offsets_partition(self, group: str) -> TopicPartition:
-        """See SupportsTransactions."""
-        self._check_writable()
-        return self._group_offsets.home(group)
 
     # ---- records ----
 
@@ -747,27 +724,16 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         return self._compactor.step(now_ms, max_bytes)
 
     def _compacted(self, *, is_own: bool) -> Sequence[Partition]:
-        """Return the partitions that compaction may clean: docs/decisions/0023.
-
-        Nothing is removed unless it was asked for. The internal topics of a store that this server created are the
-        exception: they would grow forever. In a store of a real broker they are cleaned if log.cleaner.enable is true.
-        """
-        enabled = self._settings.cleaner_enabled
-        if enabled is False:
-            return ()
+        """Return the partitions that compaction may clean. `is_own`: this server created the store."""
         with self._lock:
             topics = list(self._topics.items())
         return [
             partition
             for name, topic in topics
-            if is_own or enabled or not self._is_compacted_by_broker_only(name, topic)
+            if self._settings.may_compact(name, topic.configs, is_own=is_own)
             for partition in self._partitions_of(topic)
             if partition.settings.compacts
         ]
-
-    def _is_compacted_by_broker_only(self, name: str, topic: _Topic) -> bool:
-        configs = self._settings.broker_configs(name)
-        return CLEANUP_POLICY in configs and CLEANUP_POLICY not in topic.configs
 
     def _write_cleaned(self, address: TopicPartition, offset: int) -> None:
         """Record the offset up to which a partition was cleaned, unless its topic was deleted; durable on return."""

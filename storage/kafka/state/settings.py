@@ -206,6 +206,18 @@ class StoreSettings:
             if not name.startswith("internal.")
         ]
 
+    def may_compact(self, topic: str, configs: Mapping[str, str], *, is_own: bool) -> bool:
+        """Return whether a compacted topic with these configs of its own is cleaned: docs/decisions/0023.
+
+        Nothing is removed unless it was asked for. The internal topics of a store that this server created (`is_own`)
+        are the exception: they would grow forever. In a store of a real broker they are cleaned if log.cleaner.enable
+        is true.
+        """
+        if self.cleaner_enabled is False:
+            return False
+        is_asked_for = CLEANUP_POLICY in configs or CLEANUP_POLICY not in self.broker_configs(topic)
+        return is_own or self.cleaner_enabled is True or is_asked_for
+
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
         """Return the settings of a topic with these configs of its own."""
         return topic_settings({**self.topic_defaults, **self.broker_configs(topic), **configs})
@@ -358,6 +370,11 @@ def _described(name: str, own: str | None, of_store: str | None) -> TopicConfig:
     elif name in _CHOICES:
         server_name, choices = _CHOICES[name]
         default = choices[0]
+    elif name in _FRACTIONS:
+        server_name, fraction = _FRACTIONS[name]
+        default = str(fraction)
+    elif name == CLEANUP_POLICY:
+        server_name, default = "log.cleanup.policy", DELETE
     else:
         default = INERT_CONFIGS[name]
     inherited = default if of_store is None else of_store
@@ -380,6 +397,8 @@ def _kind(name: str, default: str) -> str:
         return "list"
     if default in {"true", "false"}:
         return "bool"
+    if name in _FRACTIONS:
+        return "double"
     if name in _LONGS or name.endswith(".ms"):
         return "long"
     return "int" if name in _NUMBERS or default.lstrip("-").isdigit() else "string"

@@ -12,6 +12,7 @@ No state is kept apart from the log: the server's coordinator has it in memory.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -32,7 +33,7 @@ from storage.kafka.format.transaction_records import (
     encode_key,
     encode_value,
 )
-from storage.kafka.state.group_offsets import READ_BYTES, OffsetsPartition, home_of
+from storage.kafka.state.group_offsets import READ_BYTES, GroupOffsets, OffsetsPartition, home_of
 from storage.model import Isolation, Record, TopicPartition
 from storage.transactions import TransactionMarker, TransactionState, TransactionStatus
 
@@ -154,3 +155,42 @@ def _records(partition: TransactionPartition) -> Iterator[tuple[bytes, bytes | N
                         if key is not None:
                             yield key, value
         offset = page.next_offset if page.next_offset > offset else end
+
+
+class KeepsTransactions(ABC):
+    """The calls of SupportsTransactions for a store that has a TransactionLog."""
+
+    _transactions: TransactionLog
+    _group_offsets: GroupOffsets
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise StoreClosed if the store is closed."""
+
+    @abstractmethod
+    def _check_writable(self) -> None:
+        """Raise StoreClosed, StoreReadOnly or StoreFenced if the store cannot be written."""
+
+    def transactions(self) -> Sequence[TransactionState]:
+        """See SupportsTransactions."""
+        self._check_open()
+        return self._transactions.states()
+
+    def write_transactions(
+        self, states: Sequence[TransactionState], *, durable: bool = True
+    ) -> None:
+        """See SupportsTransactions."""
+        self._check_writable()
+        self._transactions.write(states, durable=durable)
+
+    def end_transactions(
+        self, markers: Mapping[TopicPartition, Sequence[TransactionMarker]], *, durable: bool = True
+    ) -> None:
+        """See SupportsTransactions."""
+        self._check_writable()
+        self._transactions.end(markers, durable=durable)
+
+    def offsets_partition(self, group: str) -> TopicPartition:
+        """See SupportsTransactions."""
+        self._check_writable()
+        return self._group_offsets.home(group)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from api.http.errors import JSON, UNKNOWN_PARTITION, ApiError
 from api.operation import Answer, Example, Resource
 from api.operations.topics import BROKER_ID
-from api.operations.v3_topics import (
+from api.operations.v3.topics import (
     CLUSTER,
     V3_TOPICS,
     Listed,

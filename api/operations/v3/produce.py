@@ -15,7 +15,7 @@ from aiohttp import web
 from api.connection.response_headers import WARNINGS
 from api.http.errors import JSON, ApiError
 from api.operation import Answer, Example, Lines, OneOf, Resource
-from api.operations.v3_topics import TOPIC, V3_TOPICS
+from api.operations.v3.topics import TOPIC, V3_TOPICS
 from api.records.produce_options import born_host, refuse_key, request_of, warn_of_times
 from api.records.splitter import Bounds, Item, ObjectSplitter
 from api.records.stream import ProduceStream
