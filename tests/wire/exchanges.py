@@ -170,7 +170,7 @@ def _offsets_and_ends() -> Sequence[Exchange]:
 
 
 def comparable(value: Any, name: str = "") -> Any:
-    """Return an answer as plain values, without what is a server's own."""
+    """Return an answer as plain values, without the fields that are a server's own."""
     if name in SERVERS_OWN | TEXTS:
         return None
     if name == "configs":  # their defaults differ: nothing is deleted here unless it is set

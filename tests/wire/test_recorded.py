@@ -1,4 +1,4 @@
-"""Answers are those of the real broker, field by field, apart from what is a server's own."""
+"""Answers equal the answers of the real broker, field by field, apart from the fields that are a server's own."""
 
 from __future__ import annotations
 
