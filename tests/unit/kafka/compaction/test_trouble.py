@@ -101,7 +101,7 @@ def test_retention_in_the_middle_ends_a_cleaning(cleaning: Cleaning) -> None:
     two_segments(cleaning, cleanup_policy="compact,delete", retention_ms="1000")
     assert not cleaning.clean(max_bytes=SMALL_STEP).finished
     cleaning.shop.clock.now_ms += 5000
-    assert cleaning.store.enforce_retention(cleaning.shop.clock.now_ms).segments_deleted == 3
+    assert cleaning.store.enforce_retention(cleaning.shop.clock.now_ms).segments_deleted == 4
     report = cleaning.clean()
     assert (report.finished, report.uncleanable, report.cleaned_up_to) == (True, None, None)
     cleaning.put((b"a", b"5"))
