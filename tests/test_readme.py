@@ -47,7 +47,7 @@ PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def programs() -> list[str]:
     """Return the programs shown in the pages."""
-    pages = (ROOT / "README.md", ROOT / "docs" / "clients.md")
+    pages = (ROOT / "README.md", ROOT / "docs" / "clients.md", ROOT / "docs" / "transactions.md")
     return [program for page in pages for program in PYTHON.findall(page.read_text())]
 
 

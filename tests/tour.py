@@ -28,6 +28,7 @@ from tests.sources import ROOT
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DEFAULT_ADDRESS = "127.0.0.1:8082"
+KAFKA_ADDRESS = "127.0.0.1:9092"  # the port for Kafka clients, where a page names one
 STARTS_IN_S = 800  # the real script creates its environment first; pytest's own limit is 900 s
 
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -148,14 +149,14 @@ def take_the_tour(
     Return the seconds that each command took. That of a server ends when it is ready.
     """
     _clone_like(folder, tools)
-    address = _free_address()
+    address, kafka = _free_address(), _free_address()
     ours = {"LOGSERVER_LISTEN": address, "LOGSERVER_URL": f"http://{address}"}
     shell = _Shell(folder, {**os.environ, **(environment or {}), **ours})
     times_s: dict[str, float] = {}
     try:
         for command, expected in steps(page):
             began = time.monotonic()
-            command = command.replace(DEFAULT_ADDRESS, address)
+            command = command.replace(DEFAULT_ADDRESS, address).replace(KAFKA_ADDRESS, kafka)
             if command.endswith("&"):
                 shell.run(f"{command[:-1]} > server.out 2>&1 &")
                 _wait_until_ready(address)

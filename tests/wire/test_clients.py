@@ -21,6 +21,8 @@ import storage
 from logserver import LogServer
 from storage import Isolation, TopicPartition
 from tests.http.running import Running, Serve
+from tests.sources import ROOT
+from tests.tour import take_the_tour
 
 COUNT = 1000
 
@@ -59,6 +61,11 @@ def run(*words: str, given: str = "") -> str:
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """Every command of the page prints the output in the page."""
+    take_the_tour(ROOT / "docs" / "kafka-protocol.md", tmp_path)
 
 
 def test_kcat(address: str) -> None:
