@@ -95,7 +95,7 @@ class RecordCalls:
     async def add_partitions(self, topic: str, partitions: int) -> TopicDescription:
         """Raise the number of a topic's partitions to `partitions`; return the topic with them.
 
-        >>> (await client.add_partitions("payments", 4)).partitions
+        >>> (await client.add_partitions("orders", 4)).partitions
         [0, 1, 2, 3]
         """
         path = f"{topic_path(topic)}/partitions"

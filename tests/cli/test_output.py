@@ -283,7 +283,10 @@ def test_serve_reports_a_long_recovery_before_it_serves(
         plan = SimpleNamespace(backend="kafka", path=settings.data, read_only=False, notice=None)
         started(
             SimpleNamespace(
-                url="http://here", plan=plan, recovery=RecoveryReport(clean_shutdown=True)
+                url="http://here",
+                kafka=None,
+                plan=plan,
+                recovery=RecoveryReport(clean_shutdown=True),
             )
         )
 

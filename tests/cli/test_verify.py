@@ -515,6 +515,7 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
     elsewhere += " log-file-behind-end"  # tests/unit/rocketmq/test_salvage_report.py
     elsewhere += " compaction-log dledger-store left-behind timer-log"  # test_live_data.py
     elsewhere += " symbolic-link"  # test_links.py
+    elsewhere += " timed-messages-wait"  # tests/unit/rocketmq/test_schedule.py
     elsewhere += " overlapping-segments"  # tests/unit/kafka/recovery/test_overlaps.py
     elsewhere += " misnamed-segment"  # tests/unit/kafka/recovery/test_misnamed.py
     elsewhere += " segment-without-log"  # tests/unit/kafka/recovery/test_missing.py

@@ -63,7 +63,7 @@ async def test_an_unknown_path_is_404(api: Api, path: str) -> None:
     ("method", "path", "allow"),
     [
         ("DELETE", "/topics", "GET"),
-        ("POST", "/topics/t/partitions/0/records", "GET"),
+        ("POST", "/topics/t/partitions/0/records", "DELETE, GET"),
         ("GET", "/producers", "POST"),
         ("OPTIONS", "/topics/t", "GET, PUT, PATCH, DELETE, POST"),
     ],

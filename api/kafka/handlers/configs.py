@@ -36,7 +36,7 @@ from storage.errors import InvalidArgument, InvalidConfig, NotOffered, UnknownTo
 TOPIC: Final = 2
 NODE: Final = 4
 SOURCES: Final = {ConfigSource.TOPIC: 1, ConfigSource.STORE: 4, ConfigSource.DEFAULT: 5}
-TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "list": 7}
+TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 Config = DescribeConfigsResponseResultsConfigs

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROWS = 11
+ROWS = 12
 
 
 def test_quick_counts(repo_root: Path) -> None:
