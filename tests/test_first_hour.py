@@ -18,12 +18,12 @@ import pytest
 
 from tests.sources import ROOT
 from tests.test_release import script
-from tests.tour import Tools, needs_curl, take_the_tour
+from tests.tour import Tools, needs_clients, take_the_tour
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
 LEFT_OUT = (".git", ".venv", "__pycache__", "*.so", "build", "dist", "data")
 
-pytestmark = [pytest.mark.slow, needs_curl]
+pytestmark = [pytest.mark.slow, needs_clients]
 
 
 def _a_clone(folder: Path) -> Tools:

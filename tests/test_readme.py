@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tour import needs_curl, steps, take_the_tour
+from tests.tour import needs_clients, steps, take_the_tour
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -20,7 +20,7 @@ LAYERS = ("api", "logserver", "storage")
 PICTURED = ("ARCHITECTURE.md", "architecture.svg")
 
 
-@needs_curl
+@needs_clients
 def test_tour(tmp_path: Path) -> None:
     """Every command of the tour prints the output in the README."""
     assert len(list(steps(README))) >= 8

@@ -31,7 +31,10 @@ DEFAULT_ADDRESS = "127.0.0.1:8082"
 KAFKA_ADDRESS = "127.0.0.1:9092"  # the port for Kafka clients, where a page names one
 STARTS_IN_S = 800  # the real script creates its environment first; pytest's own limit is 900 s
 
-needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+needs_clients = pytest.mark.skipif(
+    shutil.which("curl") is None or shutil.which("kcat") is None,
+    reason="curl or kcat is not installed",
+)
 
 
 def steps(page: Path) -> Iterator[tuple[str, str]]:
@@ -160,11 +163,12 @@ def take_the_tour(
             if command.endswith("&"):
                 shell.run(f"{command[:-1]} > server.out 2>&1 &")
                 _wait_until_ready(address)
-                printed = (folder / "server.out").read_text().replace(address, DEFAULT_ADDRESS)
+                printed = (folder / "server.out").read_text()
                 expected = f"...{expected}"  # the line for programs comes first where stdout is no terminal
             else:
-                printed = shell.run(command).replace(address, DEFAULT_ADDRESS)
+                printed = shell.run(command)
             times_s[f"{len(times_s) + 1}: {command}"] = time.monotonic() - began
+            printed = printed.replace(address, DEFAULT_ADDRESS).replace(kafka, KAFKA_ADDRESS)
             shown = re.fullmatch(_pattern(expected), printed.strip(), re.DOTALL)
             assert shown, f"{command}\n{printed}"
     finally:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources import ROOT, modules, text_of
-from tests.tour import needs_curl, steps, take_the_tour
+from tests.tour import needs_clients, steps, take_the_tour
 
 DOCS = ROOT / "docs"
 TOURS = ("tutorial.md", "howto.md", "security.md")
@@ -22,7 +22,7 @@ GENERATED = {"cli.md", "findings.md", "licences.md"}
 MAX_LINES = 3_700  # of the pages written by hand, without formats/ and decisions/: so they stay worth reading
 
 
-@needs_curl
+@needs_clients
 @pytest.mark.slow
 @pytest.mark.parametrize("page", TOURS)
 def test_tour(page: str, tmp_path: Path) -> None:
