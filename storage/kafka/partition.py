@@ -757,13 +757,15 @@ class Partition:
 
     def replace_segments(self, cleaned: CleanedSegment, old: Sequence[Segment]) -> bool:
         """Replace closed segments by a finished one with the base offset of the first; durable on return. Return False,
-        with nothing changed, if one of them was deleted meanwhile, or the partition is closed.
+        with nothing changed, if one of them was deleted meanwhile, or the partition is closed or no longer compacted.
 
         Raises StoreFenced, and IoFailure: then the files and the segments here may differ, and only a start recovers.
         """
         with self._append_lock:
             self._shared.fence.check()
-            if self._retired or self._closed or not self.has_segments(old):
+            if self._retired or self._closed or not self.settings.compacts:
+                return False
+            if not self.has_segments(old):
                 return False
             with self._swap_lock:
                 segment = cleaned.swap_in(old)

@@ -735,11 +735,13 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsTransactions):
             if partition.settings.compacts
         ]
 
-    def _write_cleaned(self, address: TopicPartition, offset: int) -> None:
+    def _write_cleaned(self, partition: Partition, offset: int) -> None:
         """Record the offset up to which a partition was cleaned, unless its topic was deleted; durable on return."""
+        address = partition.partition
         with self._lock:
             topic = self._topics.get(address.topic)
-            if topic is not None and address.partition in topic.partitions:
+            # By identity: another topic may have the name now.
+            if topic is not None and topic.partitions.get(address.partition) is partition:
                 self._directory.write_offsets(
                     names.CLEANER_OFFSETS, {address: offset}, gone=self._deleted
                 )

@@ -22,7 +22,7 @@ from storage.kafka.partition import Partition
 from storage.kafka.state.settings import StoreSettings
 from storage.model import CompactionReport, CompactionStatus, TopicPartition
 
-Checkpoint = Callable[[TopicPartition, int], None]
+Checkpoint = Callable[[Partition, int], None]
 
 
 @dataclass(slots=True)
@@ -46,7 +46,9 @@ class Compactor:
         offsets: Mapping[TopicPartition, int],
         checkpoint: Checkpoint,
     ) -> None:
-        """Begin with the `offsets` of the checkpoint file; `checkpoint` writes one durably."""
+        """Begin with the `offsets` of the checkpoint file. `checkpoint` writes one durably, unless the partition was
+        deleted.
+        """
         self._files = files
         self._fence = fence
         self._settings = settings
@@ -98,8 +100,14 @@ class Compactor:
         )
 
     def _continue(self, running: _Running, max_bytes: int | None) -> bool:
-        """Do up to about `max_bytes` of the work. Return whether the job has ended."""
+        """Do up to about `max_bytes` of the work. Return whether the job has ended: it also ends without its work if
+        the topic was deleted meanwhile, or is no longer compacted.
+        """
         done_bytes = 0
+        partition = running.job.partition
+        # By identity: another topic may have the name now.
+        if not any(each is partition for each in self._compacted()):
+            return True
         try:
             for read_bytes in running.work:
                 done_bytes += read_bytes
@@ -110,21 +118,25 @@ class Compactor:
         except DiskFull:
             raise
         except (DataError, IoFailure, CallerError) as error:
-            self._mark_uncleanable(running.job.partition.partition, error)
+            self._mark_uncleanable(partition, error)
             return True
         self._finish(running.job)
         return True
 
-    def _mark_uncleanable(self, address: TopicPartition, error: StorageError) -> None:
+    # A partition is retired before its topic is forgotten here. So an entry that is made under `_lock` for a partition
+    # that is not retired is forgotten with its topic.
+
+    def _mark_uncleanable(self, partition: Partition, error: StorageError) -> None:
         with self._lock:
-            self._uncleanable[address] = error.message
+            if not partition.retired:
+                self._uncleanable[partition.partition] = error.message
 
     def _finish(self, job: CleaningJob) -> None:
-        address = job.partition.partition
         with self._fence.guarding():
-            self._checkpoint(address, job.end_offset)
+            self._checkpoint(job.partition, job.end_offset)
         with self._lock:
-            self._offsets[address] = job.end_offset
+            if not job.partition.retired:
+                self._offsets[job.partition.partition] = job.end_offset
             self._cleaned += 1
 
     def _end(self, running: _Running) -> None:
@@ -157,7 +169,7 @@ class Compactor:
 
     def _ranges(self, now_ms: int) -> Iterator[tuple[Partition, DirtyRange]]:
         """Yield the dirty range of each partition that can be cleaned. A partition whose files cannot be read is marked
-        uncleanable.
+        uncleanable, unless they were deleted meanwhile.
         """
         for partition in self._compacted():
             address = partition.partition
@@ -165,10 +177,12 @@ class Compactor:
                 if address in self._uncleanable:
                     continue
                 checkpoint = self._offsets.get(address)
+            start = partition.bounds().start
             try:
                 dirty = partition.reread(partial(dirty_range, partition, checkpoint, now_ms))
             except (DataError, IoFailure) as error:
-                self._mark_uncleanable(address, error)
+                if partition.bounds().start == start:
+                    self._mark_uncleanable(partition, error)
                 continue
             yield partition, dirty
 

@@ -62,7 +62,9 @@ class Counters:
 
 
 class CleaningAbandoned(Exception):
-    """Raised if segments of the range were deleted meanwhile. Nothing is lost; a later pass cleans the rest."""
+    """Raised if segments of the range or the topic were deleted meanwhile, or if it is no longer compacted. Nothing is
+    lost; a later pass cleans the rest.
+    """
 
 
 class CleaningJob:
@@ -125,7 +127,8 @@ class CleaningJob:
 
     def _explained(self, error: DataError | IoFailure) -> Exception:
         """Return the error to raise for a segment that could not be read: it may have been deleted meanwhile."""
-        return error if self.partition.has_segments(self._segments) else CleaningAbandoned()
+        is_there = not self.partition.retired and self.partition.has_segments(self._segments)
+        return error if is_there else CleaningAbandoned()
 
     # ---- the keys ----
 
