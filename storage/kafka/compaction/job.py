@@ -204,6 +204,7 @@ class CleaningJob:
             with self._fence.guarding():
                 if not self.partition.replace_segments(cleaned, group):
                     raise CleaningAbandoned
+            self._segments = self._segments[len(group) :]  # the groups are replaced in order
             yield unread
         finally:
             cleaned.discard()

@@ -8,11 +8,14 @@ import pytest
 
 from storage import CompactionReport
 from storage.kafka.compaction import dirty_range, job
+from storage.kafka.format.batch import HEADER_SIZE
 from storage.kafka.log.log_segments import LogSegments
 from storage.kafka.log.segment import Segment
 from tests.unit.kafka.compaction.cleaning import Cleaning
 from tests.unit.kafka.workshop import ROOT, T0
 
+BIG = b"x" * 120  # one such record fills a segment
+SMALL_SEGMENTS = {"internal_segment_bytes": "200"}
 STEPS = 12
 CLEANED = "cleaner-offset-checkpoint"
 
@@ -36,10 +39,31 @@ def rest(cleaning: Cleaning) -> CompactionReport:
     raise AssertionError("the cleaning does not end")
 
 
+def sizes(cleaning: Cleaning) -> list[int]:
+    return [segment.size_bytes for segment in cleaning.store.partition(T0).segments()]
+
+
 @pytest.fixture
 def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cleaning can be paused after each batch."""
     monkeypatch.setattr(job, "STEP_BYTES", 1)
+
+
+# ---- retention -----------------------------------------------------------------------------------
+
+
+def test_damage_after_the_first_merged_segments_is_met_once(cleaning: Cleaning) -> None:
+    """It is in the part that was clean already, after segments that this cleaning has replaced."""
+    cleaning.create(**SMALL_SEGMENTS)
+    for number in range(4):
+        cleaning.put((b"%d" % number, BIG))
+    cleaning.store.flush()
+    assert cleaning.clean().finished
+    cleaning.shop.overwrite(HEADER_SIZE + 9, b"?", base_offset=1)
+    for number in range(4, 9):
+        cleaning.put((b"%d" % number, BIG))
+    cleaning.store.flush()
+    assert "damaged batch at position 0" in str(rest(cleaning).uncleanable)
 
 
 # ---- topics --------------------------------------------------------------------------------------
