@@ -43,7 +43,10 @@ def given_up(
     excess = sum(segment.size_bytes for segment in segments) - (limit_bytes or 0)
     found: list[Segment] = []
     for segment in segments:
-        if min(segment.limit_offset, log_end) > end or not segment.size_bytes:
+        if min(segment.limit_offset, log_end) > end:
+            break
+        # Compaction may have emptied an earlier segment: then the time of its file counts.
+        if not segment.size_bytes and segment is segments[-1]:
             break
         too_old = limit_ms is not None and now_ms - segment.largest_timestamp_ms() > limit_ms
         excess -= segment.size_bytes

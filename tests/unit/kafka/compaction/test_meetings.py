@@ -52,6 +52,24 @@ def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- retention -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("limit", [{"retention_ms": "1000"}, {"retention_bytes": "191"}])
+def test_segments_that_a_cleaning_emptied_do_not_hold_back_retention(
+    cleaning: Cleaning, limit: dict[str, str]
+) -> None:
+    cleaning.create(**SMALL_SEGMENTS, cleanup_policy="compact,delete", **limit)
+    for _ in range(4):
+        cleaning.put((b"a", BIG))
+    cleaning.store.flush()
+    assert cleaning.clean().finished
+    assert sizes(cleaning) == [0, 0, 191, 191]
+    for _ in range(2):
+        cleaning.put((b"a", BIG))
+    cleaning.store.flush()
+    cleaning.shop.clock.now_ms += 5000
+    cleaning.store.enforce_retention(cleaning.shop.clock.now_ms)
+    assert sizes(cleaning) in ([191], [0])
+
+
 def test_damage_after_the_first_merged_segments_is_met_once(cleaning: Cleaning) -> None:
     """It is in the part that was clean already, after segments that this cleaning has replaced."""
     cleaning.create(**SMALL_SEGMENTS)
