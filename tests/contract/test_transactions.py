@@ -139,6 +139,23 @@ def test_offsets_count_with_the_commit(txn: TransactionStore) -> None:
     assert txn.committed("g") == at
 
 
+def test_offsets_of_a_topic_deleted_meanwhile_never_count(txn: TransactionStore) -> None:
+    """Not even for another topic with its name. Offsets of other topics count."""
+    assert isinstance(txn, SupportsGroupOffsets)
+    txn.create_topic("b", 1)
+    begun(txn)
+    home = txn.offsets_partition("g")
+    other = TopicPartition("b", 0)
+    put(txn, A0, "x")
+    at = {A0: CommittedOffset(1, -1, "", START_MS), other: CommittedOffset(0, -1, "", START_MS)}
+    txn.commit_offsets([GroupCommit("g", at, ProducerEpoch(P, 0))])
+    txn.delete_topic("a")
+    txn.create_topic("a", 2)
+    assert set(txn.unstable_offsets("g")) == {other}
+    txn.end_transactions({home: [TransactionMarker("tx", P, 1, True)]})
+    assert txn.committed("g") == {other: at[other]}
+
+
 def test_states_are_kept(store_factory: StoreFactory) -> None:
     store = with_topic(store_factory.open())
     assert store.transactions() == []

@@ -143,6 +143,17 @@ class OffsetsLog:
                 if key.group == group
             }
 
+    def pending_of_topic(self, topic: str) -> Collection[tuple[str, TopicPartition]]:
+        """Return each group and partition of a topic for which an open transaction holds an offset."""
+        with self._lock:
+            self._catch_up()
+            return {
+                (key.group, TopicPartition(key.topic, key.partition))
+                for keys in self._pending.values()
+                for key in keys
+                if key.topic == topic
+            }
+
     def _catch_up(self) -> None:
         """Read up to the published end. Damage is skipped: `verify` and a start report it."""
         while True:
@@ -310,14 +321,20 @@ class GroupOffsets:
     def forget_topic(self, topic: str, topic_id: str | None) -> None:
         """Delete every group's offsets for a deleted topic, except the offsets of a new topic with its name. On a full
         disk the offsets stay: their topic id shows that they do not count.
+
+        The offsets of open transactions are deleted too (as by OffsetMetadataManager.onPartitionsDeleted). They have no
+        topic id, so their commit would make them offsets of a new topic with its name.
         """
         with self._commit_lock, suppress(DiskFull):
-            changes: list[_Change] = [
-                (group, partition, None, None)
+            forgotten = {
+                (group, partition)
                 for log in self._current()
                 for group, partition, value in log.look(lambda table: table.of_topic(topic))
                 if is_of(value, id_bytes(topic_id))
-            ]
+            }
+            for log in self._current():
+                forgotten |= set(log.pending_of_topic(topic))
+            changes: list[_Change] = [(*key, None, None) for key in sorted(forgotten)]
             self._append(changes, durable=True)
 
     def _sync_records(self, changes: Sequence[_Change]) -> None:
