@@ -34,6 +34,8 @@ from storage.kafka.log.segment import Segment
 from storage.kafka.state.settings import TopicSettings
 
 WRITE_BYTES: Final = 1 << 20
+SYNC_BYTES: Final = 16 << 20
+"""A segment is synced after so many bytes, so that no step of a cleaning waits for the disk to write a gigabyte."""
 
 
 class CleanedSegment:
@@ -56,6 +58,7 @@ class CleanedSegment:
         )
         self._waiting: list[bytes | memoryview] = []
         self._waiting_bytes = 0
+        self._synced_bytes = 0
         path = self._path(names.LOG, names.CLEANED)
         self._file: File | None = files.fs.open(path, write=True, create=True)
         self._file.truncate(0)
@@ -79,6 +82,8 @@ class CleanedSegment:
         self.end_offset = header.next_offset
         if self._waiting_bytes >= WRITE_BYTES:
             self._write()
+            if self.size_bytes - self._synced_bytes >= SYNC_BYTES:
+                self._sync()
 
     def _write(self) -> None:
         assert self._file is not None
@@ -87,15 +92,19 @@ class CleanedSegment:
         self._waiting.clear()
         self._waiting_bytes = 0
 
+    def _sync(self) -> None:
+        assert self._file is not None
+        self._file.datasync()
+        self._synced_bytes = self.size_bytes
+
     def finish(self, *, modified_ms: int) -> None:
         """Write everything and sync it, with the modification time of the newest segment that is replaced: it is the
         segment's time if no batch has a timestamp. Raises DiskFull, IoFailure.
         """
         fs = self._files.fs
-        assert self._file is not None
         if self._waiting:
             self._write()
-        self._file.datasync()
+        self._sync()
         self._close()
         found = self._indexes.finish()
         contents = {

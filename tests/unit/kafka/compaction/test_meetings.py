@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from storage import CompactionReport
 from storage.kafka.compaction import dirty_range, job
 from storage.kafka.format.batch import HEADER_SIZE
+from storage.kafka.log import replacement
 from storage.kafka.log.log_segments import LogSegments
 from storage.kafka.log.segment import Segment
+from tests.robustness.crash.power import Power
 from tests.unit.kafka.compaction.cleaning import Cleaning
-from tests.unit.kafka.workshop import ROOT, T0
+from tests.unit.kafka.workshop import ROOT, T0, Workshop
 
 BIG = b"x" * 120  # one such record fills a segment
 SMALL_SEGMENTS = {"internal_segment_bytes": "200"}
@@ -173,3 +177,29 @@ def test_a_deletion_during_a_look_is_no_damage(
     status = cleaning.store.stats().compaction
     assert status is not None
     assert not status.uncleanable
+
+
+# ---- other periodic work -------------------------------------------------------------------------
+
+
+def test_a_long_segment_is_synced_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that synced all of it would hold back the flush of appends."""
+    monkeypatch.setattr(replacement, "WRITE_BYTES", 200)
+    monkeypatch.setattr(replacement, "SYNC_BYTES", 1000)
+    power = Power()
+    cleaning = Cleaning(Workshop(power))
+    cleaning.create()
+    for number in range(40):
+        cleaning.put((b"%d" % number, BIG))
+    cleaning.roll()
+    synced = [0]
+
+    def watch(operation: str, path: Path) -> None:
+        if operation == "datasync" and path.name.endswith(".log.cleaned"):
+            synced.append(power.size(path))
+
+    power.before = watch
+    assert cleaning.clean().finished
+    pieces = [end - start for start, end in pairwise(synced)]
+    assert len(pieces) > 5
+    assert max(pieces) <= 1000 + 200 + 200, "and one batch"
