@@ -6,6 +6,7 @@ Owns the rules of a request with delays, and how a time becomes a level; must no
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -16,8 +17,11 @@ from storage import Delays, LogStore, Record, SupportsDelay, TopicInfo, TopicPar
 from storage.errors import InvalidArgument, NotOffered, StorageError
 
 MAX_DELAY_MS: Final = 40 * DAY_MS
-DELIVERED_AT_ONCE: Final = 16_384
+DELIVERED_AT_ONCE: Final = 4096
 """Messages of one delivery: after it the progress is on disk."""
+STEP_SECONDS: Final = 0.5
+"""A step begins no delivery later than this after its begin: the rest waits for the next step. So after a long stop,
+when many messages are due, flush and retention are not held back, and neither is the end of the server."""
 
 
 Delivered: TypeAlias = Callable[[Sequence[TopicPartition], Mapping[str, TopicInfo]], None]
@@ -217,9 +221,10 @@ def delivery(
     delays = store.delays
 
     def step(now_ms: int) -> None:
-        """Deliver everything that is due."""
+        """Deliver messages that are due, for about STEP_SECONDS."""
+        end = time.monotonic() + STEP_SECONDS
         more = True
-        while more:
+        while more and time.monotonic() <= end:
             partitions, _, more = delays.deliver(now_ms, max_records=DELIVERED_AT_ONCE)
             if partitions:
                 delivered(partitions, store.topics())

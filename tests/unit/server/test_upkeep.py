@@ -15,9 +15,10 @@ from typing import Any, cast
 import pytest
 
 from logserver.config import Settings
+from logserver.service import delay
 from logserver.service.maintenance import maintenance
 from logserver.service.upkeep import UNEXPECTED, Service, ServiceStatus, Upkeep
-from storage import Record, RetentionReport, TopicPartition
+from storage import Delivery, Record, RetentionReport, TopicPartition
 from storage.errors import DiskFull, StoreFenced
 from storage.memory.store import MemoryStore
 from storage.shared.journal import Journal
@@ -153,6 +154,30 @@ def test_a_service_may_measure_its_own_lag() -> None:
     assert driven.upkeep.status()[0].lag_ms == 0
     driven.now_ms = 1251
     assert driven.upkeep.status()[0].lag_ms == 1
+
+
+def test_a_step_of_the_delivery_ends_although_more_messages_are_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a long stop a million may be due: flush, retention and the stop of the server do not wait for all."""
+    now_s, left = [0.0], [10]
+    monkeypatch.setattr("logserver.service.delay.time.monotonic", lambda: now_s[0])
+
+    def deliver(_now_ms: int, *, max_records: int) -> Delivery:
+        assert max_records <= 4096
+        now_s[0] += delay.STEP_SECONDS / 2
+        left[0] -= 1
+        return Delivery((T0,), 1, left[0] > 0)
+
+    store: Any = SimpleNamespace(
+        delays=SimpleNamespace(deliver=deliver, lag_ms=lambda _: 7), topics=dict
+    )
+    (service,) = delay.delivery(store, 100, lambda _partitions, _topics: None)
+    steps = 0
+    while left[0]:
+        service.step(0)
+        steps += 1
+    assert steps == 4, "three deliveries in a step: the third begins just in time"
 
 
 def test_a_failed_journal_does_not_keep_records_from_being_flushed() -> None:
