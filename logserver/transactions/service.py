@@ -26,7 +26,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, cast
 
 from logserver.errors import Busy, NotReady, TransactionEnded, UnknownTransaction
@@ -242,20 +243,13 @@ class Transactions:
         machine.check_timeout(timeout_ms, store.transaction_limits)
         if transactional_id is not None:
             check_name(transactional_id)
-            entry = self._entry(transactional_id)
-        else:
-            entry = self._unused()
-        try:
-            async with entry.lock:
-                if transactional_id is not None or not entry.is_fresh:
-                    await self._initialise(entry, timeout_ms)
-                state = _state(entry)
-                if state.timeout_ms != timeout_ms:  # stored with the first partition
-                    entry.state = state = state._replace(timeout_ms=timeout_ms)
-                entry.begun_ms = self._access.clock()
-        except BaseException:
-            self._put_back(entry)
-            raise
+        async with self._held(transactional_id) as entry:
+            if transactional_id is not None or not entry.is_fresh:
+                await self._initialise(entry, timeout_ms)
+            state = _state(entry)
+            if state.timeout_ms != timeout_ms:  # stored with the first partition
+                entry.state = state = state._replace(timeout_ms=timeout_ms)
+            entry.begun_ms = self._access.clock()
         producer = ProducerEpoch(state.producer_id, state.epoch)
         return Begun(id_of(producer), producer)
 
@@ -271,8 +265,7 @@ class Transactions:
         store = await self._writable()
         machine.check_id(transactional_id)
         machine.check_timeout(timeout_ms, store.transaction_limits)
-        entry = self._entry(transactional_id)
-        async with entry.lock:
+        async with self._held(transactional_id) as entry:
             state = entry.state
             if known is not None and state is not None:
                 is_current = known == (state.producer_id, state.epoch)
@@ -319,12 +312,29 @@ class Transactions:
         self._unnamed_count += 1
         return self._entry(f"{UNNAMED}{self._unnamed_count}")
 
-    def _put_back(self, entry: Entry) -> None:
-        """Keep an entry for another transaction: its own could not begin."""
-        if entry.state is None:
-            self._entries.pop(entry.name, None)
-        elif entry.name.startswith(UNNAMED):
-            self._unnamed.append(entry)
+    @asynccontextmanager
+    async def _held(self, name: str | None) -> AsyncIterator[Entry]:
+        """Hold the lock of the entry of a transactional id. None: of an entry for a transaction without an id, which is
+        kept for another one if this one could not begin.
+
+        A new entry is removed if its first state could not be stored, and an unused one at the end of its time. Callers
+        that have waited for its lock then take the entry that is known now: else two producers would have one id.
+        """
+        while True:
+            entry = self._unused() if name is None else self._entry(name)
+            async with entry.lock:
+                if self._entries.get(entry.name) is not entry:
+                    continue
+                try:
+                    yield entry
+                except BaseException:
+                    if name is None and entry.state is not None:
+                        self._unnamed.append(entry)
+                    raise
+                finally:
+                    if entry.state is None:
+                        del self._entries[entry.name]
+                return
 
     async def resolve(self, transaction_id: str) -> ProducerEpoch:
         """Return the producer of an open transaction, from `Begun.id`.

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -421,6 +422,54 @@ async def test_a_full_disk(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
         await running.transactions.end_by_id(begun.id, commit=True)
         await running.transactions.end_by_id(other.id, commit=True)
         assert await running.read(T0) == ["a", "a"]
+
+
+async def test_a_full_disk_at_the_first_begin_of_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clients begin with a new id at once, and the first one fails: the id has one producer, which times out."""
+    disk = Disk()
+    async with disk.serving() as running:
+        store = running.transactions._store()
+        original, faults = store.write_transactions, [True]
+
+        def full_once(*args: Any, **facts: Any) -> None:
+            if faults:
+                faults.pop()
+                raise DiskFull("no space", path="/w")
+            original(*args, **facts)
+
+        monkeypatch.setattr(store, "write_transactions", full_once)
+        first, second = await asyncio.gather(
+            running.begin("tx"), running.begin("tx"), return_exceptions=True
+        )
+        assert isinstance(first, DiskFull)
+        assert not isinstance(second, BaseException)
+        await running.put(second.producer, T0, "a")
+        assert (await only_state(running)).status is S.ONGOING
+        disk.clock.now_ms += TIMEOUT_MS
+        await running.transactions.expire(disk.clock.now_ms)
+        assert (await only_state(running)).status is S.COMPLETE_ABORT
+        third = await running.begin("tx")
+        assert third.producer.producer_id == second.producer.producer_id
+
+
+async def test_an_id_that_is_removed_while_a_client_begins_with_it() -> None:
+    disk = Disk()
+    disk.settings = {**disk.settings, "transactional.id.expiration.ms": "5000"}
+    async with disk.serving() as running:
+        begun = await running.begin("tx")
+        await running.transactions.end(begun.producer, commit=False)
+        disk.clock.now_ms += 5000
+        removal = asyncio.create_task(running.transactions.expire(disk.clock.now_ms))
+        while not running.transactions._entries["tx"].lock.locked():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        again = await running.begin("tx")
+        await removal
+        await running.put(again.producer, T0, "a")
+        disk.clock.now_ms += TIMEOUT_MS
+        await running.transactions.expire(disk.clock.now_ms)
+        assert (await only_state(running)).status is S.COMPLETE_ABORT
+        assert await running.read(T0) == []
+        assert (await running.begin("tx")).producer.producer_id == again.producer.producer_id
 
 
 async def test_a_failed_end_is_completed_by_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
