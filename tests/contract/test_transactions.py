@@ -156,6 +156,21 @@ def test_offsets_of_a_topic_deleted_meanwhile_never_count(txn: TransactionStore)
     assert txn.committed("g") == {other: at[other]}
 
 
+@pytest.mark.parametrize("partitions", [None, [A0]])
+def test_offsets_that_are_deleted_meanwhile_do_not_come_back(
+    txn: TransactionStore, partitions: list[TopicPartition] | None
+) -> None:
+    assert isinstance(txn, SupportsGroupOffsets)
+    begun(txn)
+    home = txn.offsets_partition("g")
+    put(txn, A0, "x")
+    at = {A0: CommittedOffset(1, -1, "", START_MS), A1: CommittedOffset(0, -1, "", START_MS)}
+    txn.commit_offsets([GroupCommit("g", at, ProducerEpoch(P, 0))])
+    txn.delete_offsets("g", partitions)
+    txn.end_transactions({home: [TransactionMarker("tx", P, 1, True)]})
+    assert txn.committed("g") == ({} if partitions is None else {A1: at[A1]})
+
+
 def test_states_are_kept(store_factory: StoreFactory) -> None:
     store = with_topic(store_factory.open())
     assert store.transactions() == []

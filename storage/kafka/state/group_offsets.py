@@ -314,7 +314,8 @@ class GroupOffsets:
 
     def delete(self, group: str, partitions: Iterable[TopicPartition] | None) -> None:
         with self._commit_lock:
-            held = self._of_group(group)
+            # Also offsets of open transactions (OffsetMetadataManager.deleteOffsets): the commit would restore them.
+            held = sorted({*self._of_group(group), *self.unstable(group)})
             wanted = held if partitions is None else [p for p in partitions if p in held]
             self._append([(group, partition, None, None) for partition in wanted], durable=True)
 
