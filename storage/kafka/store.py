@@ -768,11 +768,11 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsTransactions):
         )
 
     def close(self) -> None:
+        self._compactor.close()  # without the lock, which the end of a cleaning takes
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._compactor.close()
             self._end()
 
     def _stop_cleanly(self) -> None:

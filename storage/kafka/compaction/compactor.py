@@ -1,7 +1,8 @@
 """The cleaner of a store: chooses the dirtiest partition, cleans it in steps, and records up to which offset it did.
 
 Owns the choice (LogCleanerManager.grabFilthiestCompactedLog), the offsets of `cleaner-offset-checkpoint`, and the list
-of partitions that cannot be cleaned; must not know batches. One thread calls `step`; any thread may call `status`.
+of partitions that cannot be cleaned; must not know batches. One thread calls `step`; any thread may call `status`
+and `close`.
 
 A partition with damage in a segment of its dirty range, or before it, is left alone until the next start: `uncleanable`
 has the reason. After a full disk the partition is cleaned from the beginning at a later step.
@@ -54,6 +55,8 @@ class Compactor:
         self._settings = settings
         self._compacted = compacted
         self._checkpoint = checkpoint
+        self._step_lock = threading.Lock()  # held during a step: guards `_running`
+        self._is_closed = False
         self._lock = threading.Lock()  # guards the fields below
         # An offset above the end of its log was lost with the records below it: the log may grow beyond it again.
         ends = {partition.partition: partition.next_offset for partition in compacted()}
@@ -71,6 +74,12 @@ class Compactor:
 
     def step(self, now_ms: int, max_bytes: int | None) -> CompactionReport:
         """Continue the cleaning that is running, or begin that of the dirtiest partition. See SupportsCompaction."""
+        with self._step_lock:
+            return self._step(now_ms, max_bytes)
+
+    def _step(self, now_ms: int, max_bytes: int | None) -> CompactionReport:
+        if self._is_closed:
+            return CompactionReport()
         running = self._running or self._begin(now_ms)
         if running is None:
             return CompactionReport()
@@ -111,7 +120,7 @@ class Compactor:
         try:
             for read_bytes in running.work:
                 done_bytes += read_bytes
-                if max_bytes is not None and done_bytes >= max_bytes:
+                if self._is_closed or (max_bytes is not None and done_bytes >= max_bytes):
                     return False
         except CleaningAbandoned:
             return True
@@ -204,6 +213,10 @@ class Compactor:
             )
 
     def close(self) -> None:
-        """End the job that is running; its unfinished segment is removed."""
-        if self._running is not None:
-            self._end(self._running)
+        """End the job that is running; its unfinished segment is removed. A step of another thread ends at its next
+        pause, which is waited for.
+        """
+        self._is_closed = True
+        with self._step_lock:
+            if self._running is not None:
+                self._end(self._running)

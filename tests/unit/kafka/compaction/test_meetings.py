@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -203,3 +204,29 @@ def test_a_long_segment_is_synced_piece_by_piece(monkeypatch: pytest.MonkeyPatch
     pieces = [end - start for start, end in pairwise(synced)]
     assert len(pieces) > 5
     assert max(pieces) <= 1000 + 200 + 200, "and one batch"
+
+
+@pytest.mark.usefixtures("step_by_step")
+def test_a_store_can_be_closed_while_another_thread_cleans() -> None:
+    power = Power()
+    cleaning = Cleaning(Workshop(power))
+    filled(cleaning)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(_operation: str, path: Path) -> None:
+        if path.name.endswith(".log.cleaned") and not begun.is_set():
+            begun.set()
+            assert go_on.wait(10)
+
+    power.before = wait
+    cleaner = threading.Thread(target=cleaning.clean)
+    cleaner.start()
+    assert begun.wait(10)
+    threading.Timer(0.1, go_on.set).start()
+    cleaning.store.close()
+    cleaner.join()
+    assert not [name for name in cleaning.shop.names() if name.endswith(".cleaned")]
+    cleaning.store = cleaning.shop.open()
+    assert cleaning.store.recovery.clean_shutdown
+    rest(cleaning)
+    assert cleaning.left() == [(6, b"a", b"3"), (7, b"b", b"3")]
