@@ -35,6 +35,7 @@ from api.operations.health import HEALTH
 from api.operations.messages import MESSAGES
 from api.operations.overview import OVERVIEW
 from api.operations.produce import PRODUCE
+from api.operations.retries import RETRIES
 from api.operations.store import STORE
 from api.operations.topics import TOPICS
 from api.operations.transactions import TRANSACTIONS
@@ -63,6 +64,7 @@ RESOURCES: Final[Sequence[Resource]] = (
     DELAYED,
     CONSUMERS,
     GROUPS,
+    RETRIES,
     TRANSACTIONS,
     V3_TOPICS,
     V3_GROUPS,

@@ -95,6 +95,16 @@ from storage.registry import (
     wall_clock_ms,
 )
 from storage.repairs import RepairRunner
+from storage.retries import (
+    BY_LADDER,
+    MAX_RETRIES,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    TO_DEAD_LETTERS,
+    RetrySettings,
+    SentBack,
+    SupportsRetry,
+)
 from storage.shared.journal import Journal, open_journal
 from storage.shared.sequencing import next_sequence
 from storage.shared.staged_append import (
@@ -116,6 +126,11 @@ from storage.transactions import (
 
 __part_of__ = "duolog"
 __all__ = [
+    "BY_LADDER",
+    "MAX_RETRIES",
+    "ORIGIN_MESSAGE_ID",
+    "RETRY_TOPIC",
+    "TO_DEAD_LETTERS",
     "AbortedTransaction",
     "AppendResult",
     "BatchPage",
@@ -162,8 +177,10 @@ __all__ = [
     "RecoveryReport",
     "RepairRunner",
     "RetentionReport",
+    "RetrySettings",
     "Run",
     "RunEncoder",
+    "SentBack",
     "Slices",
     "Split",
     "Splitter",
@@ -188,6 +205,7 @@ __all__ = [
     "SupportsPromptAppend",
     "SupportsRawMessages",
     "SupportsRetentionSettings",
+    "SupportsRetry",
     "SupportsTopicConfigs",
     "SupportsTransactions",
     "TaskRunner",

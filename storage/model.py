@@ -86,6 +86,7 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     - `store_timestamp_ms` is None if the backend stores only one time.
     - `properties` are all properties of a message, in stored order; None if the backend has no properties.
     - `suspect`: invalid parts of the record that no checksum covers; they cannot be the bytes that were written.
+    - `retries`: how often a group handed the message back; 0 if the backend does not count it.
     """
 
     offset: int
@@ -100,6 +101,7 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     store_timestamp_ms: int | None = None
     properties: Mapping[str, str] | None = None
     suspect: Sequence[str] = ()
+    retries: int = 0
 
 
 def weight_bytes(record: StoredRecord) -> int:

@@ -121,7 +121,6 @@ SMALL_MODULES = {
     "storage/coding/json_file.py": "both backends share it",
     "storage/conversion/mapping.py": "one rule for both directions",
     "storage/kafka/log/log_segments.py": "partition, tail and tools share it",
-    "storage/rocketmq/log/reading.py": "has its twin in the other backend",
     "storage/rocketmq/tools/verify/due_times.py": "verify and rebuild share it",
     "storage/shared/atomic_store.py": "both backends share it",
     "storage/repairs.py": "the interface: the contract and both backends share it",

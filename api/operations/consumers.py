@@ -233,7 +233,8 @@ async def subscribe(call: RequestContext, body: SubscriptionBody) -> web.Respons
     """Subscribe to topics.
 
     By name, or by a regular expression that must match a topic's whole name. The instances of a group share the
-    partitions. Topics that are created later are added. An empty list of topics ends the subscription.
+    partitions. Topics that are created later are added. On RocketMQ's format the messages that the group handed back
+    are added too. An empty list of topics ends the subscription.
     """
     if (body.topics is None) == (body.topic_pattern is None):
         raise ApiError(PAYLOAD, "the body must have either topics or topic_pattern")
@@ -331,7 +332,8 @@ async def poll(call: RequestContext) -> web.Response:
 
     Records of all its partitions in turn. Positions move when the answer has been written to the connection: a client
     that disconnected before gets the same records again. Polls of one instance run one after the other; a new poll
-    ends the wait of the poll before.
+    ends the wait of the poll before. A row with `retry` is a message that the group handed back: its partition is -1,
+    and its offset is committed under the topic and partition in `retry`.
     """
     if call.request.method == "HEAD":
         raise ApiError(405, "records are read with GET", headers={"Allow": "GET"})
@@ -348,7 +350,8 @@ async def poll(call: RequestContext) -> web.Response:
                     max_bytes=call.params.get(_MAX_BYTES) or consumer.config.max_bytes,
                     until=call.half_closed,
                 ) as batch:
-                    body = await _rendered(store, batch, Format(consumer.config.format))
+                    kind = Format(consumer.config.format)
+                    body = await _rendered(store, batch, kind, consumer.retry_topic)
                     response = call.encoded(body)
                     # Inside the poll, so that positions move only after the write.
                     await call.deliver(response, once=bool(batch.slices))
@@ -506,8 +509,10 @@ def _existing(call: RequestContext, names: Iterable[PartitionName]) -> list[Topi
     return [call.service.topics.partition(name.topic, name.partition) for name in names]
 
 
-async def _rendered(store: LogStore, batch: GroupRead, kind: Format) -> bytes:
+async def _rendered(
+    store: LogStore, batch: GroupRead, kind: Format, retry_topic: str | None
+) -> bytes:
     records = batch.records
     record_id = store.record_id if store.capabilities.messages else None
-    render = partial(encode_rows, records, kind, record_id)
+    render = partial(encode_rows, records, kind, record_id, retry_topic)
     return await run_encoder([record for _, record in records], render)

@@ -18,7 +18,7 @@ from api.http.errors import ApiError, as_api_error
 from api.http.negotiation import Format
 from logserver.service.fetch import record_sizes
 from logserver.service.requests import AppendOutcome
-from storage import Header, Page, StoredRecord, TopicPartition
+from storage import RETRY_TOPIC, Header, Page, StoredRecord, TopicPartition
 
 INLINE_RECORDS: Final = 500
 INLINE_BYTES: Final = 256 << 10
@@ -79,10 +79,24 @@ class RowHeader(Struct, gc=False):
     value_b64: bytes | UnsetType = UNSET
 
 
+class RetryRow(Struct, gc=False):
+    """Where a retry of a group is stored, and how often its message was handed back.
+
+    Offsets of retries are committed under this topic and partition.
+    """
+
+    topic: str
+    partition: int
+    times: int
+
+
 class RecordRow(Struct, gc=False):
     """A fetched record. `tag` and `keys` are there when the record has them, `properties`,
     `message_id` and `store_timestamp` where the store keeps them, `..._b64` and `error` when needed,
     `suspect` where parts of it that no checksum covers cannot be what was written.
+
+    A message that the group handed back has `retry`, the topic that it was sent to, and partition -1: it is in no
+    partition of that topic. Its `message_id` is that of the retry.
     """
 
     topic: str
@@ -101,6 +115,7 @@ class RecordRow(Struct, gc=False):
     value_b64: bytes | UnsetType = UNSET
     error: str | UnsetType = UNSET
     suspect: Sequence[str] | UnsetType = UNSET
+    retry: RetryRow | UnsetType = UNSET
 
 
 def offset_rows(
@@ -173,10 +188,32 @@ def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
 
 
 def encode_rows(
-    records: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId | None
+    records: Sequence[tuple[TopicPartition, StoredRecord]],
+    kind: Format,
+    record_id: RecordId | None,
+    retry_topic: str | None = None,
 ) -> bytes:
-    """Return records from any partitions as a JSON array; `record_id`: set if their rows contain the id."""
-    return msgspec.json.encode(_rows(records, kind, record_id))
+    """Return records from any partitions as a JSON array; `record_id`: set if their rows contain the id.
+
+    Records of `retry_topic` are shown under the topic that they were sent to.
+    """
+    rows = _rows(records, kind, record_id)
+    if retry_topic is not None:
+        for row, (partition, record) in zip(rows, records, strict=True):
+            if partition.topic == retry_topic:
+                _show_retry(row, record)
+    return msgspec.json.encode(rows)
+
+
+def _show_retry(row: RecordRow, record: StoredRecord) -> None:
+    """Show a retry under the topic that its message was sent to, as the Java client does.
+
+    The partition is -1, so that no client commits the offset of a retry in a partition of that topic.
+    """
+    topic = (record.properties or {}).get(RETRY_TOPIC)
+    if topic is not None:
+        row.retry = RetryRow(row.topic, row.partition, record.retries)
+        row.topic, row.partition = topic, -1
 
 
 def encode_lines(

@@ -14,6 +14,7 @@ from logserver.client.consumer import GroupConsumer
 from logserver.client.groups import GroupDescription, GroupMember, GroupPartition
 from logserver.client.outgoing import as_bytes, as_record
 from logserver.client.producer import IdempotentProducer
+from logserver.client.retries import GroupRetries, HandedBack
 from logserver.client.transactions import (
     BegunTransaction,
     ListedTransaction,
@@ -33,6 +34,7 @@ from logserver.client.values import (
     PlacedLater,
     ProducedRow,
     ProducerId,
+    RetryPlace,
     TopicDescription,
 )
 from logserver.errors import (
@@ -56,6 +58,8 @@ __all__ = [
     "GroupDescription",
     "GroupMember",
     "GroupPartition",
+    "GroupRetries",
+    "HandedBack",
     "IdempotentProducer",
     "Isolation",
     "ListedTransaction",
@@ -70,6 +74,7 @@ __all__ = [
     "ProducerId",
     "Record",
     "Retry",
+    "RetryPlace",
     "ServerRefused",
     "ServerUnreachable",
     "StrangeAnswer",

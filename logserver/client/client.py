@@ -19,6 +19,7 @@ from logserver.client.groups import GroupCalls
 from logserver.client.producer import IdempotentProducer
 from logserver.client.queries import QueryCalls
 from logserver.client.reading import ReadOptions, read_topic
+from logserver.client.retries import RetryCalls
 from logserver.client.transactions import TransactionCalls
 from logserver.client.transport import Retry, Transport
 from logserver.client.values import FetchedPage, FetchedRecord, ProducerId, Start
@@ -33,7 +34,7 @@ class _Files(Struct):
     next: str | None
 
 
-class LogClient(RecordCalls, QueryCalls, GroupCalls, TransactionCalls):
+class LogClient(RecordCalls, QueryCalls, GroupCalls, RetryCalls, TransactionCalls):
     """A client of one running server. Use it as `async with`; calls may run concurrently.
 
     Every call may raise ServerRefused (the server answers with an error), ServerUnreachable (no answer) or

@@ -41,6 +41,8 @@ class GroupConsumer:
     It reads `topics`, or the topics that match `pattern`, shared with the group's other members; or only
     `partitions`. The records that were taken count as read once `commit` has returned. Before that, another member
     may get the same records again: each record is delivered at least once.
+
+    On RocketMQ's format it also gets the messages that the group handed back (`LogClient.hand_back`).
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class GroupConsumer:
         count = len(self._kept) if max_records is None else min(max_records, len(self._kept))
         records = [self._kept.popleft() for _ in range(count)]
         for record in records:
-            self._taken[TopicPartition(record.topic, record.partition)] = record.offset
+            self._taken[record.stored_in] = record.offset
         return records
 
     async def records(self) -> AsyncGenerator[FetchedRecord, None]:
@@ -196,11 +198,7 @@ class GroupConsumer:
         delivers them once.
         """
         await self._send("POST", where, body)
-        self._kept = deque(
-            record
-            for record in self._kept
-            if TopicPartition(record.topic, record.partition) not in partitions
-        )
+        self._kept = deque(record for record in self._kept if record.stored_in not in partitions)
 
     async def _send(self, method: str, what: str, body: object) -> None:
         await self._transport.call(

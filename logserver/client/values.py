@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from storage import Header
+from storage import Header, TopicPartition
 
 Start: TypeAlias = int | str
 """An offset, "earliest", "latest", "-N" (the last N) or "@ms" (the first at or after a time)."""
@@ -25,11 +25,22 @@ class _HeaderRow(Struct, frozen=True, gc=False):
     value: bytes | None = None
 
 
+class RetryPlace(Struct, frozen=True, gc=False):
+    """Where a retry of a group is stored, and how often its message was handed back."""
+
+    topic: str
+    partition: int
+    times: int
+
+
 class FetchedRecord(Struct, frozen=True, kw_only=True, gc=False):
     """A fetched record.
 
     `tag` and `lookup_keys` are RocketMQ's tag and keys for look-ups. `properties`, `message_id` and
     `store_timestamp_ms` are set if the store keeps them and the call returns them.
+
+    `retry`: the record is a message that the group handed back. `topic` is then the topic that it was sent to,
+    `partition` is -1, and `offset` is its offset in the partition of `retry`.
     """
 
     topic: str
@@ -44,6 +55,13 @@ class FetchedRecord(Struct, frozen=True, kw_only=True, gc=False):
     properties: Mapping[str, str] | None = None
     message_id: str | None = None
     store_timestamp_ms: int | None = msgspec.field(name="store_timestamp", default=None)
+    retry: RetryPlace | None = None
+
+    @property
+    def stored_in(self) -> TopicPartition:
+        """The partition that the record's offset is of."""
+        place = self.retry or self
+        return TopicPartition(place.topic, place.partition)
 
     @property
     def headers(self) -> Sequence[Header]:

@@ -33,7 +33,7 @@ from logserver.groups.reading import (
 )
 from logserver.groups.registry import Registry
 from logserver.service.topics import TopicCatalog
-from storage import CommittedOffset, TopicPartition
+from storage import CommittedOffset, SupportsRetry, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,11 @@ class Consumer:
     def group(self) -> str:
         """The name of the group."""
         return self.member.group.name
+
+    @property
+    def retry_topic(self) -> str | None:
+        """The topic of messages that the group handed back; None if the store has no such topics."""
+        return self.member.group.retry_topic
 
     @property
     def topics(self) -> Sequence[str]:
@@ -314,8 +319,13 @@ class Consumer:
         missing = [at for at in self.member.partitions if at not in self._positions]
         positions = {at: committed[at].offset for at in missing if at in committed}
         fresh = [at for at in missing if at not in committed]
-        if fresh:
-            positions |= await self._ends(fresh, self.config.reset)
+        # Every retry counts, as for the Java client: a group that starts at the end of its topics handed it back.
+        retries = [at for at in fresh if at.topic == self.retry_topic]
+        others = [at for at in fresh if at.topic != self.retry_topic]
+        if retries:
+            positions |= await self._ends(retries, Reset.EARLIEST)
+        if others:
+            positions |= await self._ends(others, self.config.reset)
         own = set(self.member.partitions)
         for partition, offset in positions.items():
             if partition in own and partition not in self._positions:
@@ -435,7 +445,13 @@ class Consumers:
     """Consumer instances by group and name."""
 
     def __init__(self, topics: TopicCatalog, offsets: Offsets, registry: Registry) -> None:
-        self.coordinator = Coordinator(topics, topics.access.clock, registry.http)
+        store = topics.access.store
+        self.coordinator = Coordinator(
+            topics,
+            topics.access.clock,
+            registry.http,
+            store.retry_topic if isinstance(store, SupportsRetry) else lambda _: None,
+        )
         self._offsets = offsets
         self._registry = registry
         self._topics = topics

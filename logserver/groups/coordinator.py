@@ -67,10 +67,15 @@ class Member:
 
 
 class Group:
-    """The members of one group. `generation` counts its assignments."""
+    """The members of one group. `generation` counts its assignments.
 
-    def __init__(self, name: str) -> None:
+    `retry_topic`: the topic of messages that the group handed back, once it exists; every subscription contains it.
+    None: such messages have no topic that the store knows.
+    """
+
+    def __init__(self, name: str, retry_topic: str | None = None) -> None:
         self.name = name
+        self.retry_topic = retry_topic
         self.generation = 0
         self.members: dict[str, Member] = {}
         # The topics of each subscription; members with the same subscription share an entry.
@@ -104,14 +109,14 @@ class Group:
             self.members[name].take(partitions)
 
     def topics(self, subscription: Subscription) -> Sequence[str]:
-        """Return the existing topics of a subscription of the members, in order."""
-        return sorted(self._topics[subscription])
+        """Return the existing topics of a subscription of the members, in order, without the retry topic."""
+        return sorted(self._topics[subscription] - {self.retry_topic})
 
     def wants(self, topic: TopicInfo) -> bool:
         """Return whether a subscription contains this topic. The topic is added to such subscriptions."""
         wanted = False
         for subscription, topics in self._topics.items():
-            if subscription.wants(topic):
+            if self._wants(subscription, topic):
                 topics.add(topic.name)
                 wanted = True
         return wanted
@@ -145,20 +150,33 @@ class Group:
         self._topics = {
             subscription: self._topics[subscription]
             if subscription in self._topics
-            else {info.name for info in topics.values() if subscription.wants(info, known)}
+            else {info.name for info in topics.values() if self._wants(subscription, info, known)}
             for subscription in subscriptions
         }
+
+    def _wants(
+        self,
+        subscription: Subscription,
+        topic: TopicInfo,
+        known: Mapping[str, bool] | None = None,
+    ) -> bool:
+        return topic.name == self.retry_topic or subscription.wants(topic, known)
 
 
 class Coordinator:
     """All groups that have members. `topics`: all existing topics, as they are at the moment. `groups`: the table that
-    it fills.
+    it fills. `retry_topic_of`: returns the name of a group's retry topic.
     """
 
     def __init__(
-        self, topics: Mapping[str, TopicInfo], clock: Clock, groups: dict[str, Group]
+        self,
+        topics: Mapping[str, TopicInfo],
+        clock: Clock,
+        groups: dict[str, Group],
+        retry_topic_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self.groups = groups
+        self._retry_topic_of = retry_topic_of
         self._topics = topics
         self._clock = clock
 
@@ -166,7 +184,7 @@ class Coordinator:
         self, group: str, name: str, *, session_timeout_ms: int, reassigned: Reassigned
     ) -> Member:
         """Add a member, without a subscription. Raises ConsumerExists."""
-        members = self.groups.setdefault(group, Group(group))
+        members = self.groups.setdefault(group, Group(group, self._retry_topic_of(group)))
         if name in members.members:
             raise ConsumerExists(
                 f"group {group!r} has a consumer instance {name!r} already",

@@ -17,6 +17,7 @@ from typing import ClassVar, Final, ParamSpec, TypeAlias, TypeVar
 
 from logserver.config import Settings
 from logserver.groups.overview import Groups
+from logserver.groups.retries import Retries
 from logserver.idempotency.keys import KeyedWriter, open_keyed_writer
 from logserver.metrics import Metrics
 from logserver.service.access import ServerState, StoreAccess
@@ -137,6 +138,7 @@ class LogService:
         # Set by `start`, before the state is ready.
         self._topics: TopicCatalog
         self._producer: Producer
+        self._retries: Retries
         gauge = self.metrics.gauge
         gauge("waiting_fetches", "Fetches that wait for records.", lambda: self.waiters.count)
         gauge("queued_requests", "Requests that wait to be written.", lambda: self.queued)
@@ -196,6 +198,9 @@ class LogService:
         self._topics = topics
         self._groups = Groups(topics)
         self._groups.start(self.metrics)
+        self._retries = Retries(
+            topics, self._groups, self.budget, lambda request: self.producer.produce(request)
+        )
         transactions = self._transactions = Transactions(topics, self._groups, self.waiters.notify)
         transactions.start()
         return transactions
@@ -323,6 +328,12 @@ class LogService:
         if self._groups is None or self._state.name != "ready":
             raise self._state.not_ready()
         return self._groups
+
+    @property
+    def retries(self) -> Retries:
+        """The messages that groups hand back."""
+        self._state.check_ready()
+        return self._retries
 
     @property
     def transactions(self) -> Transactions:

@@ -51,6 +51,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
+from storage.retries import BY_LADDER, RetrySettings, SentBack
 from storage.rocketmq.format import message, names
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.index.dispatcher import Dispatcher
@@ -61,11 +62,18 @@ from storage.rocketmq.log.encoding import Encoder
 from storage.rocketmq.log.reading import locator_text
 from storage.rocketmq.log.retention import Deletions, DiskWatch, given_up
 from storage.rocketmq.lookup.by_time import find_time, newest_time
-from storage.rocketmq.lookup.find import TIME_AXIS, find_by_id, find_records
+from storage.rocketmq.lookup.find import (
+    TIME_AXIS,
+    LocatedMessage,
+    find_by_id,
+    find_records,
+    message_by_id,
+)
 from storage.rocketmq.queue import Appender, Limits, QueueReader
 from storage.rocketmq.recovery.index_proof import proof_of
 from storage.rocketmq.recovery.opening import Opening, open_parts
 from storage.rocketmq.recovery.store_files import Checkpointer, OpenedStore
+from storage.rocketmq.retries import Retries, dead_letter_topic, retry_topic
 from storage.rocketmq.schedule import Schedule
 from storage.rocketmq.state import blocked_paths, live_data
 from storage.rocketmq.state.group_offsets import GroupOffsets
@@ -255,6 +263,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self.delays = Schedule(
             self, self._directory, self._fence, self._clock, self._settings.delays_ms
         )
+        self._retries = Retries(self, self._directory, self._fence, self._clock, self.delays.levels)
 
     # ---- topics ----
 
@@ -518,6 +527,37 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
         self._check_open()
         return self._deletions.beside(partial(find_by_id, self.files, record_id))
+
+    def message_by_id(self, record_id: str) -> LocatedMessage:
+        """Return the message with this id. Raises RecordNotFound."""
+        self._check_open()
+        return self._deletions.beside(partial(message_by_id, self.files, record_id))
+
+    # ---- retries: see SupportsRetry ----
+
+    def queues_of(self, topic: str) -> Sequence[Queue]:
+        """Return the queues of a topic; none if it does not exist."""
+        return self.queues.of_topic(topic)
+
+    def retry_topic(self, group: str) -> str:
+        return retry_topic(group)
+
+    def dead_letter_topic(self, group: str) -> str:
+        return dead_letter_topic(group)
+
+    def retry_settings(self, group: str) -> RetrySettings:
+        self._check_open()
+        return self._retries.settings(group)
+
+    def change_retries(self, group: str, max_times: int) -> RetrySettings:
+        self._check_writable()
+        return self._retries.change(group, max_times)
+
+    def send_back(
+        self, group: str, record_id: str, *, level: int = BY_LADDER, max_times: int | None = None
+    ) -> SentBack:
+        self._check_writable()
+        return self._retries.send_back(group, record_id, level=level, max_times=max_times)
 
     # ---- the store as a whole ----
 

@@ -17,7 +17,7 @@ name_argument = click.argument("name", metavar="GROUP")
 
 @click.group("group")
 def command() -> None:
-    """List, show, reset and delete consumer groups of a running server."""
+    """List, show, reset and delete consumer groups of a running server, and hand messages back to them."""
 
 
 @command.command("list")
@@ -93,6 +93,68 @@ async def reset(
 async def delete(client: LogClient, name: str) -> None:
     """Delete the committed offsets of a group without members."""
     await client.delete_group(name)
+
+
+@command.command()
+@name_argument
+@click.argument("message", metavar="MESSAGE_ID")
+@click.option(
+    "--delay-level",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Deliver it after the delay of this level instead of the group's next one (RocketMQ).",
+)
+@click.option("--dead", is_flag=True, help="Make it a dead letter at once.")
+@output_option
+@online
+async def retry(
+    client: LogClient,
+    name: str,
+    message: str,
+    *,
+    delay_level: int | None,
+    dead: bool,
+    output: str,
+) -> None:
+    """Hand a message back to a group, which gets it again, and print where it is stored."""
+    if dead and delay_level is not None:
+        raise click.UsageError("--dead and --delay-level exclude each other: give one of them")
+    sent = await client.hand_back(name, message, delay_level=delay_level, dead=dead)
+    row = {
+        "message_id": sent.message_id,
+        "topic": sent.topic,
+        "partition": sent.partition,
+        "times": sent.times,
+        "dead": sent.dead,
+        "delay_level": sent.delay_level,
+        "deliver_at_ms": sent.deliver_at_ms,
+    }
+    write_rows([[row]], output)
+
+
+@command.command()
+@name_argument
+@click.option(
+    "--max-times",
+    type=click.IntRange(min=-1),
+    metavar="N",
+    help="Set the number of retries before a message is a dead letter (RocketMQ).",
+)
+@output_option
+@online
+async def retries(client: LogClient, name: str, *, max_times: int | None, output: str) -> None:
+    """Show how many retries a group has, and the topics of its retries and dead letters."""
+    if max_times is None:
+        found = await client.group_retries(name)
+    else:
+        found = await client.change_group_retries(name, max_times)
+    row = {
+        "group": name,
+        "max_times": found.max_times,
+        "retry_topic": found.retry_topic,
+        "dead_letter_topic": found.dead_letter_topic,
+    }
+    write_rows([[row]], output)
 
 
 def _row(partition: GroupPartition) -> Row:

@@ -56,4 +56,5 @@ def to_stored(message: Message, offset: int, physical_offset: int) -> StoredReco
         message.store_timestamp_ms,
         properties,
         suspect_parts(message, physical_offset),
+        message.reconsume_times,
     )

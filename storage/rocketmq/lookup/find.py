@@ -468,8 +468,17 @@ class LogWindow:
 # ---- by id ----
 
 
-def find_by_id(store: OpenedStore, record_id: str) -> tuple[TopicPartition, StoredRecord]:
-    """Return the record with this offset id. The host in the id must be the host that stored the record.
+class LocatedMessage(NamedTuple):
+    """A message with its place: queue and offset as readers see them, and the physical offset."""
+
+    partition: TopicPartition
+    offset: int
+    physical_offset: int
+    message: Message
+
+
+def message_by_id(store: OpenedStore, record_id: str) -> LocatedMessage:
+    """Return the message with this offset id. The host in the id must be the host that stored the message.
 
     Raises RecordNotFound, also if the text is no id or if no visible record begins at its offset.
     """
@@ -486,10 +495,16 @@ def find_by_id(store: OpenedStore, record_id: str) -> tuple[TopicPartition, Stor
     offset = offset_of(queue, message, at)
     if offset is None:
         raise missing
-    found = _stored(store.log, queue.partition, message, offset, at)
+    return LocatedMessage(queue.partition, offset, at, message)
+
+
+def find_by_id(store: OpenedStore, record_id: str) -> tuple[TopicPartition, StoredRecord]:
+    """Return the record with this offset id. Raises what `message_by_id` raises, and Corrupt."""
+    partition, offset, at, message = message_by_id(store, record_id)
+    found = _stored(store.log, partition, message, offset, at)
     if found.record is None:
-        raise found.damage or missing
-    return queue.partition, found.record
+        raise found.damage or RecordNotFound(f"no record has the id {record_id!r}", id=record_id)
+    return partition, found.record
 
 
 def _text(key: bytes) -> str | None:

@@ -1,5 +1,6 @@
 """The files at the root of a RocketMQ store: abort, lock, checkpoint, config/topics.json and
-consumerOffset.json (or lmqConsumerOffset.json), and logserver's own JSON files next to them.
+consumerOffset.json (or lmqConsumerOffset.json), delayOffset.json, subscriptionGroup.json, and logserver's own JSON
+files next to them.
 
 Owns reading and writing them, each atomically; must not know the log, the queues or the index. Facts for
 which RocketMQ has no file are stored in `.logserver.store.json` (that logserver owns the store, the file
@@ -36,6 +37,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from storage.rocketmq.state.config_file import ConfigFile, Decoders
 from storage.rocketmq.state.delay_file import DelayOffsets
+from storage.rocketmq.state.groups_file import SubscriptionGroups
 from storage.rocketmq.state.offsets_file import StoredOffsets
 from storage.rocketmq.state.settings import Sizes
 from storage.rocketmq.state.topics_file import TopicTable
@@ -50,6 +52,7 @@ ABORT_MARK: Final = (
 DAMAGED_TOPICS_FILE: Final = ".logserver.topics.damaged.json"
 DAMAGED_DELAYS_FILE: Final = ".logserver.delayOffset.damaged.json"
 DAMAGED_OFFSETS_FILE: Final = ".logserver.consumerOffset.damaged.json"
+DAMAGED_GROUPS_FILE: Final = ".logserver.subscriptionGroup.damaged.json"
 
 
 def detect(fs: FileSystem, path: Path) -> bool | None:
@@ -226,6 +229,14 @@ class StoreDirectory(RootFiles[StoreFile]):
             damaged=DAMAGED_DELAYS_FILE,
             report=self._report_offsets,
         )
+        self._groups = ConfigFile(
+            fs,
+            path,
+            names.SUBSCRIPTION_GROUPS,
+            Decoders(SubscriptionGroups.decode, SubscriptionGroups.decode_loosely),
+            damaged=DAMAGED_GROUPS_FILE,
+            report=self._report_offsets,
+        )
 
     def _offsets_name(self, enable_lmq: bool | None) -> str:
         """Return the name of the offsets file that the broker reads (BrokerController: LmqConsumerOffsetManager). A
@@ -364,6 +375,16 @@ class StoreDirectory(RootFiles[StoreFile]):
             )
             return DelayOffsets()
 
+    def subscription_groups(self) -> SubscriptionGroups:
+        """Read config/subscriptionGroup.json, or its `.bak`; if neither can be decoded, no groups."""
+        try:
+            return self._groups.read() or SubscriptionGroups()
+        except Corrupt as error:
+            self._report_offsets(
+                self._groups.path, f"{error.message}; every group has the default settings"
+            )
+            return SubscriptionGroups()
+
     def config_files(self) -> Sequence[str]:
         """Return the names of the files in config/."""
         if not self.fs.is_dir(self.config):
@@ -428,6 +449,10 @@ class StoreDirectory(RootFiles[StoreFile]):
     def write_delay_progress(self, offsets: DelayOffsets) -> None:
         """Write config/delayOffset.json, and its former content as `.bak`."""
         self._delays.write(offsets.encode())
+
+    def write_subscription_groups(self, groups: SubscriptionGroups) -> None:
+        """Write config/subscriptionGroup.json, and its former content as `.bak`."""
+        self._groups.write(groups.encode())
 
     def write_offsets(self, offsets: StoredOffsets) -> None:
         """Write the offsets file of config/, and its former content as `.bak`."""

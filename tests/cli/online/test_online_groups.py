@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from logserver import LogServer
+from logserver.client import BlockingClient
 from tests.cli.runner import command_line, fine, run
 
 
@@ -116,3 +117,25 @@ def test_several_topics_need_a_group(filled: str) -> None:
 def test_tail_reads_for_no_group(filled: str) -> None:
     assert b"stored" not in fine("tail", "--help").out
     assert run("tail", "-t", filled, "-e", "-o", "stored").code == 2
+
+
+def test_hand_back(filled: str, server: LogServer) -> None:
+    """On Kafka's format a message has no id of its own, and its retry is at once."""
+    consumed(filled, "-e")
+    group = group_of(filled)
+    with BlockingClient(server.url) as client:
+        placed = client.produce(filled, "d")
+    is_kafka = placed.message_id is None
+    names = (f"{group}.retry", f"{group}.dlq") if is_kafka else (f"%RETRY%{group}", f"%DLQ%{group}")
+    (row,) = fine("group", "retry", group, placed.message_id or f"{filled}:0:3").rows
+    assert (row["topic"], row["partition"], row["times"], row["dead"]) == (names[0], 0, 1, False)
+    assert row["delay_level"] == (None if is_kafka else 3)
+    assert (row["deliver_at_ms"] is None) is is_kafka
+    (row,) = fine("group", "retry", group, placed.message_id or row["message_id"], "--dead").rows
+    assert (row["topic"], row["dead"]) == (names[1], True)
+    shown = {"group": group, "retry_topic": names[0], "dead_letter_topic": names[1]}
+    assert fine("group", "retries", group).rows == [{**shown, "max_times": 16}]
+    ended = run("group", "retries", group, "--max-times", 2)
+    assert ended.code == (2 if is_kafka else 0)
+    assert run("group", "retry", group, "x", "--dead", "--delay-level", 1).code == 2
+    assert run("group", "retry", group, "x").code == 2

@@ -51,6 +51,7 @@ class RocketAnswer:
     found: list[Row] = field(default_factory=list)
     sent: list[Row] = field(default_factory=list)
     committed: list[Row] = field(default_factory=list)
+    consumed: list[Row] = field(default_factory=list)
     result: Row = field(default_factory=dict)
     odd: list[Row] = field(default_factory=list)
 
@@ -118,6 +119,7 @@ def _sorted(lines: Sequence[Row]) -> RocketAnswer:
         "found": found.found,
         "sent": found.sent,
         "committed": found.committed,
+        "consumed": found.consumed,
         "log": found.log,
         "blank": found.log,
         "appended": [],
@@ -236,8 +238,8 @@ def talk(port: int, *actions: Sequence[str]) -> RocketAnswer:
     """Let the real client run these actions in turn, and return its answers.
 
     Actions: ("pull", TOPIC...), ("query", TOPIC, KEY, BEGIN, END), ("send", TOPIC, COUNT), ("timed", TOPIC, COUNT,
-    DELAY_MS), ("delayed", TOPIC, COUNT, LEVEL), ("committed", TOPIC, GROUP...), ("delete", TOPIC...). The client waits
-    until the name server knows a newly started broker: 10 s.
+    DELAY_MS), ("delayed", TOPIC, COUNT, LEVEL), ("committed", TOPIC, GROUP...), ("consume", TOPIC, GROUP, COUNT,
+    FAIL), ("delete", TOPIC...). The client waits until the name server knows a newly started broker: 10 s.
     """
     arguments = [word for action in actions for word in ("--", *action)][1:]
     return _sorted(_lines("talk", f"127.0.0.1:{port}", *arguments))

@@ -135,3 +135,23 @@ def test_silent_members(world: World) -> None:
     world.coordinator.seen(lively)
     world.now_ms = 101
     assert world.coordinator.silent() == [quiet]
+
+
+def test_a_subscription_contains_the_retry_topic_of_its_group() -> None:
+    world = World()
+    world.coordinator = Coordinator(world.topics, lambda: 0, {}, "retry-of-{}".format)
+    world.topic("t")
+    world.topic("retry-of-h")
+    by_name, by_pattern = world.join("a", "t"), world.join("b", pattern="t|u")
+    assert [*by_name.partitions, *by_pattern.partitions] == [TopicPartition("t", 0)]
+    world.topic("retry-of-g")
+    owned = sorted([*by_name.partitions, *by_pattern.partitions])
+    assert owned == [TopicPartition("retry-of-g", 0), TopicPartition("t", 0)]
+    assert by_pattern.subscription is not None
+    assert by_pattern.group.topics(by_pattern.subscription) == ["t"]
+    other = world.join("c", "t", group="h")
+    assert TopicPartition("retry-of-h", 0) in other.partitions
+    world.drop("retry-of-g")
+    assert [*by_name.partitions, *by_pattern.partitions] == [TopicPartition("t", 0)]
+    world.coordinator.subscribe(other, None)
+    assert other.partitions == ()

@@ -1,9 +1,12 @@
 import java.nio.charset.StandardCharsets;
 import java.util.*;
+import java.util.concurrent.*;
 import org.apache.rocketmq.client.consumer.*;
+import org.apache.rocketmq.client.consumer.listener.*;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.*;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.*;
 
 /**
@@ -13,7 +16,8 @@ import org.apache.rocketmq.common.message.*;
  * "committed TOPIC GROUP..." where each group stands in each queue, as the broker tells it,
  * "delete TOPIC..." topics, as mqadmin's deleteTopic does in the broker,
  * "timed TOPIC COUNT DELAY_MS" new messages that the broker delivers after so long,
- * "delayed TOPIC COUNT LEVEL" new messages that wait for the time of a delay level.
+ * "delayed TOPIC COUNT LEVEL" new messages that wait for the time of a delay level,
+ * "consume TOPIC GROUP COUNT FAIL" what a push consumer of the group gets, until it got COUNT; it hands back those whose body begins with FAIL.
  */
 public class Talk {
     final DefaultMQPullConsumer c = new DefaultMQPullConsumer("peer-talk");
@@ -107,6 +111,35 @@ public class Talk {
         }
     }
 
+    void consume(String topic, String group, int count, String fail) throws Exception {
+        route(topic);
+        DefaultMQPushConsumer member = new DefaultMQPushConsumer(group);
+        member.setNamesrvAddr(c.getNamesrvAddr());
+        member.setInstanceName("push-of-" + group);
+        member.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        member.setConsumeMessageBatchMaxSize(1);
+        member.subscribe(topic, "*");
+        CountDownLatch left = new CountDownLatch(count);
+        member.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            boolean back = false;
+            for (MessageExt m : messages) {
+                Map<String, Object> row = row("consumed", m);
+                row.put("msgId", m.getMsgId());
+                row.put("reconsumeTimes", m.getReconsumeTimes());
+                row.put("storedIn", context.getMessageQueue().getTopic());
+                synchronized (left) { Peer.emit(row); }
+                back |= new String(m.getBody(), StandardCharsets.UTF_8).startsWith(fail);
+                left.countDown();
+            }
+            return back ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        member.start();
+        boolean all = left.await(120, TimeUnit.SECONDS);
+        Thread.sleep(500); // for the answer of the last one
+        member.shutdown();
+        if (!all) throw new IllegalStateException(left.getCount() + " of " + count + " did not come");
+    }
+
     void delete(String topic) throws Exception {
         MQClientInstance client = p.getDefaultMQProducerImpl().getMqClientFactory();
         String name = route(topic).get(0).getBrokerName();
@@ -123,6 +156,7 @@ public class Talk {
             case "timed": timed(a.get(1), Integer.parseInt(a.get(2)), Long.parseLong(a.get(3))); break;
             case "delayed": delayed(a.get(1), Integer.parseInt(a.get(2)), Integer.parseInt(a.get(3))); break;
             case "committed": committed(a.get(1), a.subList(2, a.size())); break;
+            case "consume": consume(a.get(1), a.get(2), Integer.parseInt(a.get(3)), a.get(4)); break;
             case "delete": for (String topic : a.subList(1, a.size())) delete(topic); break;
             default: throw new IllegalArgumentException("pull | query | send | timed | delayed | committed | delete");
         }
