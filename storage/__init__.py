@@ -117,6 +117,7 @@ from storage.shared.staged_append import (
 )
 from storage.shared.staged_files import Run, StagedFile, StagedWriter, staging_folder
 from storage.transactions import (
+    ActiveProducer,
     SupportsTransactions,
     TransactionLimits,
     TransactionMarker,
@@ -132,6 +133,7 @@ __all__ = [
     "RETRY_TOPIC",
     "TO_DEAD_LETTERS",
     "AbortedTransaction",
+    "ActiveProducer",
     "AppendResult",
     "BatchPage",
     "Bound",

@@ -20,7 +20,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
-from storage.model import TopicPartition
+from storage.model import ProducerEpoch, TopicPartition
 
 NO_TIME: Final = -1
 LAST_EPOCH: Final = 2**15 - 1
@@ -83,6 +83,22 @@ class TransactionMarker(NamedTuple):
     commit: bool
 
 
+class ActiveProducer(NamedTuple):
+    """The state of one producer in a partition.
+
+    `last_sequence`: of its last record, -1 for none in its epoch. `timestamp_ms`: of its last batch or marker.
+    `coordinator_epoch`: of its last marker, -1 for none. `open_from`: the first offset of its open transaction, -1 for
+    none.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    open_from: int
+
+
 class TransactionLimits(NamedTuple):
     """The settings of the store: the longest time-out of a transaction, and the time after which an unused
     transactional id is forgotten.
@@ -141,6 +157,16 @@ class SupportsTransactions(Protocol):
         With `durable` they are synced and then visible on return. Raises StoreReadOnly, StoreFenced, DiskFull; after
         an error some of the markers may be stored.
         """
+        ...
+
+    def transaction_of(self, data: bytes) -> ProducerEpoch | None:
+        """Return the producer whose transaction a client's first record batch belongs to; None for a batch outside of
+        transactions, and for bytes that are no batch. Only the header of that batch is looked at.
+        """
+        ...
+
+    def active_producers(self, partition: TopicPartition) -> Sequence[ActiveProducer]:
+        """Return the producers that a partition knows, by producer id. Raises UnknownTopic, UnknownPartition."""
         ...
 
     def offsets_partition(self, group: str) -> TopicPartition:

@@ -23,6 +23,8 @@ from api.kafka.handlers import (
     records,
     security,
     topics,
+    transaction_admin,
+    transactions,
 )
 from api.kafka.protocol.messages import APIS
 from logserver.tokens import Scope
@@ -54,11 +56,12 @@ def _table(rows: Iterable[Served]) -> Mapping[int, Served]:
     return {row.api.key: row for row in sorted(rows, key=lambda row: row.api.key)}
 
 
-# Produce 12 and InitProducerId 5 are transactions of version 2; Produce 13, OffsetCommit 10 and OffsetFetch 10 name
-# topics by id.
+# Produce 13, OffsetCommit 10, OffsetFetch 10 and TxnOffsetCommit 6 name topics by id; InitProducerId 6 is two-phase
+# commit.
+# AddPartitionsToTxn 4 and 5 are sent by brokers only.
 SERVED: Final = _table(
     (
-        _served(0, produce.produce, Scope.PRODUCE, last=11),
+        _served(0, produce.produce, Scope.PRODUCE, last=12),
         _served(1, fetch.fetch, Scope.READ),
         _served(2, offsets.list_offsets, Scope.READ),
         _served(3, metadata.metadata, None),
@@ -75,8 +78,12 @@ SERVED: Final = _table(
         _served(19, topics.create_topics, Scope.ADMIN),
         _served(20, topics.delete_topics, Scope.ADMIN),
         _served(21, records.delete_records, Scope.ADMIN),
-        _served(22, produce.init_producer_id, Scope.PRODUCE, last=4),
+        _served(22, transactions.init_producer_id, Scope.PRODUCE, last=5),
         _served(23, records.offset_for_leader_epoch, Scope.READ),
+        _served(24, transactions.add_partitions, Scope.PRODUCE, last=3),
+        _served(25, transactions.add_offsets, Scope.PRODUCE),
+        _served(26, transactions.end, Scope.PRODUCE),
+        _served(28, transactions.commit_offsets, Scope.PRODUCE, last=5),
         _served(32, configs.describe_configs, Scope.READ),
         _served(33, configs.alter_configs, Scope.ADMIN),
         _served(35, cluster.describe_log_dirs, Scope.READ),
@@ -85,6 +92,9 @@ SERVED: Final = _table(
         _served(44, configs.incremental_alter_configs, Scope.ADMIN),
         _served(47, group_offsets.offset_delete, Scope.READ),
         _served(60, cluster.describe_cluster, None),
+        _served(61, transaction_admin.describe_producers, Scope.READ),
+        _served(65, transaction_admin.describe_transactions, Scope.READ),
+        _served(66, transaction_admin.list_transactions, Scope.READ),
         _served(74, configs.list_config_resources, Scope.READ),
     )
 )

@@ -42,7 +42,17 @@ from api.kafka.protocol.messages.topics import (
     CreateTopicsResponseTopics,
     DeleteTopicsResponseResponses,
 )
-from logserver.errors import Busy, InvalidGroup, NotReady, TimedOut, UnknownConsumer, UnknownGroup
+from api.kafka.transaction_refusals import TRANSACTION_REFUSALS
+from logserver.errors import (
+    Busy,
+    InvalidGroup,
+    NotReady,
+    TimedOut,
+    TransactionEnded,
+    UnknownConsumer,
+    UnknownGroup,
+    UnknownTransaction,
+)
 from storage import errors as e
 from storage.errors import StorageError
 
@@ -72,6 +82,8 @@ _CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
     InvalidGroup: ErrorCode.INVALID_GROUP_ID,
     UnknownGroup: ErrorCode.GROUP_ID_NOT_FOUND,
     UnknownConsumer: ErrorCode.UNKNOWN_MEMBER_ID,
+    UnknownTransaction: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    TransactionEnded: ErrorCode.INVALID_TXN_STATE,
 }
 _BATCH_FIELDS: Final[Mapping[str, ErrorCode]] = {
     "magic": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -88,6 +100,8 @@ _WRITE_CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
     e.Corrupt: ErrorCode.INVALID_RECORD,
     e.Truncated: ErrorCode.CORRUPT_MESSAGE,
 }
+_TRIED_AGAIN: Final = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT})
+"""What producers do not try again in requests to a coordinator, but do as COORDINATOR_NOT_AVAILABLE."""
 
 
 def code_of(error: BaseException) -> ErrorCode:
@@ -103,6 +117,8 @@ def produce_code_of(error: BaseException) -> ErrorCode:
     """Return the number of an error of an append."""
     if isinstance(error, e.InvalidBatch):
         return _BATCH_FIELDS.get(str(error.facts().get("field")), ErrorCode.INVALID_RECORD)
+    if isinstance(error, e.InvalidArgument) and error.facts().get("field") == "transaction":
+        return ErrorCode.INVALID_TXN_STATE
     for kind in type(error).__mro__:
         code = _WRITE_CODES.get(kind)
         if code is not None:
@@ -110,6 +126,20 @@ def produce_code_of(error: BaseException) -> ErrorCode:
     if isinstance(error, e.UnrepresentableRecord) and error.facts().get("field") == "timestamp":
         return ErrorCode.INVALID_TIMESTAMP
     return code_of(error)
+
+
+def coordinator_code_of(error: BaseException, *, knows_fenced: bool) -> ErrorCode:
+    """Return the number of an error of the coordinator of transactions: one that a client tries again where it can
+    help. `knows_fenced`: the version of the request knows PRODUCER_FENCED.
+    """
+    if isinstance(error, e.FencedProducer) and knows_fenced:
+        return ErrorCode.PRODUCER_FENCED
+    if isinstance(error, e.InvalidArgument) and error.facts().get("field") == "timeout_ms":
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    if isinstance(error, e.StoreReadOnly):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    code = code_of(error)
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _TRIED_AGAIN else code
 
 
 def refusal(key: int, request: Any, code: ErrorCode | None) -> Any:
@@ -291,6 +321,7 @@ def _create_partitions(request: m.CreatePartitionsRequest, code: int) -> m.Creat
 _TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_TRANSACTION: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]] = {
     0: (_TOPIC, _produce),
     1: (_TOPIC, _fetch),
@@ -300,10 +331,6 @@ _REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]
     19: (_CLUSTER, _create_topics),
     20: (_TOPIC, _delete_topics),
     21: (_TOPIC, _delete_records),
-    22: (
-        _CLUSTER,
-        lambda request, code: m.InitProducerIdResponse(error_code=code, producer_epoch=-1),
-    ),
     23: (_TOPIC, _offset_for_leader_epoch),
     32: (_TOPIC, _describe_configs),
     33: (_TOPIC, _alter_configs),
@@ -312,6 +339,8 @@ _REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]
     44: (_TOPIC, _incremental_alter_configs),
     60: (_CLUSTER, lambda request, code: m.DescribeClusterResponse(error_code=code)),
     74: (_CLUSTER, lambda request, code: m.ListConfigResourcesResponse(error_code=code)),
+    61: (_TOPIC, TRANSACTION_REFUSALS[61]),
     **{key: (_GROUP, build) for key, build in GROUP_REFUSALS.items()},
+    **{key: (_TRANSACTION, build) for key, build in TRANSACTION_REFUSALS.items() if key != 61},
 }
 """By API: the number for a client that may not use it, and the response."""

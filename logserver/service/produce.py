@@ -200,9 +200,17 @@ class Producer:
         return await self._produce_batches(request)
 
     async def submit_batches(
-        self, partition: TopicPartition, data: bytes, acks: Acks
+        self,
+        partition: TopicPartition,
+        data: bytes,
+        acks: Acks,
+        *,
+        transaction: ProducerEpoch | None = None,
     ) -> asyncio.Future[list[AppendOutcome]]:
         """Check a client's batches and queue them. Return the future of their outcome.
+
+        `transaction`: the producer of the transaction that they belong to; the caller is a member of it (`Member`)
+        until the future is done.
 
         Batches that are queued by one call after the return of another are appended after them. No topic is created.
         Raises UnknownTopic, UnknownPartition, and what `produce_batches` raises for bytes that no log takes. The
@@ -210,14 +218,16 @@ class Producer:
         """
         target = self._topics.partition(*partition)
         check_open(self._topics.info(partition.topic))
-        part = PartitionAppend(target, data, ())
+        part = PartitionAppend(target, data, (), transaction=transaction)
         store = self._store
         if isinstance(store, SupportsBatchBytes) and (
             len(data) > PROMPT_CHECK_BYTES or store.are_compressed(data)
         ):
             async with self._unpacking if store.are_compressed(data) else nullcontext():
-                checked = await self._access.run(store.check_client_batches, target.topic, data)
-            part = PartitionAppend(target, checked, (), checked=True)
+                checked = await self._access.run(
+                    store.check_client_batches, target.topic, data, transaction
+                )
+            part = PartitionAppend(target, checked, (), checked=True, transaction=transaction)
         answer = self._writer.submit([part], acks)
         answer.add_done_callback(self._count_batches)
         if acks is Acks.NONE:

@@ -9,11 +9,13 @@ The two ways in, for the same transactions:
     HTTP           begin        a transaction with an id of its own, `Begun.id`
                    resolve      its producer, from that id
     wire protocol  initialise   InitProducerId of a transactional id
-                   producer     ProducerEpoch, from the request
+                   check_owner  that a request's transactional id and producer belong together
+                   enter        Produce, if its partitions were added before; else `join`
+                   join_offsets, enter_offsets, store_offsets    AddOffsetsToTxn and TxnOffsetCommit
 
     both           join         AddPartitionsToTxn, or the first produce request of a partition: the partitions belong
                                 to the transaction before a record is written; call `Member.leave` after the append
-                   commit_offsets    AddOffsetsToTxn and TxnOffsetCommit
+                   commit_offsets    all of the above for offsets, in one call
                    end          EndTxn; `bump` False for a client of a protocol before transaction.version 2
                    states       ListTransactions, DescribeTransactions
 
@@ -80,10 +82,11 @@ class Entry:
 
     `state` is the newest stored state; None before the first. `begun_ms`: the time of `begin`, while the transaction
     has no partition yet. `writing`: appends of the transaction that are under way. `is_fresh`: an epoch of this
-    process, which no client of an earlier one has.
+    process, which no client of an earlier one has. `succeeded`: the producer that asked for the current epoch, so that
+    it gets the same one if it asks again.
     """
 
-    __slots__ = ("begun_ms", "idle", "is_fresh", "lock", "name", "state", "writing")
+    __slots__ = ("begun_ms", "idle", "is_fresh", "lock", "name", "state", "succeeded", "writing")
 
     def __init__(self, name: str, state: TransactionState | None = None) -> None:
         self.name = name
@@ -93,6 +96,7 @@ class Entry:
         self.writing = 0
         self.idle: asyncio.Future[None] | None = None
         self.is_fresh = False
+        self.succeeded: ProducerEpoch | None = None
 
     @property
     def is_open(self) -> bool:
@@ -259,19 +263,22 @@ class Transactions:
         """Return the producer of a transactional id from now on; earlier ones are fenced, and an open transaction is
         rolled back (InitProducerId).
 
-        `known`: the producer that the client has had; raises FencedProducer if a newer one exists. Raises what `begin`
-        raises.
+        `known`: the producer that the client has had; raises FencedProducer if a newer one exists. A request that is
+        repeated, with the same `known`, gets the same answer. Raises what `begin` raises.
         """
         store = await self._writable()
-        machine.check_id(transactional_id)
+        check_name(transactional_id)
         machine.check_timeout(timeout_ms, store.transaction_limits)
         async with self._held(transactional_id) as entry:
             state = entry.state
             if known is not None and state is not None:
+                if known == entry.succeeded and state.status is TransactionStatus.EMPTY:
+                    return ProducerEpoch(state.producer_id, state.epoch)
                 is_current = known == (state.producer_id, state.epoch)
                 if not is_current and not machine.is_end_of(state, known):
                     raise machine.fenced(known, state)
             await self._initialise(entry, timeout_ms)
+            entry.succeeded = known
             return ProducerEpoch(_state(entry).producer_id, _state(entry).epoch)
 
     async def _initialise(self, entry: Entry, timeout_ms: int) -> None:
@@ -288,6 +295,7 @@ class Transactions:
             machine.initialised(entry.state, entry.name, timeout_ms, now_ms, new_id=new_id),
         )
         entry.is_fresh = True
+        entry.succeeded = None
 
     def _entry(self, name: str) -> Entry:
         entry = self._entries.get(name)
@@ -371,6 +379,21 @@ class Transactions:
             raise _unknown(id_of(producer))
         return entry
 
+    def transaction_of(self, data: bytes) -> ProducerEpoch | None:
+        """Return the producer whose transaction a client's batch belongs to. See SupportsTransactions."""
+        return None if self._kept_in is None else self._kept_in.transaction_of(data)
+
+    async def check_owner(self, transactional_id: str, producer: ProducerEpoch) -> None:
+        """Raise UnknownTransaction unless the producer's id is, or was last, the one of this transactional id."""
+        await self._loaded()
+        entry = self._entries.get(transactional_id)
+        if entry is None or self._by_producer.get(producer.producer_id) is not entry:
+            raise UnknownTransaction(
+                f"producer {producer.producer_id} is not the one of the transactional id "
+                f"{transactional_id[:80]!r}",
+                producer_id=producer.producer_id,
+            )
+
     # ---- a transaction ----
 
     async def join(
@@ -388,16 +411,54 @@ class Transactions:
         await self._writable()
         entry = self._of(producer)
         async with entry.lock:
-            state = machine.check_producer(entry.state, producer)
-            if machine.is_overdue(state, self._access.clock()):
-                await self._end(entry, commit=False, bump=True)
-                raise _ended(id_of(producer), TransactionStatus.COMPLETE_ABORT)
+            state = await self._in_time(entry, producer)
             now_ms = self._access.clock()
             wanted = machine.with_partitions(state, partitions, now_ms, version=version)
             if wanted is not state:
                 await self._change(entry, wanted)
                 entry.begun_ms = None
             return Member(entry, producer)
+
+    async def enter(
+        self, producer: ProducerEpoch, partitions: Collection[TopicPartition]
+    ) -> Member:
+        """Return the right to append to partitions that were added before, for a client that adds them by a request of
+        its own. Raises what `join` raises: TransactionEnded for a partition that is not in an open transaction.
+        """
+        await self._writable()
+        entry = self._of(producer)
+        async with entry.lock:
+            state = await self._in_time(entry, producer)
+            if not (entry.is_open and state.partitions.issuperset(partitions)):
+                raise machine.ended(state, "the partition was not added to it")
+            return Member(entry, producer)
+
+    async def _in_time(self, entry: Entry, producer: ProducerEpoch) -> TransactionState:
+        """Return the state if its transaction may go on. The entry's lock must be held."""
+        state = machine.check_producer(entry.state, producer)
+        if machine.is_overdue(state, self._access.clock()):
+            await self._end(entry, commit=False, bump=True)
+            raise _ended(id_of(producer), TransactionStatus.COMPLETE_ABORT)
+        return state
+
+    async def join_offsets(
+        self, producer: ProducerEpoch, group: str, *, version: int = EPOCH_A_TRANSACTION
+    ) -> Member:
+        """Add the offsets of a group to the transaction of a producer, as `join` adds partitions."""
+        home = await self._home(producer, group)
+        return await self.join(producer, (home,), version=version)
+
+    async def enter_offsets(self, producer: ProducerEpoch, group: str) -> Member:
+        """Return the right to commit offsets of a group that were added before, as `enter`."""
+        return await self.enter(producer, (await self._home(producer, group),))
+
+    async def _home(self, producer: ProducerEpoch, group: str) -> TopicPartition:
+        """Return the partition of a group's offsets, for the current producer of a transactional id."""
+        store = await self._writable()
+        machine.check_producer(self._of(producer).state, producer)
+        home = await self._access.run(store.offsets_partition, group)
+        await self._note_topic(home.topic)
+        return home
 
     async def commit_offsets(
         self, producer: ProducerEpoch, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
@@ -406,18 +467,24 @@ class Transactions:
 
         Raises what `join` and `SupportsGroupOffsets.commit_offsets` raise.
         """
-        store = await self._writable()
+        await self._writable()
         machine.check_producer(self._of(producer).state, producer)
         await self._groups.check_commit(group, offsets)
-        home = await self._access.run(store.offsets_partition, group)
-        member = await self.join(producer, (home,))
-        try:
-            commit = GroupCommit(group, offsets, producer)
-            keeper = cast("SupportsGroupOffsets", store)
-            await self._access.run(keeper.commit_offsets, [commit], durable=False)
-            await self._note_topic(home.topic)
-        finally:
-            member.leave()
+        await self.store_offsets(await self.join_offsets(producer, group), group, offsets)
+
+    async def store_offsets(
+        self, member: Member, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Commit offsets that the caller has checked, with the right to do so. The right is left once they are written,
+        also if the caller is cancelled before.
+        """
+        keeper = cast("SupportsGroupOffsets", self._store())
+        commit = GroupCommit(group, offsets, member.producer)
+        writing = asyncio.ensure_future(
+            self._access.run(keeper.commit_offsets, [commit], durable=False)
+        )
+        writing.add_done_callback(lambda done: _left(member, done))
+        await asyncio.shield(writing)
 
     async def end(
         self, producer: ProducerEpoch, *, commit: bool, bump: bool = True
@@ -717,6 +784,13 @@ def _ended_in(change: Change) -> frozenset[TopicPartition]:
     if isinstance(change.wanted, Ending) and change.error is None:
         return change.wanted.prepared.partitions
     return frozenset()
+
+
+def _left(member: Member, done: asyncio.Future[None]) -> None:
+    """Leave a transaction after a write. Its error is the caller's, who may be cancelled."""
+    if not done.cancelled():
+        done.exception()
+    member.leave()
 
 
 def _retrieved(loading: asyncio.Task[None]) -> None:

@@ -41,7 +41,7 @@ from storage.files import Fence, HandleCache, atomic_write
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.compression import codec_id
 from storage.kafka.format.names import segment_name
-from storage.kafka.format.producer_snapshot import encode_snapshot
+from storage.kafka.format.producer_snapshot import ProducerEntry, encode_snapshot
 from storage.kafka.log import encoding, reading
 from storage.kafka.log.encoding import Encoded, Stamp
 from storage.kafka.log.log_segments import LogSegments
@@ -736,12 +736,16 @@ class Partition:
             return False
         return True
 
+    def producer_entries(self) -> Sequence[ProducerEntry]:
+        """Return the state of every active producer."""
+        with self._state_lock:
+            return self._producers.entries()
+
     # ---- compaction ----
 
     def last_of_producers(self) -> Mapping[int, LastOfProducer]:
         """Return the last data offset and epoch of every active producer, by producer id."""
-        with self._state_lock:
-            entries = self._producers.entries()
+        entries = self.producer_entries()
         return {e.producer_id: LastOfProducer(e.last_offset, e.epoch) for e in entries}
 
     def has_segments(self, segments: Sequence[Segment]) -> bool:

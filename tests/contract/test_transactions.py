@@ -14,6 +14,8 @@ from storage.errors import (
     NotOffered,
     StoreClosed,
     StoreReadOnly,
+    UnknownPartition,
+    UnknownTopic,
 )
 from storage.files import OverlayFileSystem
 from storage.model import (
@@ -211,6 +213,37 @@ def test_a_client_s_batches_belong_to_the_transaction(txn: TransactionStore) -> 
     assert txn.bounds(A0) == (0, 0, 1)
     end(txn, A0, commit=True)
     assert committed(txn, A0) == ["v"]
+
+
+def test_the_transaction_of_a_batch(txn: TransactionStore) -> None:
+    good = data_batch(0, value=b"v", producer=(P, 3, 0), transactional=True)
+    assert txn.transaction_of(good) == ProducerEpoch(P, 3)
+    assert txn.transaction_of(data_batch(0, producer=(P, 3, 0))) is None
+    assert txn.transaction_of(good[:60]) is None
+    assert txn.transaction_of(b"") is None
+
+
+def test_active_producers(txn: TransactionStore) -> None:
+    begun(txn)
+    assert txn.active_producers(A0) == []
+    put(txn, A0, "x", "y", producer=P + 1)
+    put(txn, A0, "z")
+    open_one, other = txn.active_producers(A0)
+    assert (open_one.producer_id, open_one.epoch, open_one.last_sequence) == (P, 0, 0)
+    assert (open_one.coordinator_epoch, open_one.open_from) == (-1, 2)
+    assert (other.producer_id, other.last_sequence, other.open_from) == (P + 1, 1, 0)
+    end(txn, A0, commit=True)
+    ended, _ = txn.active_producers(A0)
+    assert (ended.epoch, ended.last_sequence, ended.open_from) == (1, -1, -1)
+    assert ended.coordinator_epoch >= 0
+    assert ended.timestamp_ms == START_MS
+    with pytest.raises(UnknownTopic):
+        txn.active_producers(TopicPartition("none", 0))
+    with pytest.raises(UnknownPartition):
+        txn.active_producers(TopicPartition("a", 9))
+    txn.close()
+    with pytest.raises(StoreClosed):
+        txn.active_producers(A0)
 
 
 def test_a_store_that_cannot_be_written(store_factory: StoreFactory) -> None:

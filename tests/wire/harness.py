@@ -163,5 +163,10 @@ def fetch(topic: str, *parts: tuple[int, int], **options: Any) -> FetchRequest:
 
 
 def values(data: bytes) -> list[bytes | None]:
-    """Return the values of the records in batches."""
-    return [record[3] for at, _ in split_batches(data) for record in decode_records(data, at)]
+    """Return the values of the records in batches, without markers of transactions."""
+    return [
+        record[3]
+        for at, header in split_batches(data)
+        if not header.is_control
+        for record in decode_records(data, at)
+    ]

@@ -27,11 +27,10 @@ def classpath() -> str:
     return f"{cache}/libs/*"
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
     """The address for Kafka clients of a running server."""
-    path = tmp_path_factory.mktemp("wire") / "store"
-    running = Running("--data", path, "--listen-kafka", "127.0.0.1:0")
+    running = Running("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
     yield str(running.told["kafka"])
     running.process.kill()
     running.process.communicate()
@@ -98,3 +97,39 @@ def test_the_tools(classpath: str, address: str) -> None:
     assert "(id: 1 rack: null" in tool("BrokerApiVersionsCommand")
     tool("TopicCommand", "--delete", "--topic", "t")
     assert tool("TopicCommand", "--list").split() == []
+
+
+def test_transactions(classpath: str, address: str) -> None:
+    """The Java producer commits transactions; the tool lists and describes them, and finds none that hangs."""
+
+    def tool(*words: str) -> list[list[str]]:
+        output = java(classpath, address, f"{TOOLS}.TransactionsCommand", *words)
+        return [line.split() for line in output.splitlines()]
+
+    java(classpath, address, f"{TOOLS}.TopicCommand", "--create", "--topic", "txn")
+    performance = (
+        *("--topic", "txn", "--num-records", "300", "--record-size", "100", "--throughput", "300"),
+        *("--transactional-id", "perf", "--transaction-duration-ms", "100"),
+    )
+    sent = java(classpath, address, f"{TOOLS}.ProducerPerformance", *performance)
+    assert "300 records sent" in sent
+    head, row = tool("list")
+    assert head == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
+    assert row[:2] == ["perf", "1"]
+    assert row[3] == "CompleteCommit"
+    _, described = tool("describe", "--transactional-id", "perf")
+    assert described[0] == "1"
+    assert described[1] == "perf"
+    assert int(described[3]) > 1  # the epoch: each transaction raises it
+    _, active = tool("describe-producers", "--topic", "txn", "--partition", "0")
+    assert active[0] == row[2]
+    assert active[-1] == "None"  # no open transaction
+    assert tool("find-hanging", "--broker-id", "1")[1:] == []
+    values = java(
+        classpath,
+        address,
+        f"{TOOLS}.consumer.ConsoleConsumer",
+        *("--topic", "txn", "--partition", "0", "--offset", "earliest", "--max-messages", "300"),
+        *("--isolation-level", "read_committed"),
+    )
+    assert len(values.split()) == 300

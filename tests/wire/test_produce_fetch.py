@@ -232,8 +232,6 @@ async def test_idempotent_producer(kafka: Broker, connection: Connection) -> Non
     for version in versions(22):
         found = await connection.call(InitProducerIdRequest(transactional_id=None), version)
         assert (found.error_code, found.producer_epoch) == (0, 0)
-        refused = await connection.call(InitProducerIdRequest(transactional_id="x"), version)
-        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     async def produced(epoch: int, sequence: int) -> tuple[int, int]:
         data = batch(b"a", producer=(found.producer_id, epoch, sequence))

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from tests.wire.exchanges import answers
+from tests.wire import exchanges, transaction_exchanges
 from tests.wire.harness import Broker, Connection
 
-RECORDED = Path(__file__).parent / "recorded.json"
+HERE = Path(__file__).parent
 
 
-async def test_answers_are_those_of_the_real_broker(kafka: Broker, connection: Connection) -> None:
-    expected = json.loads(RECORDED.read_text())
-    found = json.loads(json.dumps(await answers(connection)))
+def check(answers: dict[str, Any], recorded: str) -> None:
+    """Compare answers with recorded ones."""
+    expected = json.loads((HERE / recorded).read_text())
+    found = json.loads(json.dumps(answers))
     assert found.keys() == expected.keys()
     different = {
         name: (found[name], expected[name]) for name in found if found[name] != expected[name]
     }
     assert different == {}
+
+
+async def test_answers_are_those_of_the_real_broker(kafka: Broker, connection: Connection) -> None:
+    check(await exchanges.answers(connection), "recorded.json")
+
+
+async def test_transactions_are_those_of_the_real_broker(
+    kafka: Broker, connection: Connection
+) -> None:
+    check(await transaction_exchanges.answers(connection), "recorded_transactions.json")

@@ -16,6 +16,7 @@ from api.kafka.protocol.messages.cluster import ApiVersionsRequest
 from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
+from api.kafka.protocol.messages.transaction_admin import ListTransactionsRequest
 from logserver.config import Address, load_settings
 from logserver.errors import SettingsError
 from tests.http.harness import opener, serving, settings
@@ -29,6 +30,16 @@ from tests.http.test_security import (
     token_file,
 )
 from tests.wire.harness import FREE, Broker, Connection, batch, broker, fetch, frame, produce
+from tests.wire.transaction_requests import (
+    ID,
+    add,
+    add_offsets,
+    begun,
+    commit_offsets,
+    end,
+    init,
+    producers,
+)
 
 
 @pytest.fixture
@@ -119,6 +130,31 @@ async def test_scopes(guarded: Broker) -> None:
         await login(connection, READER)
         connection.writer.write(frame(produce("t", (0, data), acks=0), 9))
         assert await connection.is_ended()
+
+
+async def test_scopes_of_transactions(guarded: Broker) -> None:
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    async with guarded.connect() as connection:
+        await login(connection, PRODUCER)
+        owner = await begun(connection)
+        listed = await connection.call(ListTransactionsRequest(), 2)
+        assert (listed.error_code, listed.transaction_states) == (refused, [])
+        (row,) = (await connection.call(producers("t", 0), 0)).topics[0].partitions
+        assert row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    async with guarded.connect() as connection:
+        await login(connection, READER)
+        assert (await connection.call(init(), 5)).error_code == refused
+        plain = await connection.call(init(None), 5)
+        assert plain.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        added = await connection.call(add(owner, {"t": [0]}), 3)
+        (row,) = added.results_by_topic_v3_and_below[0].results_by_partition
+        assert row.partition_error_code == refused
+        assert (await connection.call(add_offsets(owner), 4)).error_code == refused
+        (row,) = (await connection.call(commit_offsets(owner), 5)).topics[0].partitions
+        assert row.error_code == refused
+        assert (await connection.call(end(owner, commit=True), 5)).error_code == refused
+        listed = await connection.call(ListTransactionsRequest(), 2)
+        assert [row.transactional_id for row in listed.transaction_states] == [ID]
 
 
 async def test_a_login_takes_no_longer_than_a_handshake(tmp_path: Path) -> None:

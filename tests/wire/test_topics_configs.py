@@ -254,7 +254,7 @@ async def test_the_cluster(kafka: Broker, connection: Connection) -> None:
         found = await connection.call(asked, version)
         row = found.coordinators[0] if version >= 4 else found
         assert (row.error_code, f"{row.host}:{row.port}") == (0, kafka.address)
-    asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
+    asked = FindCoordinatorRequest(key_type=2, coordinator_keys=["x"])  # a share group
     found = await connection.call(asked)
     assert found.coordinators[0].error_code == ErrorCode.UNSUPPORTED_VERSION
     await kafka.api.create("t")

@@ -1,4 +1,4 @@
-"""A cluster of one node: its APIs, itself as the coordinator of groups, its log directory.
+"""A cluster of one node: its APIs, itself as the coordinator of groups and transactions, its log directory.
 
 Owns the answers that depend on no topic but for sizes; must not change anything.
 """
@@ -17,6 +17,8 @@ from api.kafka.protocol.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     ApiVersionsResponseApiKeys,
+    ApiVersionsResponseFinalizedFeatures,
+    ApiVersionsResponseSupportedFeatures,
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeClusterResponseBrokers,
@@ -34,17 +36,35 @@ from api.kafka.protocol.messages.log_dirs import (
     DescribeLogDirsResponseResultsTopicsPartitions,
 )
 from storage import LogStore, StorageError, TopicPartition
+from storage.transactions import EPOCH_A_TRANSACTION
 
-GROUP: Final = 0  # the type of a coordinator's key
+COORDINATORS: Final = frozenset({0, 1})  # types of a coordinator's key: group, transactional id
+TRANSACTION_VERSION: Final = "transaction.version"
+LEVEL_0_FROM: Final = 4  # older clients cannot read a feature whose first level is 0
 FIRST_WITH_KEYS: Final = 4
 FIRST_WITH_ENDPOINT_TYPE: Final = 1
 BROKERS: Final = 1
 
 
 async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Return the APIs and versions that are offered."""
+    """Return the APIs and versions that are offered. Clients use version 2 of transactions where it is finalised."""
     call.client.software = f"{request.client_software_name} {request.client_software_version}"
-    return api_versions_response(call.offered, ErrorCode.NONE)
+    response = api_versions_response(call.offered, ErrorCode.NONE)
+    if call.version >= LEVEL_0_FROM:
+        response.supported_features = [
+            ApiVersionsResponseSupportedFeatures(
+                name=TRANSACTION_VERSION, min_version=0, max_version=EPOCH_A_TRANSACTION
+            )
+        ]
+    response.finalized_features_epoch = 0
+    response.finalized_features = [
+        ApiVersionsResponseFinalizedFeatures(
+            name=TRANSACTION_VERSION,
+            max_version_level=EPOCH_A_TRANSACTION,
+            min_version_level=EPOCH_A_TRANSACTION,
+        )
+    ]
+    return response
 
 
 def api_versions_response(served: Iterable[Served], code: ErrorCode) -> ApiVersionsResponse:
@@ -77,11 +97,16 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
 
 
 async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Return this node as the coordinator of groups. Transactions and share groups are not offered."""
-    code = ErrorCode.NONE if request.key_type == GROUP else ErrorCode.UNSUPPORTED_VERSION
+    """Return this node as the coordinator of groups and transactional ids. Share groups are not offered."""
+    is_offered = request.key_type in COORDINATORS
+    code = ErrorCode.NONE if is_offered else ErrorCode.UNSUPPORTED_VERSION
     node_id = call.node_id if code is ErrorCode.NONE else -1
     host, port = call.node if code is ErrorCode.NONE else ("", -1)
-    message = None if code is ErrorCode.NONE else "only groups have a coordinator here"
+    message = (
+        None
+        if code is ErrorCode.NONE
+        else "only groups and transactional ids have a coordinator here"
+    )
     if call.version < FIRST_WITH_KEYS:
         return FindCoordinatorResponse(
             error_code=code, error_message=message, node_id=node_id, host=host, port=port

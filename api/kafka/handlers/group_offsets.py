@@ -13,7 +13,6 @@ from api.kafka.call import Call
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopicsPartitions,
     OffsetCommitResponse,
     OffsetCommitResponseTopics,
     OffsetCommitResponseTopicsPartitions,
@@ -46,9 +45,11 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     for topic in request.topics:
         for row in topic.partitions:
             at = TopicPartition(topic.name, row.partition_index)
-            codes[at] = _refuse_offset(call, at, row)
+            codes[at] = refuse_offset(call, at, row.committed_offset, row.committed_metadata)
             if codes[at] is ErrorCode.NONE:
-                offsets[at] = _offset(row)
+                offsets[at] = offset_of(
+                    row.committed_offset, row.committed_leader_epoch, row.committed_metadata
+                )
     refused = await _committed(call, request, offsets)
     for at in offsets:
         codes[at] = refused
@@ -88,14 +89,12 @@ async def _committed(
     return ErrorCode(refusal)
 
 
-def _refuse_offset(
-    call: Call, at: TopicPartition, row: OffsetCommitRequestTopicsPartitions
-) -> ErrorCode:
+def refuse_offset(call: Call, at: TopicPartition, offset: int, metadata: str | None) -> ErrorCode:
     """Return why the offset of one partition cannot be committed."""
-    metadata_bytes = len((row.committed_metadata or "").encode())
+    metadata_bytes = len((metadata or "").encode())
     if metadata_bytes > call.service.settings.max_group_metadata_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    if row.committed_offset < 0:
+    if offset < 0:
         return ErrorCode.INVALID_REQUEST
     try:
         call.service.topics.partition(*at)
@@ -104,11 +103,10 @@ def _refuse_offset(
     return ErrorCode.NONE
 
 
-def _offset(row: OffsetCommitRequestTopicsPartitions) -> CommittedOffset:
+def offset_of(offset: int, leader_epoch: int, metadata: str | None) -> CommittedOffset:
+    """Return the offset that a client commits."""
     return CommittedOffset(
-        row.committed_offset,
-        leader_epoch=max(row.committed_leader_epoch, NO_EPOCH),
-        metadata=row.committed_metadata or "",
+        offset, leader_epoch=max(leader_epoch, NO_EPOCH), metadata=metadata or ""
     )
 
 

@@ -1,44 +1,53 @@
-"""Produce and InitProducerId.
+"""Produce, also of batches that belong to a transaction.
 
 Owns the meaning of acks and timeout, and the answer of each partition; must not decode records: their bytes go to the
 store as they came. From KafkaApis.handleProduceRequest: with acks=0 there is no answer, and an error ends the
 connection.
+
+Partitions of a transaction are added to it by the client beforehand, or from version 12 on by this request (KIP-890).
+While batches are appended the request is a member of the transaction, which ends after them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from api.kafka.call import PRODUCE, Call, Ended
+from api.kafka.handlers.transactions import explained, unwritable
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.produce import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     ProduceRequest,
     ProduceResponse,
     ProduceResponseResponses,
     ProduceResponseResponsesPartitionResponses,
     ProduceResponseResponsesPartitionResponsesRecordErrors,
 )
-from api.kafka.refusals import produce_code_of, refusal
-from logserver.errors import TimedOut
+from api.kafka.refusals import coordinator_code_of, produce_code_of, refusal
+from logserver.errors import TimedOut, TransactionEnded, UnknownTransaction
 from logserver.service.requests import Acks, AppendOutcome
-from storage import StorageError, TopicPartition
+from logserver.transactions.service import Member
+from storage import ProducerEpoch, StorageError, TopicPartition
 from storage.errors import InvalidBatch, UnrepresentableRecord
 
 ACKS: Final = {-1: Acks.ALL, 0: Acks.NONE, 1: Acks.WRITTEN}
+ADDS_PARTITIONS_FROM: Final = 12
+ABORTABLE_FROM: Final = 11
+_TRIED_AGAIN: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_TXN_STATE})
 Appending = asyncio.Future[list[AppendOutcome]]
 
 
 class _Part(NamedTuple):
-    """A partition of a request: its append, or the error of its batches."""
+    """A partition of a request: its append, or the error of its batches. `code`: the number of the error, if the error
+    itself does not say it.
+    """
 
     topic: str
     partition: int
     appending: Appending | None
     error: StorageError | None
+    code: ErrorCode | None = None
 
 
 async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None:
@@ -48,11 +57,7 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         refused: ProduceResponse = refusal(PRODUCE, request, ErrorCode.INVALID_REQUIRED_ACKS)
         return refused
     async with call.client.produce_order:
-        parts = [
-            await _submitted(call, topic.name, partition.index, partition.records, acks)
-            for topic in request.topic_data
-            for partition in topic.partition_data
-        ]
+        parts = await _queued(call, request, acks)
     appending = [part.appending for part in parts if part.appending is not None]
     if appending:
         timeout_s = min(max(request.timeout_ms, 0), call.service.settings.max_wait_ms) / 1000
@@ -68,18 +73,109 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     return _response(call, parts, request.timeout_ms)
 
 
+async def _queued(call: Call, request: ProduceRequest, acks: Acks) -> Sequence[_Part]:
+    """Check and queue the batches of all partitions."""
+    joined = await _joined(call, request)
+    parts: list[_Part] = []
+    try:
+        for topic in request.topic_data:
+            for partition in topic.partition_data:
+                at = TopicPartition(topic.name, partition.index)
+                parts.append(await _submitted(call, at, partition.records, acks, joined))
+    finally:
+        if joined.member is not None:
+            _leave_after(joined.member, [p.appending for p in parts if p.appending is not None])
+    return parts
+
+
 async def _submitted(
-    call: Call, topic: str, number: int, records: bytes | None, acks: Acks
+    call: Call, at: TopicPartition, records: bytes | None, acks: Acks, joined: _Joined
 ) -> _Part:
     """Check and queue the batches of one partition."""
+    if joined.error is not None and at in joined.producers:
+        return _Part(*at, None, joined.error, joined.code)
     try:
         if not records:
             raise InvalidBatch("a partition without a record batch", field="records", position=0)
-        partition = TopicPartition(topic, number)
-        appending = await call.service.producer.submit_batches(partition, records, acks)
+        appending = await call.service.producer.submit_batches(
+            at, records, acks, transaction=joined.producers.get(at)
+        )
     except StorageError as error:
-        return _Part(topic, number, None, error)
-    return _Part(topic, number, appending, None)
+        return _Part(*at, None, error)
+    return _Part(*at, appending, None)
+
+
+class _Joined(NamedTuple):
+    """The transaction of a request: the producer of the partitions whose batches belong to it, and the right to append
+    to them or the error of all of them.
+    """
+
+    producers: Mapping[TopicPartition, ProducerEpoch]
+    member: Member | None = None
+    error: StorageError | None = None
+    code: ErrorCode | None = None
+
+
+async def _joined(call: Call, request: ProduceRequest) -> _Joined:
+    """Join the transaction of a request's transactional batches, if it has any."""
+    transaction_of = call.service.transactions.transaction_of
+    producers = {
+        TopicPartition(topic.name, partition.index): producer
+        for topic in request.topic_data
+        for partition in topic.partition_data
+        if partition.records and (producer := transaction_of(partition.records)) is not None
+    }
+    if not producers:
+        return _Joined(producers)
+    if request.transactional_id is None:
+        error: StorageError = InvalidBatch(
+            "transactional batches without a transactional id", field="attributes", position=0
+        )
+        return _Joined(producers, error=error, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    known = {at: producer for at, producer in producers.items() if unwritable(call, at) is None}
+    if not known:
+        return _Joined({})
+    try:
+        return _Joined(known, await _member(call, request.transactional_id, known))
+    except StorageError as error:
+        return _Joined(known, error=error, code=_transaction_code(call, error))
+
+
+async def _member(
+    call: Call, name: str, producers: Mapping[TopicPartition, ProducerEpoch]
+) -> Member:
+    """Return the right to append to partitions of a transaction."""
+    producer, *others = set(producers.values())
+    if others:
+        raise UnknownTransaction("the transactional batches are not all of one producer and epoch")
+    transactions = call.service.transactions
+    await transactions.check_owner(name, producer)
+    try:
+        if call.version >= ADDS_PARTITIONS_FROM:
+            return await transactions.join(producer, list(producers))
+        return await transactions.enter(producer, list(producers))
+    except TransactionEnded as error:
+        raise await explained(call, name, producer, error) from error
+
+
+def _transaction_code(call: Call, error: StorageError) -> ErrorCode:
+    """Return the number of an error of the transaction of a request. From ReplicaManager: what a client may try again
+    is NOT_ENOUGH_REPLICAS, which every version retries.
+    """
+    if isinstance(error, TransactionEnded) and call.version < ADDS_PARTITIONS_FROM:
+        is_known = call.version >= ABORTABLE_FROM
+        return ErrorCode.TRANSACTION_ABORTABLE if is_known else ErrorCode.INVALID_TXN_STATE
+    code = coordinator_code_of(error, knows_fenced=False)
+    return ErrorCode.NOT_ENOUGH_REPLICAS if code in _TRIED_AGAIN else code
+
+
+def _leave_after(member: Member, appending: Sequence[Appending]) -> None:
+    """Leave the transaction once all appends have ended or failed."""
+    if not appending:
+        member.leave()
+        return
+    ended = asyncio.gather(*appending, return_exceptions=True)
+    ended.add_done_callback(lambda _: member.leave())
 
 
 def _error(part: _Part, timeout_ms: int) -> StorageError | None:
@@ -109,7 +205,7 @@ def _row(
     call: Call, part: _Part, error: StorageError | None
 ) -> ProduceResponseResponsesPartitionResponses:
     if error is not None or part.appending is None:
-        return _error_row(part.partition, error)
+        return _error_row(part, error)
     (outcome,) = part.appending.result()
     return ProduceResponseResponsesPartitionResponses(
         index=part.partition,
@@ -120,12 +216,14 @@ def _row(
 
 
 def _error_row(
-    number: int, error: StorageError | None
+    part: _Part, error: StorageError | None
 ) -> ProduceResponseResponsesPartitionResponses:
-    code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else produce_code_of(error)
+    code = part.code
+    if code is None:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else produce_code_of(error)
     message = None if error is None else error.message
     row = ProduceResponseResponsesPartitionResponses(
-        index=number, error_code=code, base_offset=-1, error_message=message
+        index=part.partition, error_code=code, base_offset=-1, error_message=message
     )
     index = None if error is None else error.facts().get("index")
     if isinstance(error, UnrepresentableRecord) and isinstance(index, int):
@@ -143,12 +241,3 @@ def _log_start(call: Call, partition: TopicPartition) -> int:
         return call.service.store.bounds(partition).start
     except StorageError:
         return -1
-
-
-async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Hand out a producer id for an idempotent producer. Transactions are not offered."""
-    if request.transactional_id is not None:
-        return InitProducerIdResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION, producer_id=-1, producer_epoch=-1
-        )
-    return InitProducerIdResponse(producer_id=await call.service.producer.new_id())

@@ -26,7 +26,8 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.kafka.format import names
-from storage.kafka.format.batch import decode_records, split_batches
+from storage.kafka.format.batch import decode_header, decode_records, split_batches
+from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.transaction_records import (
     decode_key,
     decode_value,
@@ -34,8 +35,13 @@ from storage.kafka.format.transaction_records import (
     encode_value,
 )
 from storage.kafka.state.group_offsets import READ_BYTES, GroupOffsets, OffsetsPartition, home_of
-from storage.model import Isolation, Record, TopicPartition
-from storage.transactions import TransactionMarker, TransactionState, TransactionStatus
+from storage.model import Isolation, ProducerEpoch, Record, TopicPartition
+from storage.transactions import (
+    ActiveProducer,
+    TransactionMarker,
+    TransactionState,
+    TransactionStatus,
+)
 
 
 class TransactionPartition(OffsetsPartition, Protocol):
@@ -43,6 +49,8 @@ class TransactionPartition(OffsetsPartition, Protocol):
 
     @property
     def leader_epoch(self) -> int: ...
+
+    def producer_entries(self) -> Sequence[ProducerEntry]: ...
 
     def append_markers(
         self,
@@ -93,6 +101,20 @@ class TransactionLog:
                         else:
                             found[transactional_id] = decode_value(transactional_id, value)
         return list(found.values())
+
+    def producers(self, partition: TopicPartition) -> Sequence[ActiveProducer]:
+        """Return the producers that a partition knows, by producer id."""
+        return [
+            ActiveProducer(
+                entry.producer_id,
+                entry.epoch,
+                entry.last_sequence,
+                entry.timestamp_ms,
+                entry.coordinator_epoch,
+                entry.current_txn_first_offset,
+            )
+            for entry in sorted(self._home.partition(partition).producer_entries())
+        ]
 
     # ---- writing ----
 
@@ -189,6 +211,21 @@ class KeepsTransactions(ABC):
         """See SupportsTransactions."""
         self._check_writable()
         self._transactions.end(markers, durable=durable)
+
+    def transaction_of(self, data: bytes) -> ProducerEpoch | None:
+        """See SupportsTransactions."""
+        try:
+            header = decode_header(data, 0)
+        except DataError:
+            return None
+        if not header.is_transactional:
+            return None
+        return ProducerEpoch(header.producer_id, header.producer_epoch)
+
+    def active_producers(self, partition: TopicPartition) -> Sequence[ActiveProducer]:
+        """See SupportsTransactions."""
+        self._check_open()
+        return self._transactions.producers(partition)
 
     def offsets_partition(self, group: str) -> TopicPartition:
         """See SupportsTransactions."""

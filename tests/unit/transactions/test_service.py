@@ -303,8 +303,61 @@ async def test_the_older_protocol_keeps_the_epoch() -> None:
         assert await running.read(T0) == ["0", "2"]
         newer = await running.transactions.initialise("tx", TIMEOUT_MS, producer)
         assert newer == (producer.producer_id, producer.epoch + 1)
+        assert (
+            await running.transactions.initialise("tx", TIMEOUT_MS, producer) == newer
+        )  # repeated
+        await running.transactions.initialise("tx", TIMEOUT_MS)
+        for fenced in (producer, newer):
+            with pytest.raises(FencedProducer):
+                await running.transactions.initialise("tx", TIMEOUT_MS, fenced)
+
+
+async def test_a_repeated_request_for_an_epoch_ends_with_its_transaction() -> None:
+    """Once the new epoch is in use, the producer before it is fenced."""
+    async with Disk().serving() as running:
+        first = await running.transactions.initialise("tx", TIMEOUT_MS)
+        second = await running.transactions.initialise("tx", TIMEOUT_MS, first)
+        (await running.transactions.join(second, [T0])).leave()
         with pytest.raises(FencedProducer):
-            await running.transactions.initialise("tx", TIMEOUT_MS, producer)
+            await running.transactions.initialise("tx", TIMEOUT_MS, first)
+        await running.transactions.end(second, commit=True)
+        with pytest.raises(FencedProducer):
+            await running.transactions.initialise("tx", TIMEOUT_MS, first)
+
+
+async def test_only_partitions_that_were_added_are_entered() -> None:
+    async with Disk().serving() as running:
+        transactions = running.transactions
+        producer = await transactions.initialise("tx", TIMEOUT_MS)
+        with pytest.raises(TransactionEnded):
+            await transactions.enter(producer, [T0])
+        (await transactions.join(producer, [T0], version=0)).leave()
+        with pytest.raises(TransactionEnded):
+            await transactions.enter(producer, [T0, T1])
+        with pytest.raises(TransactionEnded):
+            await transactions.enter_offsets(producer, "g")
+        member = await transactions.enter(producer, [T0])
+        ending = asyncio.create_task(transactions.end(producer, commit=True, bump=False))
+        await asyncio.sleep(0.01)
+        assert not ending.done()  # it waits for the member
+        member.leave()
+        assert await ending == producer
+        with pytest.raises(TransactionEnded):
+            await transactions.enter(producer, [T0])
+
+
+async def test_owners_of_producer_ids() -> None:
+    async with Disk().serving() as running:
+        transactions = running.transactions
+        one = await transactions.initialise("one", TIMEOUT_MS)
+        two = await transactions.initialise("two", TIMEOUT_MS)
+        await transactions.check_owner("one", one)
+        for name, producer in (("one", two), ("two", one), ("three", one)):
+            with pytest.raises(UnknownTransaction):
+                await transactions.check_owner(name, producer)
+        for name in ("logserver.unnamed.1", ""):
+            with pytest.raises(InvalidArgument):
+                await transactions.initialise(name, TIMEOUT_MS)
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -1,0 +1,151 @@
+"""ListTransactions, DescribeTransactions and DescribeProducers: what tools show of transactions.
+
+Owns the filters of a list; must not change anything. From KafkaApis and TransactionStateManager. Transactions that
+were begun over HTTP without a transactional id are listed too, with the id of the server's own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.kafka.call import Call
+from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.transaction_admin import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersResponseTopics,
+    DescribeProducersResponseTopicsPartitions,
+    DescribeProducersResponseTopicsPartitionsActiveProducers,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsResponseTransactionStates,
+    DescribeTransactionsResponseTransactionStatesTopics,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsResponseTransactionStates,
+)
+from api.kafka.refusals import code_of
+from logserver.groups.topic_pattern import TopicPattern
+from storage import (
+    StorageError,
+    SupportsTransactions,
+    TopicPartition,
+    TransactionState,
+    TransactionStatus,
+)
+from storage.errors import InvalidArgument
+
+STATES: Final = frozenset(status.label for status in TransactionStatus)
+OTHER_STATES: Final = frozenset({"PrepareEpochFence"})
+"""States of the real coordinator that no transaction has here."""
+
+
+async def list_transactions(
+    call: Call, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """Return the transactional ids with their states, as far as the filters admit them."""
+    pattern = None
+    if request.transactional_id_pattern:
+        try:
+            pattern = TopicPattern(request.transactional_id_pattern)
+        except InvalidArgument:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    unknown = [name for name in request.state_filters if name not in {*STATES, *OTHER_STATES}]
+    now_ms = call.service.topics.access.clock()
+    rows = [
+        ListTransactionsResponseTransactionStates(
+            transactional_id=state.transactional_id,
+            producer_id=state.producer_id,
+            transaction_state=state.status.label,
+        )
+        for _, state in await call.service.transactions.states()
+        if _is_wanted(request, state, now_ms)
+        and (pattern is None or pattern.matches(state.transactional_id))
+    ]
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=rows)
+
+
+def _is_wanted(request: ListTransactionsRequest, state: TransactionState, now_ms: int) -> bool:
+    """Return whether state, producer and duration of a transaction pass the filters."""
+    if request.state_filters and state.status.label not in request.state_filters:
+        return False
+    if request.producer_id_filters and state.producer_id not in request.producer_id_filters:
+        return False
+    return request.duration_filter < 0 or now_ms - state.start_ms > request.duration_filter
+
+
+async def describe_transactions(
+    call: Call, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """Return the state of each transactional id that is asked for."""
+    rows = []
+    for name in request.transactional_ids:
+        state = await call.service.transactions.state(name) if name else None
+        if state is not None:
+            rows.append(_described(state))
+            continue
+        code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST
+        rows.append(
+            DescribeTransactionsResponseTransactionStates(error_code=code, transactional_id=name)
+        )
+    return DescribeTransactionsResponse(transaction_states=rows)
+
+
+def _described(state: TransactionState) -> DescribeTransactionsResponseTransactionStates:
+    topics: dict[str, DescribeTransactionsResponseTransactionStatesTopics] = {}
+    for name, number in sorted(state.partitions):
+        topic = DescribeTransactionsResponseTransactionStatesTopics(topic=name)
+        topics.setdefault(name, topic).partitions.append(number)
+    return DescribeTransactionsResponseTransactionStates(
+        transactional_id=state.transactional_id,
+        transaction_state=state.status.label,
+        transaction_timeout_ms=state.timeout_ms,
+        transaction_start_time_ms=state.start_ms,
+        producer_id=state.producer_id,
+        producer_epoch=state.epoch,
+        topics=list(topics.values()),
+    )
+
+
+async def describe_producers(
+    call: Call, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """Return the producers that each partition knows, with their open transactions."""
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponseTopics(
+                name=topic.name,
+                partitions=[
+                    await _producers(call, TopicPartition(topic.name, number))
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _producers(call: Call, at: TopicPartition) -> DescribeProducersResponseTopicsPartitions:
+    store = call.service.store
+    assert isinstance(store, SupportsTransactions)
+    try:
+        call.service.topics.partition(*at)
+        producers = await call.service.topics.access.run(store.active_producers, at)
+    except StorageError as error:
+        return DescribeProducersResponseTopicsPartitions(
+            partition_index=at.partition, error_code=code_of(error), error_message=error.message
+        )
+    return DescribeProducersResponseTopicsPartitions(
+        partition_index=at.partition,
+        active_producers=[
+            DescribeProducersResponseTopicsPartitionsActiveProducers(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.timestamp_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.open_from,
+            )
+            for producer in producers
+        ],
+    )

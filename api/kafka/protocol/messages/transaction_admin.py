@@ -1,0 +1,376 @@
+"""Messages of the wire protocol: DescribeProducers, DescribeTransactions, ListTransactions. Made by scripts/kafka_messages; not to be changed by hand.
+
+Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
+lacks is read as its default, and is not written.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from api.kafka.protocol.primitives import Reader, Writer
+
+
+class DescribeProducersRequestTopics(Struct, kw_only=True):
+    """An entry of `topics` in DescribeProducersRequest."""
+
+    name: str = ""
+    partition_indexes: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeProducersRequestTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        m.partition_indexes = [r.int32() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        for partition_indexes_item in w.array(self.partition_indexes):
+            w.int32(partition_indexes_item)
+        w.end_struct()
+
+
+class DescribeProducersRequest(Struct, kw_only=True):
+    """Message of API 61: versions 0 to 0, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 61
+
+    topics: list[DescribeProducersRequestTopics] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeProducersRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.topics = [DescribeProducersRequestTopics.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeProducersResponseTopicsPartitionsActiveProducers(Struct, kw_only=True):
+    """An entry of `active_producers` in DescribeProducersResponseTopicsPartitions."""
+
+    producer_id: int = 0
+    producer_epoch: int = 0
+    last_sequence: int = -1
+    last_timestamp: int = -1
+    coordinator_epoch: int = 0
+    current_txn_start_offset: int = -1
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeProducersResponseTopicsPartitionsActiveProducers:
+        """Read one of version `v`."""
+        m = cls()
+        m.producer_id = r.int64()
+        m.producer_epoch = r.int32()
+        m.last_sequence = r.int32()
+        m.last_timestamp = r.int64()
+        m.coordinator_epoch = r.int32()
+        m.current_txn_start_offset = r.int64()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int64(self.producer_id)
+        w.int32(self.producer_epoch)
+        w.int32(self.last_sequence)
+        w.int64(self.last_timestamp)
+        w.int32(self.coordinator_epoch)
+        w.int64(self.current_txn_start_offset)
+        w.end_struct()
+
+
+class DescribeProducersResponseTopicsPartitions(Struct, kw_only=True):
+    """An entry of `partitions` in DescribeProducersResponseTopics."""
+
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    active_producers: list[DescribeProducersResponseTopicsPartitionsActiveProducers] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeProducersResponseTopicsPartitions:
+        """Read one of version `v`."""
+        m = cls()
+        m.partition_index = r.int32()
+        m.error_code = r.int16()
+        m.error_message = r.nullable_string()
+        m.active_producers = [DescribeProducersResponseTopicsPartitionsActiveProducers.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.partition_index)
+        w.int16(self.error_code)
+        w.nullable_string(self.error_message)
+        for active_producers_item in w.array(self.active_producers):
+            active_producers_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeProducersResponseTopics(Struct, kw_only=True):
+    """An entry of `topics` in DescribeProducersResponse."""
+
+    name: str = ""
+    partitions: list[DescribeProducersResponseTopicsPartitions] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeProducersResponseTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        m.partitions = [DescribeProducersResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        for partitions_item in w.array(self.partitions):
+            partitions_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeProducersResponse(Struct, kw_only=True):
+    """Message of API 61: versions 0 to 0, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 61
+
+    throttle_time_ms: int = 0
+    topics: list[DescribeProducersResponseTopics] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeProducersResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.topics = [DescribeProducersResponseTopics.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeTransactionsRequest(Struct, kw_only=True):
+    """Message of API 65: versions 0 to 0, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 65
+
+    transactional_ids: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTransactionsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.transactional_ids = [r.string() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for transactional_ids_item in w.array(self.transactional_ids):
+            w.string(transactional_ids_item)
+        w.end_struct()
+
+
+class DescribeTransactionsResponseTransactionStatesTopics(Struct, kw_only=True):
+    """An entry of `topics` in DescribeTransactionsResponseTransactionStates."""
+
+    topic: str = ""
+    partitions: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTransactionsResponseTransactionStatesTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic = r.string()
+        m.partitions = [r.int32() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.topic)
+        for partitions_item in w.array(self.partitions):
+            w.int32(partitions_item)
+        w.end_struct()
+
+
+class DescribeTransactionsResponseTransactionStates(Struct, kw_only=True):
+    """An entry of `transaction_states` in DescribeTransactionsResponse."""
+
+    error_code: int = 0
+    transactional_id: str = ""
+    transaction_state: str = ""
+    transaction_timeout_ms: int = 0
+    transaction_start_time_ms: int = 0
+    producer_id: int = 0
+    producer_epoch: int = 0
+    topics: list[DescribeTransactionsResponseTransactionStatesTopics] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTransactionsResponseTransactionStates:
+        """Read one of version `v`."""
+        m = cls()
+        m.error_code = r.int16()
+        m.transactional_id = r.string()
+        m.transaction_state = r.string()
+        m.transaction_timeout_ms = r.int32()
+        m.transaction_start_time_ms = r.int64()
+        m.producer_id = r.int64()
+        m.producer_epoch = r.int16()
+        m.topics = [DescribeTransactionsResponseTransactionStatesTopics.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int16(self.error_code)
+        w.string(self.transactional_id)
+        w.string(self.transaction_state)
+        w.int32(self.transaction_timeout_ms)
+        w.int64(self.transaction_start_time_ms)
+        w.int64(self.producer_id)
+        w.int16(self.producer_epoch)
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeTransactionsResponse(Struct, kw_only=True):
+    """Message of API 65: versions 0 to 0, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 65
+
+    throttle_time_ms: int = 0
+    transaction_states: list[DescribeTransactionsResponseTransactionStates] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTransactionsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.transaction_states = [DescribeTransactionsResponseTransactionStates.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        for transaction_states_item in w.array(self.transaction_states):
+            transaction_states_item.write(w, v)
+        w.end_struct()
+
+
+class ListTransactionsRequest(Struct, kw_only=True):
+    """Message of API 66: versions 0 to 2, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 66
+
+    state_filters: list[str] = field(default_factory=list)
+    producer_id_filters: list[int] = field(default_factory=list)
+    duration_filter: int = -1
+    transactional_id_pattern: str | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ListTransactionsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.state_filters = [r.string() for _ in range(r.count())]
+        m.producer_id_filters = [r.int64() for _ in range(r.count())]
+        if v >= 1:
+            m.duration_filter = r.int64()
+        if v >= 2:
+            m.transactional_id_pattern = r.nullable_string() if v >= 2 else r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for state_filters_item in w.array(self.state_filters):
+            w.string(state_filters_item)
+        for producer_id_filters_item in w.array(self.producer_id_filters):
+            w.int64(producer_id_filters_item)
+        if v >= 1:
+            w.int64(self.duration_filter)
+        if v >= 2:
+            if v >= 2:
+                w.nullable_string(self.transactional_id_pattern)
+            else:
+                w.string(self.transactional_id_pattern)
+        w.end_struct()
+
+
+class ListTransactionsResponseTransactionStates(Struct, kw_only=True):
+    """An entry of `transaction_states` in ListTransactionsResponse."""
+
+    transactional_id: str = ""
+    producer_id: int = 0
+    transaction_state: str = ""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ListTransactionsResponseTransactionStates:
+        """Read one of version `v`."""
+        m = cls()
+        m.transactional_id = r.string()
+        m.producer_id = r.int64()
+        m.transaction_state = r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.transactional_id)
+        w.int64(self.producer_id)
+        w.string(self.transaction_state)
+        w.end_struct()
+
+
+class ListTransactionsResponse(Struct, kw_only=True):
+    """Message of API 66: versions 0 to 2, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 66
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    unknown_state_filters: list[str] = field(default_factory=list)
+    transaction_states: list[ListTransactionsResponseTransactionStates] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ListTransactionsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.error_code = r.int16()
+        m.unknown_state_filters = [r.string() for _ in range(r.count())]
+        m.transaction_states = [ListTransactionsResponseTransactionStates.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        w.int16(self.error_code)
+        for unknown_state_filters_item in w.array(self.unknown_state_filters):
+            w.string(unknown_state_filters_item)
+        for transaction_states_item in w.array(self.transaction_states):
+            transaction_states_item.write(w, v)
+        w.end_struct()
