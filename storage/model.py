@@ -240,8 +240,8 @@ class ConfigSource(enum.Enum):
 class TopicConfig(NamedTuple):
     """A config of a topic: its value, the value without a config of its own, and where the value comes from.
 
-    `kind`: bool, int, long, list or string. `server_name`: the broker's property that sets it for all topics; None
-    without one.
+    `kind`: bool, int, long, double, list or string. `server_name`: the broker's property that sets it for all topics;
+    None without one.
     """
 
     name: str

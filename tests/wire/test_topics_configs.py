@@ -184,6 +184,8 @@ async def test_sources_types_and_synonyms(tmp_path: Path) -> None:
         ]
         assert (of_store.value, of_store.config_source, of_store.config_type) == ("2097152", 4, 3)
         assert (default.value, default.config_source, default.config_type) == ("delete", 5, 7)
+        types = {name: config.config_type for name, config in configs.items()}
+        assert types["min.cleanable.dirty.ratio"] == 6  # ConfigDef.Type.DOUBLE
         node = await described(connection, "1", NODE)
         assert node["log.segment.bytes"].value == "2097152"
         assert node["node.id"].value == "1"
