@@ -9,6 +9,11 @@ is an i32 size and that many bytes.
 Back-pressure: no bytes are read while MAX_QUEUED requests wait, or while the budget of request bytes has no room for
 the next frame. No request begins while the client takes no answers. So a slow or hostile client holds one frame, a few
 small requests and one answer, and everything else waits in its own socket.
+
+The bytes of a frame are reserved before it arrives: if they were reserved as they come, frames of many clients could
+fill the budget, each waiting for the others. So a size costs a client nothing. Therefore all frames that are arriving
+share a part of the budget (`Connections.arriving`), a frame that is slow gives way when others wait, and a frame of
+SMALL_BYTES or less is reserved when it is whole: clients that only send sizes cannot stop HTTP, nor heartbeats.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from api.kafka.protocol.primitives import Malformed
 from logserver.config import Address
 from logserver.errors import Busy, NotReady
 from logserver.metrics import KafkaMetrics
-from logserver.service.memory_budget import Reservation
+from logserver.service.memory_budget import SMALL_BYTES, MemoryBudget, Reservation
 from logserver.service.service import LogService
 
 log = logging.getLogger(__name__)
@@ -33,6 +38,7 @@ log = logging.getLogger(__name__)
 SIZE_BYTES: Final = 4
 MAX_QUEUED: Final = 64
 MAX_OVERLAPPING: Final = 16  # clients have 5 requests in flight
+NO_FRAME: Final = -1
 MAX_LOGIN_FRAME_BYTES: Final = 512 << 10  # the real server's sasl.server.max.receive.size
 
 
@@ -68,6 +74,8 @@ class Connections(Protocol):
     def dispatcher(self) -> Dispatcher: ...
     @property
     def metrics(self) -> KafkaMetrics: ...
+    @property
+    def arriving(self) -> MemoryBudget: ...
 
     def now(self) -> float:
         """Return the loop's time in seconds."""
@@ -90,8 +98,10 @@ class KafkaConnection(asyncio.Protocol):
         self._dispatcher = listener.dispatcher
         self._settings = listener.service.settings
         self._buffer = bytearray()
-        self._frame: Reservation | None = None  # of the frame that is arriving
-        self._frame_bytes = -1
+        self._frame_bytes = NO_FRAME  # size of the frame that is arriving
+        self._frame: Reservation | None = None  # of its bytes
+        self._frame_begun_s = 0.0
+        self._arriving: Reservation | None = None  # of its share of `Connections.arriving`
         self._reserving: asyncio.Task[None] | None = None
         self._queue: deque[_Waiting] = deque()
         self._running: deque[_Running] = deque()
@@ -130,6 +140,7 @@ class KafkaConnection(asyncio.Protocol):
         self._queue.clear()
         if self._frame is not None:
             self._frame.release()
+        self._has_arrived()
         for reservation in self._unsent:
             reservation.release()
         self._unsent.clear()
@@ -165,22 +176,26 @@ class KafkaConnection(asyncio.Protocol):
         """Queue the whole frames of the buffer, then stop or go on reading."""
         buffer = self._buffer
         while self._reserving is None and len(self._queue) < MAX_QUEUED and not self._ending:
-            if self._frame is None and not self._begin_frame():
+            if self._frame_bytes == NO_FRAME and not self._begin_frame():
                 break
             stop = SIZE_BYTES + self._frame_bytes
-            if self._frame is None or len(buffer) < stop:
+            is_whole = len(buffer) >= stop
+            if not is_whole and self._frame_bytes <= SMALL_BYTES:
+                break
+            if self._frame is None and not self._reserve(self._frame_bytes):
+                break
+            if not is_whole or self._frame is None:
                 break
             frame = bytes(memoryview(buffer)[SIZE_BYTES:stop])
             del buffer[:stop]
             self._queue.append(_Waiting(frame, self._frame))
-            self._frame = None
+            self._frame, self._frame_bytes = None, NO_FRAME
+            self._has_arrived()
         self._begin_next()
         self._control_reading()
 
     def _begin_frame(self) -> bool:
-        """Read the size of the next frame, and reserve its bytes. Return False if the size is not there yet, or there
-        is no room.
-        """
+        """Read the size of the next frame. Return False if it is not there yet, or beyond the limit."""
         if len(self._buffer) < SIZE_BYTES:
             return False
         size = int.from_bytes(self._buffer[:SIZE_BYTES], "big", signed=True)
@@ -191,17 +206,30 @@ class KafkaConnection(asyncio.Protocol):
             self.end(f"a frame of {size} bytes: the limit is {limit}", "frame")
             return False
         self._frame_bytes = size
-        try:
-            self._frame = self._listener.service.budget.reserve(size)
-        except Busy:
-            self._reserving = asyncio.get_running_loop().create_task(self._reserve(size))
-            return False
         return True
 
-    async def _reserve(self, size_bytes: int) -> None:
-        """Wait for room in the budget; nothing is read meanwhile."""
+    def _reserve(self, size_bytes: int) -> bool:
+        """Reserve the bytes of the frame. Return False if there is no room: then a task waits for it."""
+        try:
+            if size_bytes > SMALL_BYTES:
+                self._arriving = self._listener.arriving.reserve(size_bytes)
+            self._frame = self._listener.service.budget.reserve(size_bytes)
+        except Busy:
+            self._has_arrived()
+            waiting = self._reserve_when_free(size_bytes)
+            self._reserving = asyncio.get_running_loop().create_task(waiting)
+            return False
+        self._frame_begun_s = self._listener.now()
+        return True
+
+    async def _reserve_when_free(self, size_bytes: int) -> None:
+        """Wait for room in the budgets; nothing is read meanwhile."""
         timeout_s = self._settings.body_timeout_ms / 1000
         try:
+            if size_bytes > SMALL_BYTES:
+                self._arriving = await self._listener.arriving.reserve_when_free(
+                    size_bytes, timeout_s=timeout_s
+                )
             self._frame = await self._listener.service.budget.reserve_when_free(
                 size_bytes, timeout_s=timeout_s
             )
@@ -210,8 +238,14 @@ class KafkaConnection(asyncio.Protocol):
             return
         finally:
             self._reserving = None
-        self._moved_s = self._listener.now()
+        self._moved_s = self._frame_begun_s = self._listener.now()
         self._take_frames()
+
+    def _has_arrived(self) -> None:
+        """Release the frame's share of the bytes that are arriving."""
+        if self._arriving is not None:
+            self._arriving.release()
+            self._arriving = None
 
     def _control_reading(self) -> None:
         """Read on, or stop reading while nothing more can be taken."""
@@ -322,10 +356,20 @@ class KafkaConnection(asyncio.Protocol):
             if quiet_s > settings.body_timeout_ms / 1000:
                 self.end("the client takes no answer", "slow")
                 self.abort()
+        elif self._buffer and self._reading:
+            self._check_frame(now_s, settings.body_timeout_ms / 1000)
         elif self._running or self._reserving is not None:
             return
-        elif self._buffer:
-            if quiet_s > settings.body_timeout_ms / 1000:
-                self.end("half a frame, and nothing more", "slow")
         elif quiet_s > settings.kafka_idle_ms / 1000:
             self.end("idle for kafka_idle_ms", "idle")
+
+    def _check_frame(self, now_s: float, pause_s: float) -> None:
+        """End the connection if its frame pauses for too long, or is slow while other clients wait for its share."""
+        if now_s - self._moved_s > pause_s:
+            self.end("half a frame, and nothing more", "slow")
+        elif (
+            self._arriving is not None
+            and self._listener.arriving.is_wanted
+            and now_s - self._frame_begun_s > pause_s / 2
+        ):
+            self.end("a frame that is slow, while others wait", "slow")

@@ -18,6 +18,7 @@ from api.kafka.dispatch import Dispatcher
 from logserver.config import Address
 from logserver.errors import SettingsError
 from logserver.metrics import KafkaMetrics
+from logserver.service.memory_budget import MemoryBudget
 from logserver.service.service import LogService
 from logserver.tokens import Scope
 from storage import SupportsBatchBytes
@@ -43,6 +44,11 @@ class KafkaListener:
     ) -> None:
         self.service = service
         self.metrics = KafkaMetrics(service.metrics)
+        settings = service.settings
+        self.arriving = MemoryBudget(
+            max(settings.max_in_flight_bytes // 2, settings.max_body_bytes), "requests that arrive"
+        )
+        """The bytes of frames that are not whole yet: at most half of the bytes of all requests, or one frame."""
         self.address = ""
         """HOST:PORT of the port, once it is open."""
         self.dispatcher: Dispatcher

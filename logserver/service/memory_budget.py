@@ -29,6 +29,11 @@ class MemoryBudget:
         self.held_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
 
+    @property
+    def is_wanted(self) -> bool:
+        """True if a task waits for free bytes."""
+        return any(not waiting.done() for waiting in self._waiting)
+
     def reserve(self, size_bytes: int) -> Reservation:
         """Reserve bytes for one request. Raises Busy if the limit would be exceeded."""
         reservation = Reservation(self)
@@ -45,7 +50,10 @@ class MemoryBudget:
         while self.held_bytes + size_bytes > self.limit_bytes and loop.time() < deadline_s:
             waiting = loop.create_future()
             self._waiting.append(waiting)
-            await asyncio.wait((waiting,), timeout=deadline_s - loop.time())
+            try:
+                await asyncio.wait((waiting,), timeout=deadline_s - loop.time())
+            finally:
+                waiting.cancel()  # no effect after a release
         return self.reserve(size_bytes)
 
     def release(self, size_bytes: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from api.kafka.apis import SERVED
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.cluster import ApiVersionsRequest
 from api.kafka.protocol.messages.metadata import MetadataRequest
+from tests.http.harness import BATCH
 from tests.wire.harness import (
     API_VERSIONS,
     Broker,
@@ -162,6 +164,64 @@ async def test_requests_wait_for_the_budget(tmp_path: Path) -> None:
             held.release()
             response = await asyncio.wait_for(sending, 10)
             assert response.responses[0].partition_responses[0].error_code == 0
+
+
+async def test_sizes_alone_stop_no_one(tmp_path: Path) -> None:
+    """Frames of which only the size arrives hold a part of the budget: HTTP and small requests go on."""
+    limit = 1 << 20
+    async with broker(
+        tmp_path / "store", max_body_bytes=limit, max_in_flight_bytes=4 * limit
+    ) as kafka:
+        await kafka.api.create("t")
+        async with AsyncExitStack() as stack:
+            for _ in range(8):
+                claiming = await stack.enter_async_context(kafka.connect())
+                claiming.writer.write(limit.to_bytes(4, "big") + b"\0\0")
+            await kafka.until_connected(8)
+            await asyncio.sleep(0.1)
+            assert (
+                kafka.service.budget.held_bytes == kafka.listener.arriving.held_bytes == 2 * limit
+            )
+            good = await stack.enter_async_context(kafka.connect())
+            for message, version in ((produce("t", (0, batch(b"a"))), 9), (fetch("t", (0, 0)), 12)):
+                await asyncio.wait_for(good.call(message, version), 10)
+            body = batch(bytes(limit // 2))
+            sent = await kafka.api.post("/topics/t/partitions/0", body, content_type=BATCH)
+            assert sent.status == 200
+        await kafka.until_connected(0)
+        assert kafka.service.budget.held_bytes == kafka.listener.arriving.held_bytes == 0
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "with a fetch that waits"])
+async def test_a_slow_frame_gives_way(tmp_path: Path, busy: bool) -> None:
+    """A frame that comes byte by byte may take its time, until others wait for its share of the budget."""
+    limit = 1 << 20
+    async with broker(
+        tmp_path / "store",
+        max_body_bytes=limit,
+        max_in_flight_bytes=limit,
+        body_timeout_ms=4000,
+        max_wait_ms=60_000,
+    ) as kafka:
+        await kafka.api.create("t")
+        async with kafka.connect() as slow, kafka.connect() as good:
+            if busy:
+                slow.writer.write(frame(fetch("t", (0, 0), max_wait_ms=60_000), 12))
+            slow.writer.write(limit.to_bytes(4, "big"))
+
+            async def trickle() -> None:
+                while True:
+                    slow.writer.write(b"\0")
+                    await asyncio.sleep(0.1)
+
+            trickling = asyncio.create_task(trickle())
+            await asyncio.sleep(0.3)
+            assert kafka.listener.arriving.held_bytes == limit
+            large = produce("t", (0, batch(bytes(500_000))))
+            response = await asyncio.wait_for(good.call(large, 9), 10)
+            assert response.responses[0].partition_responses[0].error_code == 0
+            trickling.cancel()
+            assert await asyncio.wait_for(slow.is_ended(), 10)
 
 
 async def test_too_many_connections(tmp_path: Path) -> None:
