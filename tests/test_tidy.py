@@ -109,6 +109,7 @@ REPEATED = {
 SMALL_MODULES = {
     "api/operations/documentation.py": "a module per resource",
     "api/operations/parameters.py": "operations share it",
+    "api/connection/kernel.py": "HTTP and Kafka share it",
     "api/http/caching.py": "pages and documents share it",
     "api/kafka/topic_ids.py": "handlers share it",
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",

@@ -8,21 +8,13 @@ nevertheless. In this case the acknowledgement of the client's kernel decides. M
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import socket
-import termios
-from array import array
-from contextlib import suppress
 from typing import Final, cast
 
 from aiohttp import web
 
+from api.connection.kernel import CLOSED, ESTABLISHED, state, untaken_bytes
 from api.connection.protocol import ApiProtocol
 
-# Linux's numbers of TCP connection states, as in the first byte of TCP_INFO.
-_ESTABLISHED: Final = 1
-_CLOSED: Final = 7
-_STATES_BYTES: Final = 104
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.05
 
@@ -50,7 +42,7 @@ async def deliver_once(request: web.BaseRequest, response: web.Response, *, paus
     A half-close looks the same, but then the client acknowledges the answer.
     """
     transport = request.transport
-    may_be_gone = transport is None or _state(transport) != _ESTABLISHED
+    may_be_gone = transport is None or state(transport) != ESTABLISHED
     await deliver(request, response, pause_s=pause_s)
     if may_be_gone:
         await _until_acknowledged(request, pause_s)
@@ -83,7 +75,7 @@ async def _watch(sending: asyncio.Future[None], connection: ApiProtocol, pause_s
         transport = connection.transport
         if transport is None:
             break
-        waited, waiting_bytes = waiting_bytes, _untaken_bytes(transport)
+        waited, waiting_bytes = waiting_bytes, untaken_bytes(transport)
         if waiting_bytes == waited:
             transport.abort()
             raise ConnectionError("the client does not take its answer")
@@ -97,33 +89,11 @@ async def _until_acknowledged(request: web.BaseRequest, pause_s: float) -> None:
     look_s = _FIRST_LOOK_S
     while True:
         transport = request.transport
-        if transport is None or transport.is_closing() or _state(transport) == _CLOSED:
+        if transport is None or transport.is_closing() or state(transport) == CLOSED:
             raise ConnectionError("the client had closed the connection")
-        if _untaken_bytes(transport) == 0:
+        if untaken_bytes(transport) == 0:
             return
         if loop.time() > deadline_s:
             raise ConnectionError("the client does not take its answer")
         await asyncio.sleep(look_s)
         look_s = min(2 * look_s, _LAST_LOOK_S)
-
-
-def _state(transport: asyncio.Transport) -> int:
-    """Return the connection's state from the kernel: the event loop may not have seen the client's FIN yet."""
-    try:
-        info = transport.get_extra_info("socket").getsockopt(
-            socket.IPPROTO_TCP, socket.TCP_INFO, _STATES_BYTES
-        )
-    except OSError:
-        return _CLOSED
-    return int(info[0])
-
-
-def _untaken_bytes(transport: asyncio.Transport) -> int:
-    """Return the bytes that the client has not received, including the kernel's send buffer.
-
-    That buffer holds megabytes, which may last a slow client for minutes before the kernel accepts more.
-    """
-    system_bytes = array("i", [0])
-    with suppress(OSError):
-        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, system_bytes)
-    return transport.get_write_buffer_size() + system_bytes[0]

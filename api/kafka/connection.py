@@ -24,6 +24,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
+from api.connection.kernel import untaken_bytes
 from api.kafka.call import PRODUCE, Client, Ended
 from api.kafka.dispatch import HEADER_BYTES, Answer, Dispatcher
 from api.kafka.protocol.primitives import Malformed
@@ -107,6 +108,8 @@ class KafkaConnection(asyncio.Protocol):
         self._running: deque[_Running] = deque()
         self._unsent: list[Reservation] = []
         self._writable = True
+        self._untaken_bytes = 0  # at the last look of `check_time`, while there are any
+        self._taken_s = 0.0  # the last time that they changed
         self._reading = True
         self._ending = False
         self._moved_s = self._begun_s = listener.now()  # the last progress of the client
@@ -159,7 +162,6 @@ class KafkaConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Begin no request while the client takes no answers."""
         self._writable = False
-        self._moved_s = self._listener.now()
 
     def resume_writing(self) -> None:
         """Go on: the client has taken its answers."""
@@ -352,16 +354,29 @@ class KafkaConnection(asyncio.Protocol):
         is_out = self._dispatcher.needs_login and self.client.scopes is None
         if is_out and now_s - self._begun_s > settings.handshake_timeout_ms / 1000:
             self.end("no login within handshake_timeout_ms", "login")
-        if not self._writable:
-            if quiet_s > settings.body_timeout_ms / 1000:
-                self.end("the client takes no answer", "slow")
-                self.abort()
-        elif self._buffer and self._reading:
+        if self._transport is None:
+            return
+        if self._transport.get_write_buffer_size():
+            self._check_taken(self._transport, now_s, settings.body_timeout_ms / 1000)
+            return
+        self._untaken_bytes = 0
+        if self._buffer and self._reading:
             self._check_frame(now_s, settings.body_timeout_ms / 1000)
         elif self._running or self._reserving is not None:
             return
         elif quiet_s > settings.kafka_idle_ms / 1000:
             self.end("idle for kafka_idle_ms", "idle")
+
+    def _check_taken(self, transport: asyncio.Transport, now_s: float, pause_s: float) -> None:
+        """End the connection at once if its client takes nothing of its answers. A slow client gets the time that it
+        needs. A connection that has ended is still open until its answers are taken.
+        """
+        untaken = untaken_bytes(transport)
+        if untaken != self._untaken_bytes:
+            self._untaken_bytes, self._taken_s = untaken, now_s
+        elif now_s - self._taken_s > pause_s:
+            self.end("the client takes no answer", "slow")
+            self.abort()
 
     def _check_frame(self, now_s: float, pause_s: float) -> None:
         """End the connection if its frame pauses for too long, or is slow while other clients wait for its share."""

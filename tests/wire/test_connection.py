@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import struct
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -136,6 +137,51 @@ async def test_a_client_that_takes_nothing(tmp_path: Path) -> None:
                 await asyncio.wait_for(fast.call(MetadataRequest(topics=None), 12), 5)
                 await asyncio.wait_for(kafka.until_connected(1), 10)
             assert kafka.service.answers.held_bytes == 0
+
+
+def takes_little(connection: Connection) -> None:
+    """Give a client a small buffer in the kernel, so that the server notices when it does not read."""
+    connection.writer.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17
+    )
+
+
+async def test_a_client_that_takes_its_answer_slowly(tmp_path: Path) -> None:
+    """It gets the time that it needs, however long its answer lasts."""
+    async with broker(tmp_path / "store", body_timeout_ms=1500) as kafka:
+        await kafka.api.create("t")
+        async with kafka.connect() as fast:
+            for _ in range(14):
+                await fast.call(produce("t", (0, batch(bytes(1_000_000)))), 9)
+        async with kafka.connect(limit=1 << 16) as slow:
+            takes_little(slow)
+            request = fetch("t", (0, 0), max_bytes=16 << 20)
+            request.topics[0].partitions[0].partition_max_bytes = 16 << 20
+            slow.writer.write(frame(request, 12))
+            size = int.from_bytes(await slow.reader.readexactly(4), "big")
+            assert size > 14_000_000
+            for _ in range(size // (1 << 20)):
+                await slow.reader.readexactly(1 << 20)
+                await asyncio.sleep(0.4)
+            await slow.reader.readexactly(size % (1 << 20))
+
+
+async def test_an_ended_connection_does_not_wait_for_its_client(tmp_path: Path) -> None:
+    """A client that breaks the protocol, and takes nothing of the answers before, leaves no connection."""
+    async with broker(tmp_path / "store", body_timeout_ms=1000) as kafka:
+        await kafka.api.create("t")
+        async with kafka.connect(limit=1) as bad:
+            takes_little(bad)
+            await bad.call(produce("t", (0, batch(bytes(30_000)))), 9)
+            (connection,) = kafka.listener._connections
+            transport = connection._transport
+            assert transport is not None
+            while transport.get_write_buffer_size() == 0:
+                bad.writer.write(frame(fetch("t", (0, 0)), 12))
+                await asyncio.sleep(0.01)
+            assert connection._writable
+            bad.writer.write(b"\xff\xff\xff\xff")
+            await asyncio.wait_for(kafka.until_connected(0), 10)
 
 
 async def test_half_a_frame_ends(tmp_path: Path) -> None:
