@@ -53,6 +53,7 @@ from logserver.errors import (
     UnknownGroup,
     UnknownTransaction,
 )
+from storage import LogStore, SupportsBatchBytes, TopicPartition
 from storage import errors as e
 from storage.errors import StorageError
 
@@ -140,6 +141,20 @@ def coordinator_code_of(error: BaseException, *, knows_fenced: bool) -> ErrorCod
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     code = code_of(error)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _TRIED_AGAIN else code
+
+
+def epoch_code(store: LogStore, partition: TopicPartition, epoch: int) -> ErrorCode:
+    """Return the number of an error if `epoch` is not the partition's leader epoch; -1: the client names none.
+
+    A client with an older epoch asks for the metadata, then checks that its position is still in the log. Does not
+    block. Raises UnknownTopic, UnknownPartition. From Partition.checkCurrentLeaderEpoch.
+    """
+    if epoch < 0 or not isinstance(store, SupportsBatchBytes):
+        return ErrorCode.NONE
+    current = store.leader_epoch(partition)
+    if epoch == current:
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def refusal(key: int, request: Any, code: ErrorCode | None) -> Any:

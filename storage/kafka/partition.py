@@ -175,8 +175,8 @@ class Partition:
     @property
     def leader_epoch(self) -> int:
         """The epoch of the newest batch; 0 if no epoch is known."""
-        with self._append_lock:
-            latest = self._epochs.latest
+        # Without the append lock, since a fetch must not wait for the IO of an append: changed entries are a new list.
+        latest = self._epochs.latest
         return 0 if latest is None else latest
 
     def high_watermark(self) -> int:

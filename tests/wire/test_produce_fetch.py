@@ -15,6 +15,9 @@ from api.kafka.protocol.messages.offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestTopics,
     ListOffsetsRequestTopicsPartitions,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestTopics,
+    OffsetForLeaderEpochRequestTopicsPartitions,
 )
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
 from storage.kafka.format.compression import CODECS
@@ -22,6 +25,7 @@ from tests.http.harness import BATCH
 from tests.wire.harness import Broker, Connection, batch, broker, fetch, frame, produce, values
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+OFFSET_FOR_LEADER_EPOCH = 23
 
 
 def versions(key: int) -> range:
@@ -292,3 +296,57 @@ async def test_bytes_are_limited_but_for_the_first_batch(
     response = await connection.call(fetch("t", (0, 0), (1, 0), max_bytes=100), 12)
     first, second = response.responses[0].partitions
     assert (len(values(first.records)), second.records, second.high_watermark) == (1, b"", 1)
+
+
+@pytest.mark.parametrize("key", [FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH])
+async def test_the_leader_epoch_of_a_client(tmp_path: Path, key: int) -> None:
+    """A client that knows an older or a newer leader epoch gets an error, as from Partition.checkCurrentLeaderEpoch."""
+    path = tmp_path / "store"
+    for _ in range(2):  # the first append after a start raises the epoch
+        async with broker(path) as kafka, kafka.connect() as connection:
+            if "t" not in kafka.service.topics:
+                await kafka.api.create("t")
+            await sent(connection, batch(b"a"))
+    async with broker(path) as kafka, kafka.connect() as connection:
+        (topic,) = (await connection.call(MetadataRequest(topics=None), 12)).topics
+        assert topic.partitions[0].leader_epoch == 1
+        codes = [await epoch_error(connection, key, epoch) for epoch in (-1, 0, 1, 2)]
+    fenced, unknown = ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert codes == [0, fenced, 0, unknown]
+
+
+async def epoch_error(connection: Connection, key: int, epoch: int) -> int:
+    """Ask with a leader epoch; return the number of the error."""
+    if key == FETCH:
+        request = fetch("t", (0, 0))
+        request.topics[0].partitions[0].current_leader_epoch = epoch
+        (row,) = (await connection.call(request, 12)).responses[0].partitions
+        assert bool(row.records) == (row.error_code == 0)
+    elif key == LIST_OFFSETS:
+        asked = ListOffsetsRequestTopicsPartitions(
+            partition_index=0, timestamp=-1, current_leader_epoch=epoch
+        )
+        topics = [ListOffsetsRequestTopics(name="t", partitions=[asked])]
+        (row,) = (await connection.call(ListOffsetsRequest(topics=topics), 7)).topics[0].partitions
+    else:
+        wish = OffsetForLeaderEpochRequestTopicsPartitions(
+            partition=0, leader_epoch=0, current_leader_epoch=epoch
+        )
+        of_topic = OffsetForLeaderEpochRequestTopics(topic="t", partitions=[wish])
+        response = await connection.call(OffsetForLeaderEpochRequest(topics=[of_topic]), 4)
+        (row,) = response.topics[0].partitions
+    return int(row.error_code)
+
+
+async def test_a_missing_partition_of_a_topic_by_id(kafka: Broker, connection: Connection) -> None:
+    """The id is known: it is the partition that is missing, and the client asks for the metadata."""
+    await kafka.api.create("t")
+    (topic,) = (await connection.call(MetadataRequest(topics=None), 12)).topics
+    for topic_id, code in (
+        (topic.topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (bytes(15) + b"x", ErrorCode.UNKNOWN_TOPIC_ID),
+    ):
+        request = fetch("t", (5, 0))
+        request.topics[0].topic, request.topics[0].topic_id = "", topic_id
+        (row,) = (await connection.call(request, 13)).responses[0].partitions
+        assert row.error_code == code

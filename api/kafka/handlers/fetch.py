@@ -20,11 +20,12 @@ from api.kafka.protocol.messages.fetch import (
     FetchResponseResponsesPartitions,
     FetchResponseResponsesPartitionsAbortedTransactions,
 )
-from api.kafka.refusals import code_of
+from api.kafka.refusals import code_of, epoch_code
 from api.kafka.sessions import Asked, Context, RefusedSession
 from logserver.errors import Busy
 from logserver.service.fetch_many import FetchMany, PartitionFetch, PartitionPage
 from storage import Isolation, StorageError, TopicPartition
+from storage.errors import UnknownTopic
 
 FIRST_BY_ID: Final = 13
 READ_COMMITTED: Final = 1
@@ -63,10 +64,8 @@ async def _rows(call: Call, request: FetchRequest, context: Context) -> Sequence
     parts: list[PartitionFetch] = []
     rows: list[Row | None] = []
     for asked in context.asked:
-        try:
-            partition = _partition(call, asked)
-        except StorageError as error:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if not asked.topic else code_of(error)
+        partition, code = _checked(call, asked)
+        if partition is None:
             rows.append(_error_row(asked, code, aborted=[]))
             continue
         rows.append(None)
@@ -95,6 +94,21 @@ async def _rows(call: Call, request: FetchRequest, context: Context) -> Sequence
     for row, asked in zip(rows, context.asked, strict=True):
         filled.append(row or _row(call, asked, next(pages), committed=committed))
     return filled
+
+
+def _checked(call: Call, asked: Asked) -> tuple[TopicPartition | None, ErrorCode]:
+    """Return the address of a partition that can be read, or None and the number of the error."""
+    try:
+        partition = _partition(call, asked)
+        code = epoch_code(call.service.store, partition, asked.wish.current_leader_epoch)
+    except UnknownTopic:
+        by_name = bool(asked.topic)
+        return None, (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
+        )
+    except StorageError as error:
+        return None, code_of(error)
+    return (partition if code is ErrorCode.NONE else None), code
 
 
 def _partition(call: Call, asked: Asked) -> TopicPartition:

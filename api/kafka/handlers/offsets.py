@@ -21,7 +21,7 @@ from api.kafka.protocol.messages.offsets import (
     ListOffsetsResponseTopics,
     ListOffsetsResponseTopicsPartitions,
 )
-from api.kafka.refusals import code_of
+from api.kafka.refusals import code_of, epoch_code
 from logserver.service.fetch import visible_end
 from storage import Isolation, LogStore, StorageError, SupportsBatchBytes, TopicPartition
 
@@ -63,6 +63,9 @@ def _row(
 ) -> Row:
     partition = TopicPartition(topic, asked.partition_index)
     try:
+        code = epoch_code(store, partition, asked.current_leader_epoch)
+        if code is not ErrorCode.NONE:
+            return Row(partition_index=asked.partition_index, error_code=code)
         return _found(store, partition, asked.timestamp, isolation)
     except StorageError as error:
         return Row(partition_index=asked.partition_index, error_code=code_of(error))

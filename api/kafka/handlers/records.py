@@ -12,6 +12,7 @@ from api.kafka.call import Call
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.offsets import (
     OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestTopicsPartitions,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderEpochResponseTopics,
     OffsetForLeaderEpochResponseTopicsPartitions,
@@ -22,7 +23,7 @@ from api.kafka.protocol.messages.records import (
     DeleteRecordsResponseTopics,
     DeleteRecordsResponseTopicsPartitions,
 )
-from api.kafka.refusals import code_of
+from api.kafka.refusals import code_of, epoch_code
 from storage import StorageError
 from storage.errors import NotOffered
 
@@ -72,8 +73,7 @@ async def offset_for_leader_epoch(
             OffsetForLeaderEpochResponseTopics(
                 topic=topic.topic,
                 partitions=[
-                    await _end(call, topic.topic, partition.partition, partition.leader_epoch)
-                    for partition in topic.partitions
+                    await _end(call, topic.topic, partition) for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -82,12 +82,15 @@ async def offset_for_leader_epoch(
 
 
 async def _end(
-    call: Call, topic: str, number: int, epoch: int
+    call: Call, topic: str, asked: OffsetForLeaderEpochRequestTopicsPartitions
 ) -> OffsetForLeaderEpochResponseTopicsPartitions:
-    row = OffsetForLeaderEpochResponseTopicsPartitions(partition=number)
+    row = OffsetForLeaderEpochResponseTopicsPartitions(partition=asked.partition)
     try:
-        partition = call.service.topics.partition(topic, number)
-        end = await call.service.end_of_epoch(partition, epoch)
+        partition = call.service.topics.partition(topic, asked.partition)
+        row.error_code = epoch_code(call.service.store, partition, asked.current_leader_epoch)
+        if row.error_code:
+            return row
+        end = await call.service.end_of_epoch(partition, asked.leader_epoch)
     except StorageError as error:
         row.error_code = code_of(error)
         return row

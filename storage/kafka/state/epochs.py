@@ -62,7 +62,8 @@ class LeaderEpochs:
     @property
     def latest(self) -> int | None:
         """The newest epoch, or None without entries."""
-        return self._entries[-1][0] if self._entries else None
+        entries = self._entries
+        return entries[-1][0] if entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Add an entry if `epoch` is above the newest epoch; return whether an entry was added. Epoch -1: no epoch.
