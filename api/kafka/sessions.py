@@ -9,6 +9,8 @@ FetchManager, FetchSession and FullFetchContext.
     any, 0               all partitions, begins a session          all partitions; id 0 if there is no room
     ID, -1               all partitions, ends session ID           all partitions
     ID, N                changes, and partitions to forget         partitions with news; N must be the next epoch
+
+A session that grows beyond the limit of partitions ends.
 """
 
 from __future__ import annotations
@@ -142,16 +144,23 @@ class FetchSessions:
         if session.by_id != by_id:
             raise RefusedSession(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._sessions.move_to_end(session.number)
+        before = len(session.partitions)
         session.change(request)
+        if len(session.partitions) > before and self._partitions() > self._partitions_limit:
+            del self._sessions[session.number]
+            raise RefusedSession(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             del self._sessions[session.number]
         return Context(list(session.partitions.values()), session, incremental=True)
+
+    def _partitions(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def _begun(self, asked: Sequence[Asked], *, by_id: bool) -> Session | None:
         """Begin a session; the least recently used ones end for it. None: it is too large."""
         if self._limit == 0 or len(asked) > self._partitions_limit:
             return None
-        held = sum(len(session.partitions) for session in self._sessions.values())
+        held = self._partitions()
         while self._sessions and (
             len(self._sessions) >= self._limit or held + len(asked) > self._partitions_limit
         ):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.fetch import (
     FetchRequestForgottenTopicsData,
     FetchResponseResponsesPartitions,
 )
 from api.kafka.protocol.messages.metadata import MetadataRequest
-from api.kafka.sessions import FetchSessions
+from api.kafka.sessions import FetchSessions, RefusedSession
 from tests.wire.harness import Broker, Connection, batch, fetch, produce
 
 
@@ -82,6 +84,18 @@ def test_the_number_of_sessions_is_limited() -> None:
     assert len(sessions) == 1
     large = fetch("t", *((n, 0) for n in range(6)), session_epoch=0)
     assert sessions.context(large, by_id=False).session_id == 0
+
+
+def test_a_session_that_grows_beyond_the_limit_ends() -> None:
+    sessions = FetchSessions(partitions_limit=5)
+    begun = sessions.context(fetch("t", (0, 0), (1, 0), session_epoch=0), by_id=False)
+    more = fetch("t", (1, 0), (2, 0), (3, 0), session_id=begun.session_id, session_epoch=1)
+    assert len(sessions.context(more, by_id=False).asked) == 4
+    still_more = fetch("t", (4, 0), (5, 0), session_id=begun.session_id, session_epoch=2)
+    with pytest.raises(RefusedSession) as refused:
+        sessions.context(still_more, by_id=False)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0
 
 
 def test_partitions_take_turns() -> None:
