@@ -57,6 +57,8 @@ from storage import LogStore, SupportsBatchBytes, TopicPartition
 from storage import errors as e
 from storage.errors import StorageError
 
+MAX_MESSAGE: Final = 4000
+"""Most characters of a message: a string on the wire has at most 32,767 bytes, and clients print it."""
 _CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
     e.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     e.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -112,6 +114,12 @@ def code_of(error: BaseException) -> ErrorCode:
         if code is not None:
             return code
     return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def message_of(error: StorageError) -> str:
+    """Return the message of an error. It may quote the client, so it is cut to what every client can read."""
+    message = error.message
+    return message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}..."
 
 
 def produce_code_of(error: BaseException) -> ErrorCode:

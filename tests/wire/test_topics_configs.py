@@ -21,11 +21,15 @@ from api.kafka.protocol.messages.configs import (
     IncrementalAlterConfigsRequestResourcesConfigs,
     ListConfigResourcesRequest,
 )
+from api.kafka.protocol.messages.group_admin import DescribeGroupsRequest
+from api.kafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestGroups
 from api.kafka.protocol.messages.groups import FindCoordinatorRequest
 from api.kafka.protocol.messages.log_dirs import DescribeLogDirsRequest
-from api.kafka.protocol.messages.metadata import MetadataRequest
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
 from api.kafka.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopics,
     CreateTopicsRequest,
     CreateTopicsRequestTopics,
     CreateTopicsRequestTopicsAssignments,
@@ -301,3 +305,76 @@ async def test_a_read_only_store(tmp_path: Path) -> None:
             assert row.high_watermark == 1
             found = await connection.call(InitProducerIdRequest(transactional_id=None), 4)
             assert found.error_code == ErrorCode.POLICY_VIOLATION
+
+
+LONG = "x" * 32_767  # the longest string of the protocol
+WRONG = [
+    topic("long-value", retention_ms=LONG),
+    topic("long-config", 1, 1, **{LONG: "1"}),
+    topic(LONG),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=["value", "config", "topic"])
+@pytest.mark.parametrize("version", [4, 7])
+async def test_an_error_may_quote_a_long_string(
+    connection: Connection, wrong: Any, version: int
+) -> None:
+    """A message that quotes the longest string is longer, so it is cut: the client can read the answer."""
+    request = CreateTopicsRequest(topics=[wrong], timeout_ms=1000)
+    (row,) = (await connection.call(request, version)).topics
+    assert row.error_code in {ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_TOPIC_EXCEPTION}
+    assert 0 < len(row.error_message) < 5000
+
+
+async def test_far_too_many_partitions(kafka: Broker, connection: Connection) -> None:
+    """The number costs no memory, and the error is that of a number of partitions."""
+    (row,) = await created(connection, topic("many", 2**31 - 1))
+    assert row.error_code == ErrorCode.INVALID_PARTITIONS
+    await kafka.api.create("t")
+    wanted_assignments: tuple[list[Any] | None, ...] = ([], None)
+    for assignments in wanted_assignments:
+        wanted = CreatePartitionsRequestTopics(name="t", count=2**31 - 1, assignments=assignments)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000)
+        (result,) = (await connection.call(request)).results
+        none = assignments is None
+        expected = ErrorCode.INVALID_PARTITIONS if none else ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert result.error_code == expected
+
+
+async def test_what_is_asked_for_twice_is_answered_once(
+    kafka: Broker, connection: Connection
+) -> None:
+    """A request of a few kilobytes cannot ask for gigabytes."""
+    await kafka.api.create("t")
+    twice: list[Any] = [MetadataRequestTopics(name="t")] * 2
+    assert len((await connection.call(MetadataRequest(topics=twice), 12)).topics) == 1
+    twice = [
+        DescribeConfigsRequestResources(
+            resource_type=TOPIC, resource_name="t", configuration_keys=None
+        )
+    ] * 2
+    assert len((await connection.call(DescribeConfigsRequest(resources=twice))).results) == 1
+    described = await connection.call(DescribeGroupsRequest(groups=["g", "g"]))
+    assert len(described.groups) == 1
+    twice = [OffsetFetchRequestGroups(group_id="g", topics=None)] * 2
+    assert len((await connection.call(OffsetFetchRequest(groups=twice), 9)).groups) == 1
+
+
+@pytest.mark.parametrize("version", [1, 4, 12])
+@pytest.mark.parametrize("creates", [False, True])
+async def test_names_that_no_topic_can_have(tmp_path: Path, version: int, creates: bool) -> None:
+    async with (
+        broker(tmp_path / "store", auto_create_topics=creates) as kafka,
+        kafka.connect() as connection,
+    ):
+        names = ["", ".", "..", "a b", "a/b", "x" * 250]
+        asked = [MetadataRequestTopics(name=name) for name in [*names, "t"]]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=creates)
+        rows = (await connection.call(request, version)).topics
+        codes = {row.name: row.error_code for row in rows}
+        expected = 0 if creates else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert codes == {
+            **dict.fromkeys(names, ErrorCode.INVALID_TOPIC_EXCEPTION),
+            "t": expected,
+        }

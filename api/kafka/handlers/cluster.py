@@ -132,10 +132,15 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Desc
     if request.topics is None:
         wanted = [(info.name, info.partitions) for info in topics.values()]
     else:
-        wanted = [
-            (asked.topic, [n for n in asked.partitions if n in topics[asked.topic].partitions])
+        present = {
+            asked.topic: set(topics[asked.topic].partitions)
             for asked in request.topics
             if asked.topic in topics
+        }
+        wanted = [
+            (asked.topic, [n for n in asked.partitions if n in present[asked.topic]])
+            for asked in request.topics
+            if asked.topic in present
         ]
     path = call.service.settings.data
     rows, total_bytes, usable_bytes = await topics.access.run(

@@ -29,7 +29,7 @@ from api.kafka.protocol.messages.configs import (
     ListConfigResourcesResponse,
     ListConfigResourcesResponseConfigResources,
 )
-from api.kafka.refusals import code_of
+from api.kafka.refusals import code_of, message_of
 from storage import ConfigSource, LogStore, StorageError, SupportsTopicConfigs, TopicConfig
 from storage.errors import InvalidArgument, InvalidConfig, NotOffered, UnknownTopic
 
@@ -62,14 +62,16 @@ def would_have(store: LogStore, configs: Mapping[str, str]) -> Iterator[tuple[st
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Return configs with values, types and sources; null names ask for all of a resource."""
     rows = []
-    for resource in request.resources:
+    # A resource has one row, however often it is asked for.
+    resources = {(one.resource_type, one.resource_name): one for one in request.resources}
+    for resource in resources.values():
         row = DescribeConfigsResponseResults(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
             configs = _configs_of(call, resource)
         except StorageError as error:
-            row.error_code, row.error_message = code_of(error), error.message
+            row.error_code, row.error_message = code_of(error), message_of(error)
         else:
             names = resource.configuration_keys
             row.configs = [config for config in configs if names is None or config.name in names]
@@ -195,10 +197,11 @@ async def incremental_alter_configs(
     for resource in request.resources:
         name = resource.resource_name
         message: str | None
+        present = _all(call, name)
         try:
-            changes = dict(_change(_all(call, name), config) for config in resource.configs)
+            changes = dict(_change(present, config) for config in resource.configs)
         except StorageError as error:
-            code, message = code_of(error), error.message
+            code, message = code_of(error), message_of(error)
         else:
             code, message = await _altered(
                 call, resource.resource_type, name, changes, check_only=request.validate_only
@@ -281,5 +284,5 @@ async def _altered(
         elif changes:
             await call.service.topics.alter(topic, changes)
     except StorageError as error:
-        return code_of(error), error.message
+        return code_of(error), message_of(error)
     return ErrorCode.NONE, None

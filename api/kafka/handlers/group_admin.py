@@ -33,7 +33,8 @@ NOT_FOUND_FROM: Final = 6
 
 async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe groups. A group that does not exist is dead, from version 6 on with GROUP_ID_NOT_FOUND."""
-    return DescribeGroupsResponse(groups=[await _described(call, name) for name in request.groups])
+    names = dict.fromkeys(request.groups)  # a group has one row, however often it is asked for
+    return DescribeGroupsResponse(groups=[await _described(call, name) for name in names])
 
 
 async def _described(call: Call, name: str) -> DescribeGroupsResponseGroups:

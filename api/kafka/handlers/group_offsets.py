@@ -119,7 +119,8 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
         found = await _fetched(call, request.group_id, topics, stable=request.require_stable)
         return _of_one_group(found)
     groups = []
-    for group in request.groups:
+    # A group has one row, however often it is asked for.
+    for group in {group.group_id: group for group in request.groups}.values():
         topics = None
         if group.topics is not None:
             topics = [(topic.name, topic.partition_indexes) for topic in group.topics]

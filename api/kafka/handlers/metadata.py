@@ -34,8 +34,11 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     rows: list[MetadataResponseTopics] = []
     if request.topics is not None and (request.topics or call.version > 0):
         names = []
-        for asked in request.topics:
-            name = asked.name or call.ids.name_of(asked.topic_id)
+        # A topic has one row, however often it is asked for.
+        for asked in {(topic.name, topic.topic_id): topic for topic in request.topics}.values():
+            name = asked.name
+            if name is None or (not name and asked.topic_id != NO_ID):
+                name = call.ids.name_of(asked.topic_id)
             if name is None:
                 rows.append(
                     MetadataResponseTopics(
@@ -66,13 +69,17 @@ async def _present(call: Call, request: MetadataRequest, name: str) -> ErrorCode
         return ErrorCode.NONE
     wanted = call.version < FIRST_WITH_ALLOW or request.allow_auto_topic_creation
     may = service.settings.auto_create_topics and not service.store.read_only
-    if not (wanted and may and call.allows(Scope.PRODUCE)):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        await service.producer.create_topic(name)
+        if wanted and may and call.allows(Scope.PRODUCE):
+            await service.producer.create_topic(name)
+            return ErrorCode.NONE
+        if (
+            not service.store.read_only
+        ):  # a name that no topic can have is final, a missing topic is not
+            await service.topics.access.run(service.store.preview_topic, name)
     except StorageError as error:
         return code_of(error)
-    return ErrorCode.NONE
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def _described(call: Call, names: Sequence[str]) -> list[MetadataResponseTopics]:

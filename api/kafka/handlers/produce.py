@@ -24,7 +24,7 @@ from api.kafka.protocol.messages.produce import (
     ProduceResponseResponsesPartitionResponses,
     ProduceResponseResponsesPartitionResponsesRecordErrors,
 )
-from api.kafka.refusals import coordinator_code_of, produce_code_of, refusal
+from api.kafka.refusals import coordinator_code_of, message_of, produce_code_of, refusal
 from logserver.errors import TimedOut, TransactionEnded, UnknownTransaction
 from logserver.service.requests import Acks, AppendOutcome
 from logserver.transactions.service import Member
@@ -221,7 +221,7 @@ def _error_row(
     code = part.code
     if code is None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else produce_code_of(error)
-    message = None if error is None else error.message
+    message = None if error is None else message_of(error)
     row = ProduceResponseResponsesPartitionResponses(
         index=part.partition, error_code=code, base_offset=-1, error_message=message
     )

@@ -27,7 +27,7 @@ from api.kafka.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicsResponseResponses,
 )
-from api.kafka.refusals import code_of
+from api.kafka.refusals import code_of, message_of
 from api.kafka.topic_ids import NO_ID
 from logserver.service.topics import check_new_name
 from storage import StorageError, SupportsTopicConfigs
@@ -84,8 +84,12 @@ async def _created(
             name=topic.name, error_code=refused.code, error_message=str(refused)
         )
     except StorageError as error:
+        count_is_wrong = (
+            isinstance(error, InvalidArgument) and error.facts().get("field") == "partitions"
+        )
+        code = ErrorCode.INVALID_PARTITIONS if count_is_wrong else code_of(error)
         return CreateTopicsResponseTopics(
-            name=topic.name, error_code=code_of(error), error_message=error.message
+            name=topic.name, error_code=code, error_message=message_of(error)
         )
     row = _row(topic.name, call.ids.id_of(topic.name), len(info.partitions))
     row.configs = _configs(described(call.service.store, topic.name))
@@ -166,9 +170,9 @@ async def create_partitions(
         except Refused as refused:
             row.error_code, row.error_message = refused.code, str(refused)
         except InvalidArgument as error:
-            row.error_code, row.error_message = ErrorCode.INVALID_PARTITIONS, error.message
+            row.error_code, row.error_message = ErrorCode.INVALID_PARTITIONS, message_of(error)
         except StorageError as error:
-            row.error_code, row.error_message = code_of(error), error.message
+            row.error_code, row.error_message = code_of(error), message_of(error)
         rows.append(row)
     return CreatePartitionsResponse(results=rows)
 
@@ -185,7 +189,7 @@ def _check_more(call: Call, topic: CreatePartitionsRequestTopics) -> None:
         )
     if topic.assignments is not None:
         nodes = [assignment.broker_ids for assignment in topic.assignments]
-        if nodes != [[call.node_id]] * (topic.count - present):
+        if len(nodes) != topic.count - present or any(ids != [call.node_id] for ids in nodes):
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"each new partition has one replica, on node {call.node_id}",
@@ -212,6 +216,6 @@ async def _deleted(call: Call, name: str | None, topic_id: bytes) -> DeleteTopic
         await call.service.topics.delete(found)
     except StorageError as error:
         row.error_code = code_of(error)
-        row.error_message = error.message
+        row.error_message = message_of(error)
     row.name = found
     return row
