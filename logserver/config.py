@@ -207,6 +207,7 @@ class Settings:
     max_consumer_instances: int = 1000
     max_groups: int = 10_000
     max_group_metadata_bytes: int = 4096
+    max_group_member_bytes: int = 64 << 20
     max_auto_created_topics: int = 1000
     max_transactional_ids: int = 100_000
     consumer_idle_ms: int = 300_000
@@ -324,6 +325,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "max_group_metadata_bytes": (
         _integer(0, 1 << 20),
         "Most bytes of metadata with a committed offset.",
+    ),
+    "max_group_member_bytes": (
+        _integer(1 << 16),
+        "Most bytes that the members of all groups hold (Kafka's protocol).",
     ),
     "max_auto_created_topics": (
         _integer(0),

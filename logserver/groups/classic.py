@@ -30,6 +30,7 @@ from logserver.groups.classic_values import (
     AnswerSync,
     Caller,
     GroupView,
+    HeldBytes,
     Join,
     JoinAnswer,
     JoinedMember,
@@ -47,6 +48,8 @@ NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 """How long the first join of a member may wait. Its session has not begun: it cannot send heartbeats."""
 EMPTY_KEPT_MS: Final = 600_000
 """How long a group without members is remembered. Its offsets are elsewhere, and stay."""
+MEMBER_BYTES: Final = 500
+"""About what a member holds besides its strings and bytes."""
 RETRY_MS: Final = 1000
 """The shortest wait for members when none of them joined in time."""
 
@@ -58,7 +61,7 @@ class _Member:
 
     __slots__ = (
         "assignment", "client_host", "client_id", "expires_ms", "instance_id", "is_new", "join", "member_id", "offers",
-        "rebalance_timeout_ms", "session_timeout_ms", "sync",
+        "rebalance_timeout_ms", "session_timeout_ms", "size_bytes", "sync",
     )  # fmt: skip
 
     def __init__(self, member_id: str, request: Join) -> None:
@@ -73,6 +76,7 @@ class _Member:
         self.sync: AnswerSync | None = None
         self.session_timeout_ms = 0
         self.rebalance_timeout_ms = 0
+        self.size_bytes = 0  # as it is counted
         self.offers: Sequence[Offer] = ()
         self.update(request)
 
@@ -99,11 +103,25 @@ class _Member:
             waiting(answer)
 
 
+def _size_bytes(client: _Member | Join) -> int:
+    """Return about what a member holds, or would hold after this request, without its assignment."""
+    strings = client.member_id, client.instance_id or "", client.client_id, client.client_host
+    offers = sum(len(offer.name) + len(offer.metadata) for offer in client.offers)
+    return MEMBER_BYTES + sum(map(len, strings)) + offers
+
+
 class ClassicGroup:
-    """The members of one group. `new_id(prefix)` returns a member id that was never used."""
+    """The members of one group. `new_id(prefix)` returns a member id that was never used. `held`: the count of the
+    bytes of all groups, which `limits.max_bytes` limits.
+    """
 
     def __init__(
-        self, name: str, limits: Limits, new_id: Callable[[str], str], now_ms: int
+        self,
+        name: str,
+        limits: Limits,
+        new_id: Callable[[str], str],
+        now_ms: int,
+        held: HeldBytes,
     ) -> None:
         self.name = name
         self.state = State.EMPTY
@@ -113,6 +131,7 @@ class ClassicGroup:
         self.leader: str | None = None
         self._limits = limits
         self._new_id = new_id
+        self._held = held
         self._members: dict[str, _Member] = {}  # in the order in which they joined
         self._static: dict[str, str] = {}  # member ids by instance id
         # Deadlines of the ids that were given out and have not joined yet.
@@ -198,7 +217,8 @@ class ClassicGroup:
             answer(JoinAnswer(refusal, request.member_id))
         elif request.member_id == NO_MEMBER:
             self._join_unknown(request, now_ms, answer)
-        elif self._joining.pop(request.member_id, None) is not None:
+        elif request.member_id in self._joining:
+            self._forget(request.member_id)
             self._add(request.member_id, request, now_ms, answer)
         else:
             self._join_again(self._members[request.member_id], request, now_ms, answer)
@@ -211,7 +231,7 @@ class ClassicGroup:
             return Refusal.INVALID_SESSION_TIMEOUT
         if self.state is State.DEAD:
             return Refusal.COORDINATOR_NOT_AVAILABLE
-        if not self._has_room(request):
+        if not self._has_room(request) or not self._has_bytes(request):
             return Refusal.GROUP_MAX_SIZE_REACHED
         if not self._supports(request):
             return Refusal.INCONSISTENT_GROUP_PROTOCOL
@@ -232,6 +252,13 @@ class ClassicGroup:
                 waiting < self._limits.max_size
             )
         return request.member_id in self._members or self.size < self._limits.max_size
+
+    def _has_bytes(self, request: Join) -> bool:
+        """Return whether the bytes of the request fit, in place of those that its member holds."""
+        member_id = self._static.get(request.instance_id or NO_MEMBER, request.member_id)
+        member = self._members.get(member_id)
+        freed = 0 if member is None else member.size_bytes - len(member.assignment)
+        return self._held.size_bytes - freed + _size_bytes(request) <= self._limits.max_bytes
 
     def _supports(self, request: Join) -> bool:
         """Return whether the client can be a member together with the others."""
@@ -255,6 +282,7 @@ class ClassicGroup:
         elif request.needs_known_id:
             member_id = self._new_id(f"{request.client_id}-")
             self._joining[member_id] = now_ms + request.session_timeout_ms
+            self._held.size_bytes += MEMBER_BYTES + len(member_id)
             answer(JoinAnswer(Refusal.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(self._new_id(f"{request.client_id}-"), request, now_ms, answer)
@@ -267,6 +295,7 @@ class ClassicGroup:
             self.leader = member_id
         self._joined_meanwhile |= self._initial_left_ms is not None
         self._members[member_id] = member
+        self._count(member)
         if member.instance_id is not None:
             self._static[member.instance_id] = member_id
         member.join = answer
@@ -293,6 +322,7 @@ class ClassicGroup:
         member.member_id = member_id
         member.client_id, member.client_host = request.client_id, request.client_host
         member.update(request)
+        self._count(member)
         self._extend(member, now_ms)
         member.join = answer
         if self.state is not State.STABLE or self._chosen_protocol() != self.protocol:
@@ -323,6 +353,7 @@ class ClassicGroup:
         # A leader that joins again asks for a rebalance: for instance its topics have new partitions.
         member.answer_join(JoinAnswer(Refusal.REBALANCE_IN_PROGRESS, member.member_id))
         member.update(request)
+        self._count(member)
         member.join = answer
         self._rebalance(now_ms)
 
@@ -334,7 +365,7 @@ class ClassicGroup:
             return
         for member in self._members.values():
             if self.state is State.COMPLETING:
-                member.assignment = b""
+                self._give(member, b"")
             if member.sync is not None:
                 self._extend(member, now_ms)
                 member.answer_sync(SyncAnswer(Refusal.REBALANCE_IN_PROGRESS))
@@ -468,14 +499,27 @@ class ClassicGroup:
             request.protocol not in (None, self.protocol)
         ):
             return Refusal.INCONSISTENT_GROUP_PROTOCOL
+        given = sum(len(assignment) for _, assignment in request.assignments)
+        if self._held.size_bytes + given > self._limits.max_bytes:
+            return Refusal.GROUP_MAX_SIZE_REACHED
         return self._refuse_in(State.PREPARING)
 
     def _assign(self, assignments: dict[str, bytes], now_ms: int) -> None:
         self.state = State.STABLE
         for member in self._members.values():
-            member.assignment = assignments.get(member.member_id, b"")
+            self._give(member, assignments.get(member.member_id, b""))
             self._extend(member, now_ms)
             member.answer_sync(self._assigned(member))
+
+    def _give(self, member: _Member, assignment: bytes) -> None:
+        member.assignment = assignment
+        self._count(member)
+
+    def _count(self, member: _Member) -> None:
+        """Count what a member holds now."""
+        size_bytes = _size_bytes(member) + len(member.assignment)
+        self._held.size_bytes += size_bytes - member.size_bytes
+        member.size_bytes = size_bytes
 
     def _assigned(self, member: _Member) -> SyncAnswer:
         return SyncAnswer(Refusal.NONE, self.protocol_type, self.protocol, member.assignment)
@@ -588,9 +632,11 @@ class ClassicGroup:
         for member in self._members.values():
             member.answer_join(JoinAnswer(Refusal.COORDINATOR_NOT_AVAILABLE, member.member_id))
             member.answer_sync(SyncAnswer(Refusal.COORDINATOR_NOT_AVAILABLE))
+            self._held.size_bytes -= member.size_bytes
+        for member_id in list(self._joining):
+            self._forget(member_id)
         self._members.clear()
         self._static.clear()
-        self._joining.clear()
         self._join_deadline_ms = self._sync_deadline_ms = self._dead_at_ms = None
 
     def _extend(self, member: _Member, now_ms: int) -> None:
@@ -605,10 +651,12 @@ class ClassicGroup:
     def _forget(self, member_id: str) -> bool:
         """Remove a member, or an id that was given out; answer its requests. Return false if it is unknown."""
         if self._joining.pop(member_id, None) is not None:
+            self._held.size_bytes -= MEMBER_BYTES + len(member_id)
             return True
         member = self._members.pop(member_id, None)
         if member is None:
             return False
+        self._held.size_bytes -= member.size_bytes
         member.answer_join(JoinAnswer(Refusal.UNKNOWN_MEMBER_ID, generation=NO_GENERATION))
         member.answer_sync(SyncAnswer(Refusal.UNKNOWN_MEMBER_ID))
         if member.instance_id is not None:

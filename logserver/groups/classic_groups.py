@@ -17,6 +17,7 @@ from logserver.groups.classic import ClassicGroup
 from logserver.groups.classic_values import (
     NO_MEMBER,
     Caller,
+    HeldBytes,
     Join,
     JoinAnswer,
     Leaving,
@@ -52,6 +53,7 @@ class ClassicGroups:
         self._groups = registry.classic
         self._offsets = offsets
         self._limits = limits
+        self._held = HeldBytes()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._stopped = False
 
@@ -83,7 +85,8 @@ class ClassicGroups:
         group = self._groups.get(name)
         if group is None:
             self._offsets.admit(name)
-            group = self._groups[name] = ClassicGroup(name, self._limits, _new_id, _now_ms())
+            group = ClassicGroup(name, self._limits, _new_id, _now_ms(), self._held)
+            self._groups[name] = group
         answer: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         group.join(request, _now_ms(), _deliver(answer))
         if not group.size and group.generation == 0:

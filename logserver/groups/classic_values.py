@@ -47,12 +47,24 @@ class Refusal(IntEnum):
 
 
 class Limits(NamedTuple):
-    """The limits of all groups. `max_size` counts the members of one group, those that are still joining included."""
+    """The limits of all groups. `max_size` counts the members of one group, those that are still joining included.
+    `max_bytes`: of the members of all groups together (`HeldBytes`).
+    """
 
     initial_delay_ms: int
     min_session_timeout_ms: int
     max_session_timeout_ms: int
     max_size: int
+    max_bytes: int
+
+
+class HeldBytes:
+    """The bytes that the members of all groups hold: ids, metadata and assignments, and a constant for each member."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
 
 
 class Offer(NamedTuple):

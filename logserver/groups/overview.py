@@ -107,6 +107,7 @@ class Groups:
                 settings.group_min_session_timeout_ms,
                 settings.group_max_session_timeout_ms,
                 settings.group_max_size,
+                settings.max_group_member_bytes,
             ),
             partial(check_group_name, rocketmq=self._access.store.capabilities.messages),
         )

@@ -15,7 +15,7 @@ from api.kafka.protocol.messages.group_offsets import (
     OffsetFetchRequestGroups,
     OffsetFetchRequestTopics,
 )
-from api.kafka.protocol.messages.groups import FindCoordinatorRequest
+from api.kafka.protocol.messages.groups import FindCoordinatorRequest, JoinGroupRequestProtocols
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from logserver.groups.consumer_protocol import decode_assignment, encode_assignment
 from storage import TopicPartition
@@ -485,3 +485,15 @@ async def test_http_consumers_are_shown_to_kafkas_tools(
     assert (row.group_id, row.group_state) == ("web", "Stable")
     answer: Any = await connection.call(delete_offsets({"t": [0]}, "web"), 0)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+async def test_members_with_much_metadata_are_refused(tmp_path: Path) -> None:
+    """A client that joins again and again, and disconnects, leaves a bounded number of bytes."""
+    async with broker(tmp_path / "store", max_group_member_bytes=1 << 16) as kafka:
+        large = [JoinGroupRequestProtocols(name="range", metadata=bytes(30_000))]
+        codes = []
+        for number in range(3):
+            async with kafka.connect() as connection:
+                request = join(f"g{number}", group_instance_id=str(number), protocols=large)
+                codes.append((await connection.call(request, 9)).error_code)
+        assert codes == [0, 0, ErrorCode.GROUP_MAX_SIZE_REACHED]

@@ -10,6 +10,7 @@ from logserver.groups.classic_values import (
     NO_GENERATION,
     NO_MEMBER,
     Caller,
+    HeldBytes,
     Join,
     JoinAnswer,
     Leaving,
@@ -24,7 +25,7 @@ from logserver.groups.classic_values import (
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
 PARTITIONS = range(12)
-LIMITS = Limits(0, 6_000, 60_000, 100)
+LIMITS = Limits(0, 6_000, 60_000, 100, 1 << 20)
 
 
 class World:
@@ -33,8 +34,9 @@ class World:
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.now_ms = 1_000_000
         self._ids = count()
+        self.held = HeldBytes()
         self.group = ClassicGroup(
-            "g", limits, lambda prefix: f"{prefix}{next(self._ids)}", self.now_ms
+            "g", limits, lambda prefix: f"{prefix}{next(self._ids)}", self.now_ms, self.held
         )
 
     def state(self) -> State:

@@ -14,6 +14,7 @@ from logserver.groups.classic_values import (
     JoinAnswer,
     Leaving,
     Limits,
+    Offer,
     Refusal,
     State,
     Sync,
@@ -506,7 +507,7 @@ def test_a_full_group_takes_no_more_members_and_keeps_the_first_of_a_rebalance()
 
 
 def test_a_rebalance_without_any_member_in_time_waits_for_the_sessions() -> None:
-    world = World(Limits(0, 1, 600_000, 10))
+    world = World(Limits(0, 1, 600_000, 10, 1 << 20))
     static = Client(world, "s", instance_id="i")
     static.join(session_timeout_ms=600_000, rebalance_timeout_ms=500)
     world.advance(0)
@@ -522,3 +523,36 @@ def test_a_rebalance_without_any_member_in_time_waits_for_the_sessions() -> None
     assert world.state() is State.PREPARING
     world.advance(600_000)
     assert world.state() is State.EMPTY
+
+
+def test_the_bytes_of_all_members_are_limited() -> None:
+    world, (a, b) = stable("a", "b", world=World(LIMITS._replace(max_bytes=3_000)))
+    c = Client(world, "c")
+    large = [Offer("range", bytes(2_000))]
+    c.join(offers=large)
+    c.receive()
+    assert c.last is Refusal.GROUP_MAX_SIZE_REACHED
+    assert world.state() is State.STABLE
+    a.join(offers=[Offer("range", bytes(1_000))])  # the new bytes take the place of the old ones
+    b.join()
+    assert len(joined(a).members) == 2
+    too_large = [(a.member_id, bytes(3_000))]
+    assert sync_answer(world, a.caller, assignments=too_large).refusal is (
+        Refusal.GROUP_MAX_SIZE_REACHED
+    )
+    a.sync()
+    assert world.state() is State.STABLE
+    world.group.leave([Leaving(a.member_id), Leaving(b.member_id)], world.now_ms)
+    assert world.held.size_bytes == 0
+
+
+def test_ids_that_were_given_out_count_until_they_expire() -> None:
+    world = World(LIMITS._replace(max_bytes=2_000))
+    clients = [Client(world, "x" * 200) for _ in range(4)]
+    for client in clients:
+        client.join()
+        client.receive()
+    refusals = [client.last for client in clients]
+    assert refusals == 2 * [Refusal.MEMBER_ID_REQUIRED] + 2 * [Refusal.GROUP_MAX_SIZE_REACHED]
+    world.advance(SESSION_MS)
+    assert world.held.size_bytes == 0

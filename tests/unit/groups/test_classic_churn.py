@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from logserver.groups.classic import EMPTY_KEPT_MS
+from logserver.groups.classic import EMPTY_KEPT_MS, MEMBER_BYTES
 from logserver.groups.classic_values import Refusal, State
 from tests.unit.groups.clients import LIMITS, PARTITIONS, Client, World, settle
 
@@ -55,6 +55,18 @@ class Model:
         instances = [member.instance_id for member in view.members if member.instance_id]
         assert len(instances) == len(set(instances))
         assert (group.state in (State.EMPTY, State.DEAD)) <= (not ids)
+        held = sum(
+            MEMBER_BYTES
+            + sum(map(len, (one.member_id, one.instance_id or "", one.client_id, one.client_host)))
+            + len(one.assignment)
+            + sum(
+                len(offer.name) + len(offer.metadata)
+                for offer in group._members[one.member_id].offers
+            )
+            for one in view.members
+        )
+        given_out = sum(MEMBER_BYTES + len(member_id) for member_id in group._joining)
+        assert self.world.held.size_bytes == held + given_out
         if group.state in (State.COMPLETING, State.STABLE):
             assert group.leader in ids
             assert group.protocol in ("range", "sticky")
