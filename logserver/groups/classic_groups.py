@@ -149,7 +149,8 @@ class ClassicGroups:
 
     def check_commit(self, name: str, caller: Caller, *, transactional: bool = False) -> Refusal:
         """Return whether a client may commit offsets for a group. A group that does not exist is created by a client
-        that names no generation; for any other client the answer is GROUP_ID_NOT_FOUND.
+        that names no generation; for any other client the answer is GROUP_ID_NOT_FOUND, which clients take as final.
+        A group that has offsets lost its members by a restart: they get UNKNOWN_MEMBER_ID, and join again.
         """
         if self._stopped:
             return Refusal.COORDINATOR_NOT_AVAILABLE
@@ -160,7 +161,10 @@ class ClassicGroups:
             return group.check_commit(caller, _now_ms(), transactional=transactional)
         if not self._is_valid(name):
             return Refusal.INVALID_GROUP_ID
-        return Refusal.NONE if caller.generation < 0 else Refusal.GROUP_ID_NOT_FOUND
+        if caller.generation < 0:
+            return Refusal.NONE
+        known = self._offsets.may_know(name)
+        return Refusal.UNKNOWN_MEMBER_ID if known else Refusal.GROUP_ID_NOT_FOUND
 
     async def commit(
         self, name: str, caller: Caller, offsets: Mapping[TopicPartition, CommittedOffset]

@@ -73,6 +73,12 @@ class Offsets:
             )
         self._groups.add(group)
 
+    def may_know(self, group: str) -> bool:
+        """Return False if no client ever used a group of this name, or it was deleted. True as well while the groups
+        are being counted.
+        """
+        return not self._counted or group in self._groups
+
     def submit(
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> Acknowledgement:

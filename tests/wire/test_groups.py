@@ -274,6 +274,22 @@ async def test_who_may_commit(topics: None, connection: Connection) -> None:
     assert answer.topics[0].partitions[0].error_code == rebalance
 
 
+async def test_a_member_commits_after_a_restart(tmp_path: Path) -> None:
+    """It is unknown and joins again; that the group does not exist would end a Java client's commit as a bug."""
+    path = tmp_path / "store"
+    async with broker(path) as kafka, kafka.connect() as connection:
+        await kafka.api.create("t")
+        me = await alone(connection)
+        member = {"member_id": me.member_id, "generation": me.generation_id}
+        answer = await connection.call(commit({("t", 0): 1}, **member), 9)
+        assert answer.topics[0].partitions[0].error_code == 0
+    async with broker(path) as kafka, kafka.connect() as connection:
+        for version in (8, 9):
+            answer = await connection.call(commit({("t", 0): 1}, **member), version)
+            code = answer.topics[0].partitions[0].error_code
+            assert code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 # -- administration
 
 
