@@ -113,7 +113,7 @@ class Server:
             await site.start()
         except OSError as error:
             await self._runner.cleanup()
-            raise _cannot_listen(address, error) from None
+            raise _cannot_listen(address, error, "--port N") from None
         scheme = "http" if self._tls is None else "https"
         self.url = f"{scheme}://{Address(address.host, site.port)}"
 
@@ -127,7 +127,7 @@ class Server:
         try:
             await self.kafka.listen(address)
         except OSError as error:
-            raise _cannot_listen(address, error) from None
+            raise _cannot_listen(address, error, f"--listen-kafka {address.host}:N") from None
 
     async def stop(self) -> None:
         """Accept no more connections, let requests end within the grace period, then close the store cleanly."""
@@ -138,9 +138,10 @@ class Server:
         await self.service.stop()
 
 
-def _cannot_listen(address: Address, error: OSError) -> CannotListen:
+def _cannot_listen(address: Address, error: OSError, option: str) -> CannotListen:
+    """Return the error of an address; `option`: how another port is given."""
     return CannotListen(
-        f"cannot listen on {address}: {_reason(error)}{_advice(error)}",
+        f"cannot listen on {address}: {_reason(error)}{_advice(error, option)}",
         listen=str(address),
         errno=error.errno,
     )
@@ -155,10 +156,10 @@ def _reason(error: OSError) -> str:
     return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
-def _advice(error: OSError) -> str:
+def _advice(error: OSError, option: str) -> str:
     if error.errno != errno.EADDRINUSE:
         return ""
-    return ". Stop the other server, or give another port: --port N (0 takes any free one)"
+    return f". Stop the other server, or give another port: {option} (0 takes any free one)"
 
 
 def run(settings: Settings, started: Callable[[Started], None], progress: Progress) -> None:

@@ -53,6 +53,14 @@ class Address(NamedTuple):
         except ValueError:
             return self.host == "localhost"
 
+    @property
+    def is_unspecified(self) -> bool:
+        """True for 0.0.0.0 and [::]: a server listens on them, and no client can connect to them."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
 
 class _Refused(Exception):
     """The reason why a value, or its `part`, is invalid. It is converted to a SettingsError that names the setting
@@ -476,6 +484,11 @@ def _check_together(settings: Settings) -> None:
             settings.advertise_kafka is not None and settings.advertise_kafka.port == 0,
             "advertise_kafka",
             "needs a port that clients can connect to, not 0",
+        ),
+        (
+            settings.advertise_kafka is not None and settings.advertise_kafka.is_unspecified,
+            "advertise_kafka",
+            "needs an address that clients can connect to, not the one that stands for all",
         ),
         (settings.tls_key and not settings.tls_cert, "tls_key", "needs tls_cert"),
         (settings.tls_client_ca and not settings.tls_cert, "tls_client_ca", "needs tls_cert"),

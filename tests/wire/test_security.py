@@ -18,7 +18,7 @@ from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHa
 from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
 from api.kafka.protocol.messages.transaction_admin import ListTransactionsRequest
 from logserver.config import Address, load_settings
-from logserver.errors import SettingsError
+from logserver.errors import CannotListen, SettingsError
 from tests.http.harness import opener, serving, settings
 from tests.http.running import not_started
 from tests.http.test_security import (
@@ -206,6 +206,8 @@ async def test_tls(tmp_path: Path) -> None:
         ({"listen_kafka": "0.0.0.0:9092"}, "without any access control"),
         ({"advertise_kafka": "x:1"}, "needs listen_kafka"),
         ({"listen_kafka": "127.0.0.1:0", "advertise_kafka": "x:0"}, "needs a port"),
+        ({"listen_kafka": "127.0.0.1:0", "advertise_kafka": "0.0.0.0:1"}, "can connect to"),
+        ({"listen_kafka": "127.0.0.1:0", "advertise_kafka": "[::]:1"}, "can connect to"),
         ({"listen_kafka": "9092"}, "HOST:PORT"),
     ],
 )
@@ -224,6 +226,15 @@ async def test_other_formats_are_refused(tmp_path: Path, backend: str) -> None:
     chosen = settings(tmp_path / "store", listen_kafka=FREE)
     async with serving(chosen, opener(backend, chosen)) as api:
         with pytest.raises(SettingsError, match=f"a {backend} store is not offered"):
+            await api.server.listen_kafka()
+
+
+async def test_a_port_in_use(kafka: Broker, tmp_path: Path) -> None:
+    """The message names the option of this port, not that of HTTP."""
+    address = Address("127.0.0.1", int(kafka.address.rpartition(":")[2]))
+    chosen = settings(tmp_path / "other", listen_kafka=address)
+    async with serving(chosen, opener("kafka", chosen)) as api:
+        with pytest.raises(CannotListen, match=r"another port: --listen-kafka 127\.0\.0\.1:N"):
             await api.server.listen_kafka()
 
 
