@@ -304,7 +304,7 @@ async def test_a_read_only_store(tmp_path: Path) -> None:
             (row,) = (await connection.call(fetch("t", (0, 0)), 12)).responses[0].partitions
             assert row.high_watermark == 1
             found = await connection.call(InitProducerIdRequest(transactional_id=None), 4)
-            assert found.error_code == ErrorCode.POLICY_VIOLATION
+            assert found.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 LONG = "x" * 32_767  # the longest string of the protocol

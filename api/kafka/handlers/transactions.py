@@ -38,7 +38,7 @@ from logserver.errors import TransactionEnded
 from logserver.groups.classic_values import Caller, Refusal
 from logserver.service.topics import check_open
 from storage import CommittedOffset, ProducerEpoch, StorageError, TopicPartition
-from storage.errors import FencedProducer, InvalidTopic
+from storage.errors import FencedProducer, InvalidTopic, StoreReadOnly
 
 NO_PRODUCER: Final = -1
 OLD_TRANSACTIONS: Final = 0
@@ -83,7 +83,10 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
     if has_id != has_epoch or name == "":
         return _no_producer(ErrorCode.INVALID_REQUEST)
     if name is None:
-        return InitProducerIdResponse(producer_id=await call.service.producer.new_id())
+        try:
+            return InitProducerIdResponse(producer_id=await call.service.producer.new_id())
+        except StoreReadOnly:  # final: after another number a client would ask again and again
+            return _no_producer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     known = ProducerEpoch(request.producer_id, request.producer_epoch) if has_id else None
     try:
         producer = await call.service.transactions.initialise(
