@@ -100,7 +100,8 @@ def read_many(store: LogStore, request: FetchMany) -> ReadMany:
     for part in request.partitions:
         left_bytes = request.max_bytes - size_bytes
         try:
-            page = _page(store, part, left_bytes, request, is_first=size_bytes == 0)
+            page = _unread(store, part) if left_bytes <= 0 and size_bytes else None
+            page = page or _page(store, part, left_bytes, request, is_first=size_bytes == 0)
         except StorageError as error:
             pages.append(PartitionPage(None, error))
             urgent = True
@@ -108,6 +109,14 @@ def read_many(store: LogStore, request: FetchMany) -> ReadMany:
         size_bytes += len(page.data)
         pages.append(PartitionPage(page))
     return ReadMany(pages, size_bytes, urgent)
+
+
+def _unread(store: LogStore, part: PartitionFetch) -> BatchPage | None:
+    """Return an empty page without a read, for an answer that is full; None for an offset that a read refuses."""
+    bounds = store.bounds(part.partition)
+    if not bounds.start <= part.offset <= bounds.end:
+        return None
+    return BatchPage(b"", part.offset, bounds)
 
 
 def _page(

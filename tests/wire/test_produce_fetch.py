@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from api.kafka.protocol.messages.offsets import (
     OffsetForLeaderEpochRequestTopicsPartitions,
 )
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
+from storage import TopicPartition
 from storage.kafka.format.compression import CODECS
 from tests.http.harness import BATCH
 from tests.wire.harness import Broker, Connection, batch, broker, fetch, frame, produce, values
@@ -350,3 +352,29 @@ async def test_a_missing_partition_of_a_topic_by_id(kafka: Broker, connection: C
         request.topics[0].topic, request.topics[0].topic_id = "", topic_id
         (row,) = (await connection.call(request, 13)).responses[0].partitions
         assert row.error_code == code
+
+
+async def test_partitions_after_a_full_answer_are_not_read(
+    kafka: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their bounds are in the answer all the same, and a wrong offset is an error."""
+    await kafka.api.create("t", 4)
+    for number in range(4):
+        await connection.call(produce("t", (number, batch(b"a"))), 9)
+    store: Any = kafka.service.store
+    read, reads = store.read_batches, []
+
+    def counted(partition: TopicPartition, *args: Any, **options: Any) -> Any:
+        reads.append(partition.partition)
+        return read(partition, *args, **options)
+
+    monkeypatch.setattr(store, "read_batches", counted)
+    request = fetch("t", (0, 0), (1, 0), (2, 7), (3, 1), max_bytes=1)
+    answered = (await connection.call(request, 12)).responses[0].partitions
+    assert [(row.error_code, row.high_watermark, bool(row.records)) for row in answered] == [
+        (0, 1, True),
+        (0, 1, False),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, -1, False),
+        (0, 1, False),
+    ]
+    assert reads == [0, 2]
