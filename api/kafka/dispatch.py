@@ -28,6 +28,7 @@ from api.kafka.refusals import code_of, refusal
 from api.kafka.sessions import FetchSessions
 from api.kafka.topic_ids import TopicIds
 from logserver.config import Address
+from logserver.errors import NotReady
 from logserver.metrics import KafkaMetrics
 from logserver.service.memory_budget import Reservation
 from logserver.service.service import LogService
@@ -77,8 +78,8 @@ class Dispatcher:
     ) -> Answer | None:
         """Answer one request; None: the protocol has no answer to it.
 
-        `request`, `answer`: the budgets of the bytes of both. Raises Malformed and Ended, after which no more requests
-        of the connection can be answered.
+        `request`, `answer`: the budgets of the bytes of both. Raises Malformed, Ended, and NotReady while the server
+        stops, after which no more requests of the connection can be answered.
         """
         begun = perf_counter()
         reader = Reader(frame)
@@ -124,12 +125,12 @@ class Dispatcher:
             return refusal(served.api.key, message, None)
         try:
             return await served.handler(call, message)
+        except (Malformed, Ended, NotReady):  # the connection ends, and the client connects again
+            raise
         except StorageError as error:
             code = code_of(error)
             if code is ErrorCode.UNKNOWN_SERVER_ERROR:
                 log.exception("%s version %d", served.api.name, call.version)
-        except (Malformed, Ended):
-            raise
         except Exception:  # a bug: reported, and the other connections go on
             log.exception("%s version %d broke", served.api.name, call.version)
             code = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -102,6 +102,7 @@ _WRITE_CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
     e.NotOffered: ErrorCode.INVALID_RECORD,
     e.Corrupt: ErrorCode.INVALID_RECORD,
     e.Truncated: ErrorCode.CORRUPT_MESSAGE,
+    NotReady: ErrorCode.REQUEST_TIMED_OUT,  # producers try again; a number of coordinators is final for some
 }
 _TRIED_AGAIN: Final = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT})
 """What producers do not try again in requests to a coordinator, but do as COORDINATOR_NOT_AVAILABLE."""

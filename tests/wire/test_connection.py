@@ -296,6 +296,24 @@ async def test_a_stop_answers_what_waits(tmp_path: Path) -> None:
             assert await connection.is_ended()
 
 
+async def test_a_request_while_the_server_stops(kafka: Broker) -> None:
+    """The connection ends: a number that is not one of Fetch ends a Java consumer as a bug. A producer tries again."""
+    await kafka.api.create("t")
+    async with kafka.connect() as reading, kafka.connect() as writing:
+        for connection in (reading, writing):
+            await connection.call(MetadataRequest(topics=None), 12)
+        kafka.service.begin_stop()
+        reading.writer.write(frame(fetch("t", (0, 0)), 12))
+        assert await asyncio.wait_for(reading.is_ended(), 10)
+        writing.writer.write(frame(produce("t", (0, batch(b"a"))), 9))
+        try:
+            response = answer(0, 9, await asyncio.wait_for(writing.read(), 10))
+        except asyncio.IncompleteReadError:
+            return
+        (row,) = response.responses[0].partition_responses
+        assert row.error_code in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
+
+
 async def test_metrics(kafka: Broker, connection: Connection) -> None:
     await connection.call(MetadataRequest(topics=None), 12)
     text = (await kafka.service.render_metrics()).decode()
