@@ -378,3 +378,16 @@ async def test_names_that_no_topic_can_have(tmp_path: Path, version: int, create
             **dict.fromkeys(names, ErrorCode.INVALID_TOPIC_EXCEPTION),
             "t": expected,
         }
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "code"),
+    [(10, "", ErrorCode.INVALID_REQUEST), (12, None, ErrorCode.UNKNOWN_TOPIC_ID)],
+)
+async def test_a_topic_that_is_named_by_an_unknown_id(
+    connection: Connection, version: int, name: str | None, code: int
+) -> None:
+    """Version 10 may ask by an id, but its answer has no null names (MetadataRequest.getErrorResponse)."""
+    asked = [MetadataRequestTopics(name=None, topic_id=bytes(15) + b"x")]
+    (row,) = (await connection.call(MetadataRequest(topics=asked), version)).topics
+    assert (row.name, row.error_code) == (name, code)

@@ -25,6 +25,7 @@ from storage import StorageError, TopicInfo
 from storage.errors import UnknownTopic
 
 FIRST_WITH_ALLOW: Final = 4
+FIRST_BY_ID: Final = 12
 NO_LEADER: Final = -1
 
 
@@ -40,11 +41,7 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
             if name is None or (not name and asked.topic_id != NO_ID):
                 name = call.ids.name_of(asked.topic_id)
             if name is None:
-                rows.append(
-                    MetadataResponseTopics(
-                        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
-                    )
-                )
+                rows.append(_unknown_id(call.version, asked.topic_id))
                 continue
             code = await _present(call, request, name)
             if code is ErrorCode.NONE:
@@ -59,6 +56,17 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         cluster_id=call.service.cluster_id,
         controller_id=call.node_id,
         topics=rows,
+    )
+
+
+def _unknown_id(version: int, topic_id: bytes) -> MetadataResponseTopics:
+    """Return the row of a topic that is named by an id only. Versions 10 and 11 can ask so, but not answer."""
+    if version < FIRST_BY_ID:
+        return MetadataResponseTopics(
+            error_code=ErrorCode.INVALID_REQUEST, name="", topic_id=topic_id
+        )
+    return MetadataResponseTopics(
+        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
     )
 
 
