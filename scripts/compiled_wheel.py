@@ -165,11 +165,11 @@ def _in_background(root: Path, folder: Path, lock: TextIO) -> None:
     if os.fork():
         return
     os.setsid()
-    if os.fork():
-        os._exit(0)
-    os.nice(19)
+    os.nice(19)  # the whole session, also the process that ends now
     with suppress(OSError):  # Linux shares the processor between sessions first
         Path("/proc/self/autogroup").write_text("19")
+    if os.fork():
+        os._exit(0)
     lock.truncate(0)
     lock.write(f"{os.getpgrp()}\n")  # to end the build, with all its processes
     lock.flush()

@@ -31,6 +31,7 @@ _TOO_MANY: Final = (
 # Together they match Upgrade, upgrade and UPGRADE.
 _UPGRADE, _UPGRADE_LARGE = b"pgrade:", b"PGRADE:"
 _HEAD_END: Final = b"\r\n\r\n"
+_LONG_BYTES: Final = 4096  # in longer data a search takes longer than the check of its length
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 # aiohttp's stand-in for the method of a request that it could not parse.
 _UNPARSED_METHOD: Final = "UNKNOWN"
@@ -152,7 +153,7 @@ class ApiProtocol(OpenHandler):
         """
         if self.is_ending:
             self._receive_while_ending(data)
-        elif self._left_of_body() >= len(data):  # no search: it takes longer than the reading
+        elif len(data) > _LONG_BYTES and self._left_of_body() >= len(data):
             super().data_received(data)
         elif _UPGRADE in data or _UPGRADE_LARGE in data:
             self._take_requests(data)
