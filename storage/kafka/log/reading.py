@@ -228,8 +228,11 @@ def find_time(
 
     The first segment with a largest time at or after `timestamp_ms` decides; later segments are not tried. In this
     segment, batches are searched from the offset that the time index gives, in offset order. Control records count.
+    A segment below `start` decides nothing: it waits for its deletion, and the broker answers so once it is deleted.
     """
     for segment in _segments_from(segments, timestamp_ms):
+        if segment.limit_offset <= start:
+            continue
         from_offset = max(segment.offset_before_time(timestamp_ms), start)
         for batch in segment.batches(from_offset, stop_offset=end):
             if batch.header.max_timestamp < timestamp_ms:

@@ -335,6 +335,21 @@ def test_a_lookup_by_time_answers_nothing_below_the_start(shop: Workshop, start:
         assert found.offset == max(start, time_ms - 1000)
 
 
+def test_segments_below_the_start_do_not_answer_a_lookup_by_time(shop: Workshop) -> None:
+    """After a kill they are there until the next retention, with the same times as later segments."""
+    store = shop.open_with_topic({"internal.segment.bytes": "150"})
+    for value in range(8):
+        store.append(T0, [Record(None, b"%d" % value, (), 1000)])
+    store.close()
+    start = shop.bases()[2]
+    shop.put(ROOT / "log-start-offset-checkpoint", b"0\n1\nt 0 %d\n" % start)
+    again = shop.open()
+    assert shop.bases()[0] < start
+    found = again.offset_for_time(T0, 1000)
+    assert found is not None
+    assert found.offset == start
+
+
 @pytest.mark.parametrize(
     ("configs", "now_ms", "bases"),
     [
