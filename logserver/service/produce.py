@@ -219,11 +219,10 @@ class Producer:
         target = self._topics.partition(*partition)
         check_open(self._topics.info(partition.topic))
         part = PartitionAppend(target, data, (), transaction=transaction)
-        store = self._store
-        if isinstance(store, SupportsBatchBytes) and (
-            len(data) > PROMPT_CHECK_BYTES or store.are_compressed(data)
-        ):
-            async with self._unpacking if store.are_compressed(data) else nullcontext():
+        store = self._batches
+        is_packed = store is not None and store.are_compressed(data)
+        if store is not None and (is_packed or len(data) > PROMPT_CHECK_BYTES):
+            async with self._unpacking if is_packed else nullcontext():
                 checked = await self._access.run(
                     store.check_client_batches, target.topic, data, transaction
                 )
