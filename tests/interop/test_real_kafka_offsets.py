@@ -29,6 +29,7 @@ FIRST: Offsets = {
     "\u0433\u0440\u0443\u043f\u043f\u0430": {
         ORDERS[2]: CommittedOffset(5, 0, "\u00e4 \u4e16 \U0001f680")
     },
+    "beyond": {ORDERS[1]: CommittedOffset(999), ORDERS[2]: CommittedOffset(6, 0, "far")},
     "polygenelubricants": {ORDERS[2]: CommittedOffset(0)},
     **{f"many-{n}": {ORDERS[n % 3]: CommittedOffset(n % 6, 0)} for n in range(40)},
 }
@@ -81,7 +82,7 @@ def test_the_real_broker_tells_what_we_committed(
 ) -> None:
     """The broker's answer for every group equals ours, after a clean stop and after a crash."""
     ours = written(tmp_path / "store", settings)
-    assert len(ours) == 46
+    assert len(ours) == 48
     answer = peers.run_kafka_opens(
         tmp_path / "store", "--groups", "yes", "--records", "no", "--clean", clean
     )

@@ -26,6 +26,9 @@ Value. A null value means that there is no offset any more:
 
     tag       bytes  field             note
     0         16     topic id          left out where it is not known
+    10000     0      beyond the end    this server's own: the log ended below the offset when it was committed
+
+The broker ignores a tag that it does not know, and keeps the record as it is.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ KIND: Final = "offset record"
 OFFSET_TYPES: Final = (0, 1)
 NEWEST_VERSION: Final = 4
 _TOPIC_ID_TAG: Final = 0
+_BEYOND_END_TAG: Final = 10_000
 _I16: Final = 2
 _I32: Final = 4
 _I64: Final = 8
@@ -54,13 +58,17 @@ class OffsetKey(NamedTuple):
 
 
 class OffsetValue(NamedTuple):
-    """A committed offset. `topic_id` is 16 bytes, or None if the record has none."""
+    """A committed offset. `topic_id` is 16 bytes, or None if the record has none.
+
+    `is_beyond_end`: this server wrote the record, and the log ended below the offset then.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     topic_id: bytes | None
+    is_beyond_end: bool = False
 
 
 def encode_key(key: OffsetKey) -> bytes:
@@ -72,9 +80,11 @@ def encode_key(key: OffsetKey) -> bytes:
 def encode_value(value: OffsetValue) -> bytes:
     """Encode a value, version 4."""
     metadata = value.metadata.encode()
-    tags = b"\0"
+    tags = []
     if value.topic_id is not None:
-        tags = bytes((1, _TOPIC_ID_TAG, UUID_BYTES)) + value.topic_id
+        tags.append(bytes((_TOPIC_ID_TAG, UUID_BYTES)) + value.topic_id)
+    if value.is_beyond_end:
+        tags.append(encode_uvarint(_BEYOND_END_TAG) + b"\0")
     return b"".join(
         (
             _number(NEWEST_VERSION, _I16),
@@ -83,7 +93,8 @@ def encode_value(value: OffsetValue) -> bytes:
             encode_uvarint(len(metadata) + 1),
             metadata,
             _number(value.commit_timestamp_ms, _I64),
-            tags,
+            encode_uvarint(len(tags)),
+            *tags,
         )
     )
 
@@ -108,10 +119,12 @@ def decode_value(data: bytes) -> OffsetValue:
     commit_timestamp_ms = fields.number(_I64)
     if version == 1:
         fields.number(_I64)
-    topic_id = fields.tags().get(_TOPIC_ID_TAG) if version >= 4 else None
+    tags = fields.tags() if version >= 4 else {}
+    topic_id = tags.get(_TOPIC_ID_TAG)
     if topic_id is not None and len(topic_id) != UUID_BYTES:
         raise _corrupt(f"a topic id of {len(topic_id)} bytes")
-    return OffsetValue(offset, leader_epoch, metadata, commit_timestamp_ms, topic_id)
+    is_beyond_end = _BEYOND_END_TAG in tags
+    return OffsetValue(offset, leader_epoch, metadata, commit_timestamp_ms, topic_id, is_beyond_end)
 
 
 def _number(value: int, size_bytes: int) -> bytes:

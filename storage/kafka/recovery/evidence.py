@@ -12,7 +12,8 @@ it has lost records, and would assign their offsets to other records.
     .logserver.salvage.json                    partitions that a salvage kept, and their ends
     .logserver.staged.json                     partitions of an unfinished Spark append, and their ends
     .logserver.idempotency                     a partition, and the end of a request that was appended to it
-    records of __consumer_offsets              a partition, and an offset up to which a group has read
+    records of __consumer_offsets              a partition, and an offset up to which a group has read, unless it
+                                               need not have been in the log (Examination.add_committed)
     TOPIC-N/leader-epoch-checkpoint            where the newest epoch begins
     TOPIC-N/OFFSET.snapshot                    the log reached OFFSET
     TOPIC-N/OFFSET.index, ... without a .log   the log reached OFFSET, and the entries of the file

@@ -218,18 +218,29 @@ class Examination:
         Call it before other partitions are examined.
 
         After a clean stop the checkpoints are complete if they name every partition: then no record is read. Offsets of
-        an earlier topic of the same name do not count.
+        an earlier topic of the same name do not count, and none that need not have been in the log: see `_proves`.
         """
         others = [p for p in self.folders if p.topic != names.GROUP_OFFSETS_TOPIC]
         points = self._context.recovery_points
         if self._context.clean_shutdown and all(p in points for p in others):
             return
         topic_ids = {p: id_bytes(self._directory.topic_id(self.folders[p])) for p in others}
+        is_own = self._directory.is_own()
         for home in homes:
             path = self.folders[home]
             for group, partition, value in OffsetsLog(self.partition(home)).look(_all_offsets):
-                if is_of(value, topic_ids.get(partition)):
+                if is_of(value, topic_ids.get(partition)) and _proves(value, is_own=is_own):
                     self.evidence.add(partition, NamedOffset(value.offset, path, group))
+
+
+def _proves(value: OffsetValue, *, is_own: bool) -> bool:
+    """Return whether a log must have reached a committed offset.
+
+    A client may commit any offset. This server marks an offset that was beyond the end. A broker does not: there an
+    offset counts if it has the leader epoch of the record before it, which a client knows after it has read that
+    record. `is_own`: no broker has written the store.
+    """
+    return not value.is_beyond_end and (is_own or value.leader_epoch >= 0)
 
 
 def _all_offsets(

@@ -309,8 +309,8 @@ class GroupOffsets:
                 for group, offsets, transaction in commits
                 for partition, committed in offsets.items()
             ]
-            self._sync_records(changes)
-            self._append(changes, durable=durable)
+            beyond = self._sync_records(changes)
+            self._append(changes, durable=durable, beyond=beyond)
 
     def delete(self, group: str, partitions: Iterable[TopicPartition] | None) -> None:
         with self._commit_lock:
@@ -338,22 +338,30 @@ class GroupOffsets:
             changes: list[_Change] = [(*key, None, None) for key in sorted(forgotten)]
             self._append(changes, durable=True)
 
-    def _sync_records(self, changes: Sequence[_Change]) -> None:
+    def _sync_records(self, changes: Sequence[_Change]) -> Collection[_Change]:
         """Flush the records below each new offset, before the offset is appended: after a crash no group's offset is
-        above the log end.
+        above the log end. Return the changes with an offset that is beyond the end as it is: their records say so,
+        since such an offset does not prove that the log reached it.
         """
-        for _, address, committed, _ in changes:
+        beyond = set()
+        for change in changes:
+            _, address, committed, _ = change
             partition = self._home.partition(address)
             if committed is not None and committed.offset > partition.flushed_offset:
                 partition.flush()
+                if committed.offset > partition.flushed_offset:
+                    beyond.add(change)
+        return beyond
 
-    def _append(self, changes: Sequence[_Change], *, durable: bool) -> None:
+    def _append(
+        self, changes: Sequence[_Change], *, durable: bool, beyond: Collection[_Change] = ()
+    ) -> None:
         if not changes:
             return
         runs: dict[tuple[TopicPartition, ProducerEpoch | None], list[Record]] = {}
         for change in changes:
             run = self.home(change[0]), change[3]
-            runs.setdefault(run, []).append(self._record(change))
+            runs.setdefault(run, []).append(self._record(change, is_beyond_end=change in beyond))
         homes = {address: self._home.partition(address) for address, _ in runs}
         for (address, transaction), records in runs.items():
             mark = None if transaction is None else _mark(transaction)
@@ -369,7 +377,7 @@ class GroupOffsets:
         count = self._home.offsets_count()
         return TopicPartition(names.GROUP_OFFSETS_TOPIC, home_of(group, count))
 
-    def _record(self, change: _Change) -> Record:
+    def _record(self, change: _Change, *, is_beyond_end: bool) -> Record:
         group, (topic, partition), committed, transaction = change
         key = encode_key(OffsetKey(group, topic, partition))
         if committed is None:
@@ -379,7 +387,7 @@ class GroupOffsets:
         if transaction is None:
             topic_id = id_bytes(self._home.topic_id(topic))
         assert time_ms is not None
-        value = OffsetValue(offset, leader_epoch, metadata, time_ms, topic_id)
+        value = OffsetValue(offset, leader_epoch, metadata, time_ms, topic_id, is_beyond_end)
         return Record(key, encode_value(value))
 
 

@@ -163,6 +163,14 @@ class LogDirectory(RootFiles[StoreFile]):
             return False
         return checkpoints.decode_clean_shutdown(data) != checkpoints.NO_BROKER_EPOCH
 
+    def is_own(self) -> bool:
+        """Return whether only this server has written the store, as far as its files show. A running broker keeps the
+        log of the cluster's metadata, also after a kill.
+        """
+        facts = self.store_file()
+        is_led = facts is None or not facts.created or facts.broker_led
+        return not (is_led or self.is_stopped_by_broker() or self.metadata_dirs())
+
     def deleted_partitions(self) -> Sequence[TopicPartition]:
         """Return the partitions with a folder renamed for deletion and no other folder."""
         present = self.fs.list_dir(self.path)

@@ -117,6 +117,17 @@ def test_unknown_tags_are_skipped() -> None:
     assert decode_value(bytes.fromhex(text)) == OffsetValue(5, -1, "", 1_000, None)
 
 
+@pytest.mark.parametrize("topic_id", [None, bytes(range(16))])
+def test_an_offset_beyond_the_end_has_a_tag_of_its_own(topic_id: bytes | None) -> None:
+    """Tags are in the order of their numbers, as Kafka's readers require."""
+    value = OffsetValue(5, -1, "", 1_000, topic_id, is_beyond_end=True)
+    data = encode_value(value)
+    assert decode_value(data) == value
+    assert data.endswith(bytes.fromhex("904e00"))
+    plain = encode_value(value._replace(is_beyond_end=False))
+    assert len(data) == len(plain) + 3
+
+
 @pytest.mark.parametrize("kind", [2, 3, 4, 9, 16, 32767, -1])
 def test_other_types(kind: int) -> None:
     """Records of other types are no offset records, whatever their key holds."""
