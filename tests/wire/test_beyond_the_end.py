@@ -1,4 +1,4 @@
-"""A client commits an offset beyond the end of the log, and the server is killed: the next start serves the partition."""
+"""A client commits an offset beyond the end of the log, and the server is killed: the next start serves the log."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from storage.kafka.format.checkpoints import encode_clean_shutdown
 from storage.kafka.store import KafkaStore
 from storage.model import ProducerEpoch
 from tests.unit.kafka.recovery.test_missing import SETTINGS, a_store, found_in, remove
-from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
+from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value
 
 LOST = ("log-ends-below-named", "error", 0)
 END = 6
