@@ -92,17 +92,13 @@ class Server:
                 service,
                 tls=tls_context(settings, ()),
                 scopes_of=guard.scopes_of if guard.is_on else None,
-                has_room=lambda: self.connections < settings.max_connections,
             )
-            self._protocols.others = self._kafka_connections
 
     @property
     def connections(self) -> int:
         """The number of open connections, including TLS handshakes in progress."""
-        return self._protocols.open_connections + self._kafka_connections()
-
-    def _kafka_connections(self) -> int:
-        return 0 if self.kafka is None else self.kafka.open_connections
+        kafka = 0 if self.kafka is None else self.kafka.open_connections
+        return self._protocols.open_connections + kafka
 
     async def listen(self) -> None:
         """Bind and accept. Raises CannotListen."""

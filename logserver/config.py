@@ -303,7 +303,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         _integer(1, 1_000_000),
         "Most records to produce or fetch at once.",
     ),
-    "max_connections": (_integer(1, 100_000), "Most connections at once; others are rejected."),
+    "max_connections": (
+        _integer(1, 100_000),
+        "Most connections at once, of HTTP and of Kafka clients each; others are rejected.",
+    ),
     "max_waiting_fetches": (_integer(0, 100_000), "Most fetches that wait for records at once."),
     "max_in_flight_bytes": (_integer(1 << 10), "Most request bytes read or being written at once."),
     "max_stream_errors": (

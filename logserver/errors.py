@@ -5,7 +5,7 @@ them to HTTP, and one to exit codes.
 
     StorageError
       ServiceError     Busy NotReady TimedOut KeyReused SettingsError CannotListen
-                       UnknownTransaction TransactionEnded
+                       UnknownTransaction TransactionEnded TopicInUse
         GroupError     UnknownConsumer UnknownGroup ConsumerExists ConsumerState InvalidGroup
                        InvalidConsumerConfig
       ClientError      ServerRefused ServerUnreachable StrangeAnswer ServerNotStarted
@@ -206,3 +206,9 @@ class TransactionEnded(ServiceError):
     """
 
     code = "transaction-ended"
+
+
+class TopicInUse(ServiceError):
+    """A topic of the broker's own cannot be deleted: open transactions need it. Facts: topic, transactional_id."""
+
+    code = "topic-in-use"

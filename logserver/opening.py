@@ -125,13 +125,15 @@ def raise_file_limit() -> int:
 def fit_to_file_limit(settings: Settings, limit: int) -> Settings:
     """Return settings with `open_files` and `max_connections` lowered to fit within `limit`.
 
-    If both need more, each gets half. A lowered setting is logged.
+    If both need more, each gets half. Connections count twice if there is a port for Kafka clients: each port may have
+    as many. A lowered setting is logged.
     """
     if limit == resource.RLIM_INFINITY:
         return settings
     room = max(limit - RESERVED, FEWEST)
-    files = min(settings.open_files, max(room // 2, room - settings.max_connections))
-    connections = min(settings.max_connections, room - files)
+    ports = 1 if settings.listen_kafka is None else 2
+    files = min(settings.open_files, max(room // 2, room - ports * settings.max_connections))
+    connections = min(settings.max_connections, (room - files) // ports)
     for name, wanted, possible in (
         ("open_files", settings.open_files, files),
         ("max_connections", settings.max_connections, connections),

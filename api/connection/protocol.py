@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -58,8 +58,6 @@ class ApiServer(web.Server):
     ) -> None:
         super().__init__(handler, request_factory=_request, **options)
         self.max_connections = max_connections
-        self.others: Callable[[], int] = int
-        """Returns the number of connections of other protocols, which count for the limit too."""
         self.turned_away = 0  # rejected connections that are still open
         self.stopping = False
         self._options = options
@@ -69,7 +67,7 @@ class ApiServer(web.Server):
                 tls,
                 timeout_s=handshake_timeout_s,
                 make=self._protocol,
-                has_room=lambda: self.open_connections + self.others() < max_connections,
+                has_room=lambda: self.open_connections < max_connections,
             )
 
     @property
@@ -127,7 +125,7 @@ class ApiProtocol(OpenHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, or reject it with an error in the usual shape."""
         server = self._api_server
-        if len(server.connections) + server.others() >= server.max_connections:
+        if len(server.connections) >= server.max_connections:
             self._turn_away(cast("asyncio.Transport", transport))
             return
         super().connection_made(transport)

@@ -73,6 +73,7 @@ CODES: Final[Mapping[type[StorageError], int]] = {
     service.KeyReused: 42209,
     service.UnknownTransaction: 40406,
     service.TransactionEnded: 40903,
+    service.TopicInUse: 40903,
     service.SettingsError: 50000,
     service.CannotListen: 50000,
     service.SparkFailed: 50000,
@@ -106,7 +107,8 @@ MEANINGS: Final[Mapping[int, str]] = {
     CONSUMER_FORMAT: "`Accept` is for another format than the consumer instance's",
     40901: "the topic exists in another shape",
     40902: "the group has a consumer instance of that name",
-    40903: "the consumer instance or group is in a state in which this cannot be done, or the transaction has ended",
+    40903: "the consumer instance or group is in a state in which this cannot be done, or the transaction has ended, "
+    "or open transactions need the topic",
     40904: "the producer's sequence leaves a gap; `expected` is the next sequence",
     40905: "a newer epoch of this producer has been seen: another producer with its transactional id has begun",
     BODY_TOO_LARGE: "the body, or its number of records, is over the limit",

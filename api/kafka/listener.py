@@ -40,7 +40,6 @@ class KafkaListener:
         *,
         tls: ssl.SSLContext | None,
         scopes_of: Callable[[bytes], frozenset[Scope] | None] | None,
-        has_room: Callable[[], bool],
     ) -> None:
         self.service = service
         self.metrics = KafkaMetrics(service.metrics)
@@ -53,7 +52,6 @@ class KafkaListener:
         """HOST:PORT of the port, once it is open."""
         self.dispatcher: Dispatcher
         self._scopes_of = scopes_of
-        self._has_room = has_room
         self._connections: set[KafkaConnection] = set()
         self._empty = asyncio.Event()  # no connection is open
         self._empty.set()
@@ -65,7 +63,7 @@ class KafkaListener:
                 tls,
                 timeout_s=service.settings.handshake_timeout_ms / 1000,
                 make=lambda: KafkaConnection(self),
-                has_room=has_room,
+                has_room=self._has_room,
             )
         service.metrics.gauge(
             "kafka_connections",
@@ -77,6 +75,9 @@ class KafkaListener:
     def open_connections(self) -> int:
         """The number of connections, including TLS handshakes in progress."""
         return len(self._connections) + (0 if self._handshakes is None else len(self._handshakes))
+
+    def _has_room(self) -> bool:
+        return self.open_connections < self.service.settings.max_connections
 
     async def listen(self, address: Address) -> None:
         """Bind and accept. The service has started.

@@ -239,7 +239,7 @@ async def alter_topic(call: RequestContext, body: ChangedTopic) -> web.Response:
     "/topics/{topic}",
     Answer(204, "The topic and its records are deleted."),
     scope=Scope.ADMIN,
-    errors=(40401, 42203, 50701),
+    errors=(40401, 40903, 42203, 50701),
     examples=(Example(status=204),),
 )
 async def delete_topic(call: RequestContext) -> web.Response:

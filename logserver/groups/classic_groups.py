@@ -46,14 +46,20 @@ class ClassicGroups:
         offsets: Offsets,
         limits: Limits,
         check_name: Callable[[str], None],
+        *,
+        is_restart: bool,
     ) -> None:
-        """Create the table, without groups. `check_name` raises InvalidGroup for a name that no new group may have."""
+        """Create the table, without groups. `check_name` raises InvalidGroup for a name that no new group may have.
+        `is_restart`: clients may be members of groups of an earlier process.
+        """
         self._check_name = check_name
         self._registry = registry
         self._groups = registry.classic
         self._offsets = offsets
         self._limits = limits
         self._held = HeldBytes()
+        # Sessions of the earlier process have ended after this time. Until then its members may still commit.
+        self._forgotten_ms = _now_ms() + limits.max_session_timeout_ms if is_restart else 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._stopped = False
 
@@ -150,7 +156,8 @@ class ClassicGroups:
     def check_commit(self, name: str, caller: Caller, *, transactional: bool = False) -> Refusal:
         """Return whether a client may commit offsets for a group. A group that does not exist is created by a client
         that names no generation; for any other client the answer is GROUP_ID_NOT_FOUND, which clients take as final.
-        A group that has offsets lost its members by a restart: they get UNKNOWN_MEMBER_ID, and join again.
+        A group that has offsets lost its members by a restart: they get UNKNOWN_MEMBER_ID, and join again. For the
+        longest session after a restart, so do members of a group without offsets: it may not have committed yet.
         """
         if self._stopped:
             return Refusal.COORDINATOR_NOT_AVAILABLE
@@ -163,7 +170,7 @@ class ClassicGroups:
             return Refusal.INVALID_GROUP_ID
         if caller.generation < 0:
             return Refusal.NONE
-        known = self._offsets.may_know(name)
+        known = _now_ms() < self._forgotten_ms or self._offsets.may_know(name)
         return Refusal.UNKNOWN_MEMBER_ID if known else Refusal.GROUP_ID_NOT_FOUND
 
     async def commit(

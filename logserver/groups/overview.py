@@ -110,6 +110,7 @@ class Groups:
                 settings.max_group_member_bytes,
             ),
             partial(check_group_name, rocketmq=self._access.store.capabilities.messages),
+            is_restart=bool(topics),
         )
         # The readers of a topic that was created, changed or deleted get a new assignment at once.
         topics.listeners.append(self.consumers.coordinator.topic_changed)

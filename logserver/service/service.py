@@ -203,6 +203,7 @@ class LogService:
         )
         transactions = self._transactions = Transactions(topics, self._groups, self.waiters.notify)
         transactions.start()
+        topics.deleting = transactions.deleting
         return transactions
 
     def begin_stop(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
 from logserver.idempotency.keys import KeyedWriter
@@ -35,6 +36,8 @@ class TopicCatalog(Mapping[str, TopicInfo]):
         keyed_writer: KeyedWriter | None = None,
     ) -> None:
         self.listeners: list[Callable[[str], None]] = []
+        self.deleting: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
+        """Entered with the name of a topic while it is deleted; it may raise to refuse that."""
         self.access = access
         self._topics = dict(topics)
         self._keyed_writer = keyed_writer
@@ -125,10 +128,13 @@ class TopicCatalog(Mapping[str, TopicInfo]):
         return await self.access.run(store.delete_records, partition, before_offset)
 
     async def delete(self, topic: str) -> None:
-        """Delete a topic with its records, and wake the fetches that wait on it: they then find that it is deleted."""
+        """Delete a topic with its records, and wake the fetches that wait on it: they then find that it is deleted.
+
+        Raises TopicInUse for a topic of a broker's own that open transactions need.
+        """
         self.access.check_writable()
         info = self.info(topic)
-        async with self._changing:
+        async with self._changing, self.deleting(topic):
             await self.access.run(self.access.store.delete_topic, topic)
             self.note(topic, None)
             for number in info.partitions:

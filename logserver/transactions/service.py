@@ -32,11 +32,19 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, cast
 
-from logserver.errors import Busy, NotReady, TransactionEnded, UnknownTransaction
+from logserver.errors import Busy, NotReady, TopicInUse, TransactionEnded, UnknownTransaction
 from logserver.groups.overview import Groups
-from logserver.service.topics import TopicCatalog
+from logserver.service.topics import INTERNAL_TOPICS, TopicCatalog
 from logserver.service.upkeep import Service
 from logserver.transactions import machine
+from logserver.transactions.ids import (
+    UNNAMED,
+    check_name,
+    ended_id,
+    id_of,
+    parsed_id,
+    unknown_id,
+)
 from logserver.transactions.machine import COMPLETE, IDLE, Answered, Ending
 from logserver.transactions.steps import Change, TransactionStore, perform
 from storage import (
@@ -50,17 +58,14 @@ from storage import (
     TransactionState,
     TransactionStatus,
 )
-from storage.errors import InvalidArgument, NotOffered
+from storage.errors import NotOffered
 from storage.transactions import EPOCH_A_TRANSACTION
 
 log = logging.getLogger(__name__)
 
-UNNAMED: Final = "logserver.unnamed."
-"""The beginning of the transactional ids of transactions that are begun without one; they are used again and again."""
 STEP_MS: Final = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
 KEPT_OUTCOMES: Final = 10_000
 EXPIRED_AT_ONCE: Final = 1000
-MAX_ID_CHARACTERS: Final = 25  # 19 digits of a producer id, a hyphen and 5 of an epoch
 
 
 class Begun(NamedTuple):
@@ -173,6 +178,7 @@ class Transactions:
         self._outcomes: OrderedDict[ProducerEpoch, TransactionStatus] = OrderedDict()
         self._queue: list[_Queued] = []
         self._writing: asyncio.Task[None] | None = None
+        self._rounds = asyncio.Lock()  # held during a round of writes
         self._loading: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._closed = False
@@ -351,7 +357,7 @@ class Transactions:
         transactional id.
         """
         await self._loaded()
-        producer = _parsed(transaction_id)
+        producer = parsed_id(transaction_id)
         entry = self._of(producer)
         state = _state(entry)
         if producer == (state.producer_id, state.epoch):
@@ -364,19 +370,19 @@ class Transactions:
                 return producer
         outcome = self._outcomes.get(producer)
         if outcome is not None:
-            raise _ended(transaction_id, outcome)
+            raise ended_id(transaction_id, outcome)
         if machine.is_end_of(state, producer):
-            raise _ended(transaction_id, state.status)
+            raise ended_id(transaction_id, state.status)
         if producer.producer_id == state.producer_id and producer.epoch >= state.epoch:
-            raise _unknown(transaction_id)
+            raise unknown_id(transaction_id)
         if entry.name.startswith(UNNAMED):  # no other client shares its id, so it has ended
-            raise _ended(transaction_id, None)
+            raise ended_id(transaction_id, None)
         raise machine.fenced(producer, state)
 
     def _of(self, producer: ProducerEpoch) -> Entry:
         entry = self._by_producer.get(producer.producer_id)
         if entry is None or entry.state is None:
-            raise _unknown(id_of(producer))
+            raise unknown_id(id_of(producer))
         return entry
 
     def transaction_of(self, data: bytes) -> ProducerEpoch | None:
@@ -438,7 +444,7 @@ class Transactions:
         state = machine.check_producer(entry.state, producer)
         if machine.is_overdue(state, self._access.clock()):
             await self._end(entry, commit=False, bump=True)
-            raise _ended(id_of(producer), TransactionStatus.COMPLETE_ABORT)
+            raise ended_id(id_of(producer), TransactionStatus.COMPLETE_ABORT)
         return state
 
     async def join_offsets(
@@ -504,7 +510,7 @@ class Transactions:
                 await entry.settled()
                 await self._end_of(entry, producer, commit=commit, bump=bump)
             elif (known in machine.COMMITS) != commit:
-                raise _ended(id_of(producer), known)
+                raise ended_id(id_of(producer), known)
             return ProducerEpoch(_state(entry).producer_id, _state(entry).epoch)
 
     async def end_by_id(self, transaction_id: str, *, commit: bool) -> TransactionStatus:
@@ -522,7 +528,7 @@ class Transactions:
                 return wanted
             if state != decided.label:
                 raise
-            producer = _parsed(transaction_id)
+            producer = parsed_id(transaction_id)
         await self.end(producer, commit=commit)
         return wanted
 
@@ -537,7 +543,7 @@ class Transactions:
             return
         if is_current and state is not None and machine.is_overdue(state, now_ms) and commit:
             await self._end(entry, commit=False, bump=True)
-            raise _ended(id_of(producer), TransactionStatus.COMPLETE_ABORT)
+            raise ended_id(id_of(producer), TransactionStatus.COMPLETE_ABORT)
         found = machine.end_of(state, producer, commit=commit, bump=bump, now_ms=now_ms)
         if isinstance(found, Ending):
             await self._change(entry, found)
@@ -561,6 +567,33 @@ class Transactions:
         """Complete an end whose outcome is stored."""
         if entry.state is not None and entry.state.status.is_prepared:
             await self._change(entry, machine.resumed(entry.state, self._access.clock()))
+
+    @asynccontextmanager
+    async def deleting(self, topic: str) -> AsyncIterator[None]:
+        """Make no change while a topic is deleted. Raises TopicInUse if open transactions need it: their states, or
+        offsets of groups in them. A transaction whose outcome is stored counts as open until it is complete.
+        """
+        if topic not in INTERNAL_TOPICS or self._kept_in is None:
+            yield
+            return
+        store = await self._loaded()
+        async with self._rounds:
+            holds_states = topic == store.transactions_topic
+            needing = [
+                entry.name
+                for entry in self._entries.values()
+                if (state := entry.state) is not None
+                and (state.status is TransactionStatus.ONGOING or state.status.is_prepared)
+                and (holds_states or any(at.topic == topic for at in state.partitions))
+            ]
+            if needing:
+                raise TopicInUse(
+                    f"topic {topic!r} is needed by {len(needing)} open transactions, such as that of the "
+                    f"transactional id {needing[0][:80]!r}: end them first",
+                    topic=topic,
+                    transactional_id=needing[0],
+                )
+            yield
 
     # ---- states ----
 
@@ -668,8 +701,9 @@ class Transactions:
         """Make rounds until the queue is empty."""
         try:
             while self._queue:
-                taken, self._queue = self._queue, []
-                await self._round(taken)
+                async with self._rounds:
+                    taken, self._queue = self._queue, []
+                    await self._round(taken)
         finally:
             self._writing = None
 
@@ -727,51 +761,6 @@ class Transactions:
         self._by_producer[state.producer_id] = entry
         if state.previous_producer_id not in {state.producer_id, machine.NO_PRODUCER}:
             self._by_producer.setdefault(state.previous_producer_id, entry)
-
-
-def check_name(transactional_id: str) -> None:
-    """Raise InvalidArgument for a transactional id that a client cannot choose."""
-    machine.check_id(transactional_id)
-    if transactional_id.startswith(UNNAMED):
-        raise InvalidArgument(
-            f"transactional_id {transactional_id[:80]!r} begins with {UNNAMED}, which is for transactions without one",
-            field="transactional_id",
-        )
-
-
-def id_of(producer: ProducerEpoch) -> str:
-    """Return the id of a producer's transaction."""
-    return f"{producer.producer_id}-{producer.epoch}"
-
-
-def _parsed(transaction_id: str) -> ProducerEpoch:
-    producer_id, _, epoch = transaction_id.partition("-")
-    if len(transaction_id) > MAX_ID_CHARACTERS or not (
-        _is_number(producer_id) and _is_number(epoch)
-    ):
-        raise _unknown(transaction_id)
-    return ProducerEpoch(int(producer_id), int(epoch))
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
-
-
-def _unknown(transaction_id: str) -> UnknownTransaction:
-    return UnknownTransaction(
-        f"no transaction has the id {transaction_id[:80]!r}", id=transaction_id[:80]
-    )
-
-
-def _ended(transaction_id: str, status: TransactionStatus | None) -> TransactionEnded:
-    how = "has ended"
-    if status is not None:
-        how = "was committed" if status in machine.COMMITS else "was rolled back"
-    return TransactionEnded(
-        f"transaction {transaction_id} {how}: begin another one",
-        id=transaction_id,
-        state=None if status is None else status.label,
-    )
 
 
 def _state(entry: Entry) -> TransactionState:

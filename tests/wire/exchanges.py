@@ -108,6 +108,8 @@ def _topics() -> Sequence[Exchange]:
         ("no partition", _create(_topic("u", 0)), 4),
         ("bad name", _create(_topic("a b")), 4),
         ("twice", _create(_topic("u"), _topic("u")), 4),
+        ("partitions beyond the limit, check only", _create(_topic("u", 10_001), check=True), 6),
+        ("partitions of two topics", _create(_topic("u", 6000), _topic("w", 6000)), 6),
         ("unknown topic", unknown, 12),
     )
 
@@ -131,6 +133,9 @@ def _records() -> Sequence[Exchange]:
         ("fetch beyond the end", fetch("t", (1, 99)), 12),
         ("fetch from no topic", fetch("other", (0, 0)), 12),
         ("fetch in no session", fetch("t", session_id=5, session_epoch=7), 12),
+        ("produce two batches", produce("t", (0, good + good), (1, good)), 9),
+        ("produce two batches with acks=1", produce("t", (0, good + good), acks=1), 7),
+        ("produce without a wait", produce("t", (1, good), timeout_ms=0), 9),
     )
 
 

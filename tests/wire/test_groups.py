@@ -290,6 +290,21 @@ async def test_a_member_commits_after_a_restart(tmp_path: Path) -> None:
             assert code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+async def test_the_first_commit_after_a_restart(tmp_path: Path) -> None:
+    """A group that had not committed before is unknown too: its members join again."""
+    path = tmp_path / "store"
+    async with broker(path) as kafka, kafka.connect() as connection:
+        await kafka.api.create("t")
+        me = await alone(connection)
+        member = {"member_id": me.member_id, "generation": me.generation_id}
+    async with broker(path) as kafka, kafka.connect() as connection:
+        await connection.call(listing(), 5)  # the groups are counted
+        for version in (8, 9):
+            answer = await connection.call(commit({("t", 0): 1}, **member), version)
+            code = answer.topics[0].partitions[0].error_code
+            assert code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 # -- administration
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -378,3 +379,28 @@ async def test_partitions_after_a_full_answer_are_not_read(
         (0, 1, False),
     ]
     assert reads == [0, 2]
+
+
+async def test_a_timeout_of_nothing_is_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append that takes too long is answered, and still made."""
+    monkeypatch.setattr("api.kafka.handlers.produce.UNTIMED_WAIT_MS", 20)
+    async with broker(tmp_path / "store", flush="sync") as kafka, kafka.connect() as connection:
+        await kafka.api.create("t")
+        store, may_go = kafka.service.store, threading.Event()
+        flush = store.flush
+
+        def slow(partitions: Any = None) -> None:
+            may_go.wait(10)
+            flush(partitions)
+
+        monkeypatch.setattr(store, "flush", slow)
+        request = produce("t", (0, batch(b"a")), timeout_ms=0)
+        answer = await asyncio.wait_for(connection.call(request, 9), 5)
+        (row,) = answer.responses[0].partition_responses
+        assert row.error_code == ErrorCode.REQUEST_TIMED_OUT
+        may_go.set()
+        request = produce("t", (0, batch(b"b")), timeout_ms=5000)
+        (row,) = (await connection.call(request, 9)).responses[0].partition_responses
+        assert (row.error_code, row.base_offset) == (0, 1)

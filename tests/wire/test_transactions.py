@@ -12,12 +12,14 @@ from api.kafka.protocol.errors import ErrorCode as E
 from api.kafka.protocol.messages import APIS
 from api.kafka.protocol.messages.cluster import ApiVersionsRequest
 from api.kafka.protocol.messages.groups import FindCoordinatorRequest
+from api.kafka.protocol.messages.topics import DeleteTopicsRequest
 from api.kafka.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from storage import TopicPartition, TransactionStatus
+from storage import SupportsTransactions, TopicPartition, TransactionStatus
 from tests.http.harness import opener, serving, settings
+from tests.wire import group_requests as groups
 from tests.wire.group_requests import alone, fetched
 from tests.wire.harness import FREE, Broker, Connection, fetch, frame, values
 from tests.wire.harness import broker as running_broker
@@ -450,6 +452,65 @@ async def test_restart_in_the_middle(tmp_path: Path) -> None:
         state = await kafka.service.transactions.state(ID)
         assert state is not None
         assert state.status is TransactionStatus.COMPLETE_COMMIT
+
+
+STATES, OFFSETS = "__transaction_state", "__consumer_offsets"
+
+
+async def deleted(connection: Connection, *names: str) -> list[int]:
+    """Delete topics; return the number of each answer."""
+    answer = await connection.call(DeleteTopicsRequest(topic_names=list(names), timeout_ms=1000), 5)
+    return [row.error_code for row in answer.responses]
+
+
+async def test_topics_that_open_transactions_need(tmp_path: Path) -> None:
+    """They cannot be deleted until these end, so a kill loses no outcome; others can, as from the real server."""
+    async with running_broker(tmp_path / "store") as kafka, kafka.connect() as connection:
+        await kafka.service.topics.create("t", 2, None)
+        plain = await begun(connection, "plain")
+        sent = send((0, batch(plain, 0, b"a")), name="plain")
+        assert produced(await connection.call(sent, 12)) == [0]
+        assert await deleted(connection, STATES) == [E.POLICY_VIOLATION]
+        await connection.call(groups.commit({("t", 0): 1}, group="other"), 9)
+        assert await deleted(connection, OFFSETS) == [0]
+        assert await fetched(connection, 9, None, group="other") == {}
+        owner = await begun(connection)
+        assert committed(await connection.call(commit_offsets(owner, 3), 5)) == [0]
+        assert await deleted(connection, OFFSETS, STATES) == [E.POLICY_VIOLATION] * 2
+        refused = await kafka.api.call("DELETE", f"/topics/{OFFSETS}")
+        assert (refused.status, refused.json["error_code"]) == (409, 40903)
+    async with running_broker(tmp_path / "store") as kafka, kafka.connect() as connection:
+        assert await deleted(connection, OFFSETS, STATES) == [E.POLICY_VIOLATION] * 2
+        for name, one in ((ID, owner), ("plain", plain)):
+            ending = end(one, commit=True, name=name)
+            assert (await connection.call(ending, 5)).error_code == 0
+        assert await seen(connection) == [b"a"]
+        assert (await fetched(connection, 9, None))["t", 0][0] == 3
+        assert await deleted(connection, OFFSETS, STATES) == [0, 0]
+        assert await fetched(connection, 9, None) == {}
+        again = await begun(connection, "plain")
+        sent = send((0, batch(again, 0, b"b")), name="plain")
+        assert produced(await connection.call(sent, 12)) == [0]
+        ending = end(again, commit=True, name="plain")
+        assert (await connection.call(ending, 5)).error_code == 0
+        assert await seen(connection) == [b"a", b"b"]
+
+
+async def test_no_state_is_written_while_its_topic_is_deleted(
+    kafka: Broker, connection: Connection, topic: str
+) -> None:
+    """The first record of a transaction waits for the deletion, and its state is in the new topic."""
+    owner = await begun(connection)
+    async with kafka.service.transactions.deleting(STATES):
+        first = asyncio.create_task(connection.call(send((0, batch(owner, 0, b"a"))), 12))
+        await asyncio.sleep(0.05)
+        assert not first.done()
+        await asyncio.to_thread(kafka.service.store.delete_topic, STATES)
+    assert produced(await first) == [0]
+    store = kafka.service.store
+    assert isinstance(store, SupportsTransactions)
+    (stored,) = await asyncio.to_thread(store.transactions)
+    assert stored.status is TransactionStatus.ONGOING
 
 
 async def test_lost_connections_hold_up_no_end(

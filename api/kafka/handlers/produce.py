@@ -32,6 +32,11 @@ from storage import ProducerEpoch, StorageError, TopicPartition
 from storage.errors import InvalidBatch, UnrepresentableRecord
 
 ACKS: Final = {-1: Acks.ALL, 0: Acks.NONE, 1: Acks.WRITTEN}
+UNTIMED_WAIT_MS: Final = 30_000
+"""The wait of a request with a timeout of 0 or less. The real server then waits for its own append, without a limit."""
+BATCH_SIZE_AT: Final = 8  # i64 base offset, i32 size of what follows
+BATCH_HEAD_BYTES: Final = 12
+MIN_BATCH_BYTES: Final = 61
 ADDS_PARTITIONS_FROM: Final = 12
 ABORTABLE_FROM: Final = 11
 _TRIED_AGAIN: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_TXN_STATE})
@@ -60,8 +65,9 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         parts = await _queued(call, request, acks)
     appending = [part.appending for part in parts if part.appending is not None]
     if appending:
-        timeout_s = min(max(request.timeout_ms, 0), call.service.settings.max_wait_ms) / 1000
-        _, late = await asyncio.wait(appending, timeout=timeout_s or None)
+        timeout_ms = request.timeout_ms if request.timeout_ms > 0 else UNTIMED_WAIT_MS
+        timeout_s = min(timeout_ms, call.service.settings.max_wait_ms) / 1000
+        _, late = await asyncio.wait(appending, timeout=timeout_s)
         if late:
             call.request.release_when(asyncio.gather(*late, return_exceptions=True))
     if acks is Acks.NONE:
@@ -97,12 +103,33 @@ async def _submitted(
     try:
         if not records:
             raise InvalidBatch("a partition without a record batch", field="records", position=0)
+        _check_single(records)
         appending = await call.service.producer.submit_batches(
             at, records, acks, transaction=joined.producers.get(at)
         )
     except StorageError as error:
         return _Part(*at, None, error)
     return _Part(*at, appending, None)
+
+
+def _check_single(records: bytes) -> None:
+    """Raise InvalidBatch if a whole batch follows the first one. From ProduceRequest.validateRecords. Bytes that are no
+    whole batch are the store's to reject.
+    """
+    second = BATCH_HEAD_BYTES + _batch_size(records, 0)
+    if BATCH_HEAD_BYTES < second <= len(records) - MIN_BATCH_BYTES:
+        size = BATCH_HEAD_BYTES + _batch_size(records, second)
+        if MIN_BATCH_BYTES <= size <= len(records) - second:
+            raise InvalidBatch(
+                "a request holds one record batch of a partition, not more",
+                field="records",
+                position=second,
+            )
+
+
+def _batch_size(records: bytes, position: int) -> int:
+    size_at = position + BATCH_SIZE_AT
+    return int.from_bytes(records[size_at : position + BATCH_HEAD_BYTES], "big", signed=True)
 
 
 class _Joined(NamedTuple):

@@ -27,12 +27,14 @@ from api.kafka.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicsResponseResponses,
 )
-from api.kafka.refusals import code_of, message_of
+from api.kafka.refusals import code_of, message_of, refusal
 from api.kafka.topic_ids import NO_ID
 from logserver.service.topics import check_new_name
 from storage import StorageError, SupportsTopicConfigs
 from storage.errors import InvalidArgument, TopicExists
 
+CREATE_TOPICS: Final = 19
+MAX_PARTITIONS: Final = 10_000  # of a request, as of the real server
 ONE_OR_DEFAULT: Final = frozenset({1, -1})
 
 
@@ -46,6 +48,11 @@ class Refused(Exception):  # an answer, not a fault
 
 async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics, or only check them; durable on return."""
+    if sum(len(t.assignments) or max(t.num_partitions, 1) for t in request.topics) > MAX_PARTITIONS:
+        refused: CreateTopicsResponse = refusal(CREATE_TOPICS, request, ErrorCode.POLICY_VIOLATION)
+        for row in refused.topics:
+            row.error_message = f"more than {MAX_PARTITIONS} partitions in one request"
+        return refused
     counts = Counter(topic.name for topic in request.topics)
     rows = []
     for name, count in counts.items():

@@ -423,7 +423,7 @@ async def v3_get_topic(call: RequestContext) -> web.Response:
     TOPIC,
     Answer(204, "The topic is deleted."),
     scope=Scope.ADMIN,
-    errors=(404, 40401, 50701),
+    errors=(404, 40401, 40903, 50701),
     examples=(Example(status=204),),
 )
 async def v3_delete_topic(call: RequestContext) -> web.Response:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from logserver.config import Settings
+from logserver.config import Address, Settings
 from logserver.opening import RESERVED, fit_to_file_limit
 
 
@@ -36,6 +36,14 @@ def test_what_one_does_not_want_the_other_gets() -> None:
     assert (few.open_files, few.max_connections) == (16, 256 - RESERVED - 16)
     fitted = fit_to_file_limit(Settings(max_connections=10), 256)
     assert (fitted.open_files, fitted.max_connections) == (256 - RESERVED - 10, 10)
+
+
+def test_connections_count_for_each_port() -> None:
+    served = Settings(listen_kafka=Address("127.0.0.1", 9092))
+    fitted = fit_to_file_limit(served, 1544)
+    assert (fitted.open_files, fitted.max_connections) == (512, 500)
+    ample = fit_to_file_limit(served, RESERVED + 512 + 2 * 1000)
+    assert (ample.open_files, ample.max_connections) == (512, 1000)
 
 
 def test_what_is_lowered_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from logserver.errors import Busy, NotReady, TransactionEnded, UnknownTransaction
 from logserver.transactions import machine
-from logserver.transactions.service import STEP_MS, UNNAMED
+from logserver.transactions.ids import UNNAMED
+from logserver.transactions.service import STEP_MS
 from storage import (
     CommittedOffset,
     Isolation,
