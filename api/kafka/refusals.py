@@ -24,18 +24,20 @@ from api.kafka.protocol.messages.fetch import (
 )
 from api.kafka.protocol.messages.metadata import MetadataResponseTopics
 from api.kafka.protocol.messages.offsets import (
+    DeleteRecordsResponseTopics,
+    DeleteRecordsResponseTopicsPartitions,
     ListOffsetsResponseTopics,
     ListOffsetsResponseTopicsPartitions,
     OffsetForLeaderEpochResponseTopics,
     OffsetForLeaderEpochResponseTopicsPartitions,
 )
+from api.kafka.protocol.messages.placement import (
+    AlterReplicaLogDirsResponseResults,
+    AlterReplicaLogDirsResponseResultsPartitions,
+)
 from api.kafka.protocol.messages.produce import (
     ProduceResponseResponses,
     ProduceResponseResponsesPartitionResponses,
-)
-from api.kafka.protocol.messages.records import (
-    DeleteRecordsResponseTopics,
-    DeleteRecordsResponseTopicsPartitions,
 )
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsResponseResults,
@@ -344,6 +346,26 @@ def _create_partitions(request: m.CreatePartitionsRequest, code: int) -> m.Creat
     )
 
 
+def _alter_replica_log_dirs(
+    request: m.AlterReplicaLogDirsRequest, code: int
+) -> m.AlterReplicaLogDirsResponse:
+    return m.AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirsResponseResults(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirsResponseResultsPartitions(
+                        partition_index=number, error_code=code
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
 _TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -360,9 +382,14 @@ _REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]
     23: (_TOPIC, _offset_for_leader_epoch),
     32: (_TOPIC, _describe_configs),
     33: (_TOPIC, _alter_configs),
+    34: (_CLUSTER, _alter_replica_log_dirs),
     35: (_CLUSTER, lambda request, code: m.DescribeLogDirsResponse(error_code=code)),
     37: (_TOPIC, _create_partitions),
+    43: (_CLUSTER, lambda request, code: m.ElectLeadersResponse(error_code=code)),
     44: (_TOPIC, _incremental_alter_configs),
+    45: (_CLUSTER, lambda request, code: m.AlterPartitionReassignmentsResponse(error_code=code)),
+    46: (_CLUSTER, lambda request, code: m.ListPartitionReassignmentsResponse(error_code=code)),
+    55: (_CLUSTER, lambda request, code: m.DescribeQuorumResponse(error_code=code)),
     60: (_CLUSTER, lambda request, code: m.DescribeClusterResponse(error_code=code)),
     74: (_CLUSTER, lambda request, code: m.ListConfigResourcesResponse(error_code=code)),
     61: (_TOPIC, TRANSACTION_REFUSALS[61]),

@@ -22,17 +22,15 @@ from api.kafka.protocol.messages.configs import (
 )
 from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
 from api.kafka.protocol.messages.offsets import (
+    DeleteRecordsRequest,
+    DeleteRecordsRequestTopics,
+    DeleteRecordsRequestTopicsPartitions,
     ListOffsetsRequest,
     ListOffsetsRequestTopics,
     ListOffsetsRequestTopicsPartitions,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestTopics,
     OffsetForLeaderEpochRequestTopicsPartitions,
-)
-from api.kafka.protocol.messages.records import (
-    DeleteRecordsRequest,
-    DeleteRecordsRequestTopics,
-    DeleteRecordsRequestTopicsPartitions,
 )
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,

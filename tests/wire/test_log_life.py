@@ -10,17 +10,15 @@ import pytest
 from api.kafka.apis import SERVED
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.offsets import (
+    DeleteRecordsRequest,
+    DeleteRecordsRequestTopics,
+    DeleteRecordsRequestTopicsPartitions,
     ListOffsetsRequest,
     ListOffsetsRequestTopics,
     ListOffsetsRequestTopicsPartitions,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestTopics,
     OffsetForLeaderEpochRequestTopicsPartitions,
-)
-from api.kafka.protocol.messages.records import (
-    DeleteRecordsRequest,
-    DeleteRecordsRequestTopics,
-    DeleteRecordsRequestTopicsPartitions,
 )
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.wire import exchanges, transaction_exchanges
+from tests.wire import exchanges, placement_exchanges, transaction_exchanges
 from tests.wire.harness import Broker, Connection
 
 HERE = Path(__file__).parent
@@ -31,3 +31,7 @@ async def test_transactions_are_those_of_the_real_broker(
     kafka: Broker, connection: Connection
 ) -> None:
     check(await transaction_exchanges.answers(connection), "recorded_transactions.json")
+
+
+async def test_placement_is_that_of_the_real_broker(kafka: Broker, connection: Connection) -> None:
+    check(await placement_exchanges.answers(connection), "recorded_placement.json")

@@ -24,8 +24,8 @@ from api.kafka.protocol.messages.configs import (
 from api.kafka.protocol.messages.group_admin import DescribeGroupsRequest
 from api.kafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestGroups
 from api.kafka.protocol.messages.groups import FindCoordinatorRequest
-from api.kafka.protocol.messages.log_dirs import DescribeLogDirsRequest
 from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
+from api.kafka.protocol.messages.placement import DescribeLogDirsRequest
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,

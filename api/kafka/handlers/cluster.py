@@ -1,14 +1,11 @@
-"""A cluster of one node: its APIs, itself as the coordinator of groups and transactions, its log directory.
+"""A cluster of one node: its APIs, itself as the coordinator of groups and transactions, and as its only voter.
 
-Owns the answers that depend on no topic but for sizes; must not change anything.
+Owns the answers that depend on no topic; must not change anything.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Final
 
 from api.kafka.call import Call, Served
@@ -22,20 +19,19 @@ from api.kafka.protocol.messages.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeClusterResponseBrokers,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponseNodes,
+    DescribeQuorumResponseNodesListeners,
+    DescribeQuorumResponseTopics,
+    DescribeQuorumResponseTopicsPartitions,
+    DescribeQuorumResponseTopicsPartitionsCurrentVoters,
 )
 from api.kafka.protocol.messages.groups import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     FindCoordinatorResponseCoordinators,
 )
-from api.kafka.protocol.messages.log_dirs import (
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResponseResults,
-    DescribeLogDirsResponseResultsTopics,
-    DescribeLogDirsResponseResultsTopicsPartitions,
-)
-from storage import LogStore, StorageError, TopicPartition
 from storage.transactions import EPOCH_A_TRANSACTION
 
 COORDINATORS: Final = frozenset({0, 1})  # types of a coordinator's key: group, transactional id
@@ -44,6 +40,9 @@ LEVEL_0_FROM: Final = 4  # older clients cannot read a feature whose first level
 FIRST_WITH_KEYS: Final = 4
 FIRST_WITH_ENDPOINT_TYPE: Final = 1
 BROKERS: Final = 1
+CLUSTER_LOG: Final = ("__cluster_metadata", 0)
+"""The topic and partition in which nodes of a cluster agree on its metadata. No topic of that name is here."""
+FIRST_WITH_NODES: Final = 2
 
 
 async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -126,56 +125,37 @@ async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindC
     )
 
 
-async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Return the store's directory with the sizes of the partitions that are asked for; null asks for all."""
-    topics = call.service.topics
-    if request.topics is None:
-        wanted = [(info.name, info.partitions) for info in topics.values()]
-    else:
-        present = {
-            asked.topic: set(topics[asked.topic].partitions)
-            for asked in request.topics
-            if asked.topic in topics
-        }
-        wanted = [
-            (asked.topic, [n for n in asked.partitions if n in present[asked.topic]])
-            for asked in request.topics
-            if asked.topic in present
-        ]
-    path = call.service.settings.data
-    rows, total_bytes, usable_bytes = await topics.access.run(
-        _sizes, call.service.store, path, wanted
+async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Return this node as the leader and the only voter. It needs no log to agree with itself: its offsets are 0."""
+    voter = DescribeQuorumResponseTopicsPartitionsCurrentVoters(
+        replica_id=call.node_id, log_end_offset=0
     )
-    return DescribeLogDirsResponse(
-        results=[
-            DescribeLogDirsResponseResults(
-                log_dir=str(path.absolute()),
-                topics=rows,
-                total_bytes=total_bytes,
-                usable_bytes=usable_bytes,
-            )
-        ]
-    )
-
-
-def _sizes(
-    store: LogStore, path: Path, wanted: Sequence[tuple[str, Sequence[int]]]
-) -> tuple[list[DescribeLogDirsResponseResultsTopics], int, int]:
-    """Return a row of each topic, and the size and the free bytes of the file system (-1: unknown). Blocking."""
-    rows = []
-    for name, numbers in wanted:
-        row = DescribeLogDirsResponseResultsTopics(name=name)
-        for number in numbers:
-            with suppress(StorageError):  # deleted meanwhile
-                size_bytes = store.log_bytes(TopicPartition(name, number))
-                row.partitions.append(
-                    DescribeLogDirsResponseResultsTopicsPartitions(
-                        partition_index=number, partition_size=size_bytes or 0
-                    )
+    rows = [
+        DescribeQuorumResponseTopics(
+            topic_name=topic.topic_name,
+            partitions=[
+                DescribeQuorumResponseTopicsPartitions(
+                    partition_index=asked.partition_index,
+                    error_message=None,
+                    leader_id=call.node_id,
+                    current_voters=[voter],
                 )
-        rows.append(row)
-    try:
-        space = os.statvfs(path)
-    except OSError:
-        return rows, -1, -1
-    return rows, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
+                if (topic.topic_name, asked.partition_index) == CLUSTER_LOG
+                else DescribeQuorumResponseTopicsPartitions(
+                    partition_index=asked.partition_index,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    error_message=None,
+                )
+                for asked in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    knows = any(not row.error_code for topic in rows for row in topic.partitions)
+    response = DescribeQuorumResponse(error_message=None, topics=rows)
+    if knows and call.version >= FIRST_WITH_NODES:
+        listener = DescribeQuorumResponseNodesListeners(
+            name="CONTROLLER", host=call.node.host, port=call.node.port
+        )
+        response.nodes = [DescribeQuorumResponseNodes(node_id=call.node_id, listeners=[listener])]
+    return response

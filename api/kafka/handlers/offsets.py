@@ -1,11 +1,14 @@
-"""ListOffsets: the offsets at the ends of a partition, and the offset of a time.
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: where the log of a partition begins, and where it ends.
 
-Owns the special times of the protocol; the store finds the offsets. From ListOffsetsRequest and ReplicaManager: an
-answer to a special time has no time of its own, but for that of -3.
+Owns the special times and offsets of the protocol; the store finds the offsets. From ListOffsetsRequest and
+ReplicaManager: an answer to a special time has no time of its own, but for that of -3.
 
     -1  the end (for committed records: the stable end)     -2, -4  the first offset
     -3  the record with the largest time                    -5, -6  of records in remote storage: there are none
     any time >= 0: the first record at or after it; no record: offset -1
+
+From ReplicaManager.deleteRecords: offset -1 is the end that readers see; and from UnifiedLog.endOffsetForEpoch: an
+epoch above the newest one has no end, and both numbers are -1.
 """
 
 from __future__ import annotations
@@ -15,15 +18,25 @@ from typing import Final
 from api.kafka.call import Call
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.offsets import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsResponseTopics,
+    DeleteRecordsResponseTopicsPartitions,
     ListOffsetsRequest,
     ListOffsetsRequestTopicsPartitions,
     ListOffsetsResponse,
     ListOffsetsResponseTopics,
     ListOffsetsResponseTopicsPartitions,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestTopicsPartitions,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponseTopics,
+    OffsetForLeaderEpochResponseTopicsPartitions,
 )
 from api.kafka.refusals import code_of, epoch_code
 from logserver.service.fetch import visible_end
 from storage import Isolation, LogStore, StorageError, SupportsBatchBytes, TopicPartition
+from storage.errors import NotOffered
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -31,6 +44,8 @@ LARGEST_TIME: Final = -3
 EARLIEST_LOCAL: Final = -4
 REMOTE: Final = frozenset({-5, -6})
 READ_COMMITTED: Final = 1
+ALL: Final = -1
+"""The offset of DeleteRecords that stands for the end that readers see."""
 
 Row = ListOffsetsResponseTopicsPartitions
 
@@ -102,3 +117,72 @@ def _found(
 
 def _epoch(store: LogStore, partition: TopicPartition) -> int:
     return store.leader_epoch(partition) if isinstance(store, SupportsBatchBytes) else -1
+
+
+async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Delete records below an offset; durable on return."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponseTopics(
+                name=topic.name,
+                partitions=[
+                    await _deleted(call, topic.name, partition.partition_index, partition.offset)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _deleted(
+    call: Call, topic: str, number: int, offset: int
+) -> DeleteRecordsResponseTopicsPartitions:
+    row = DeleteRecordsResponseTopicsPartitions(partition_index=number, low_watermark=-1)
+    try:
+        partition = call.service.topics.partition(topic, number)
+        if offset == ALL:
+            offset = (await call.service.bounds(partition)).end
+        bounds = await call.service.topics.delete_records(partition, offset)
+    except NotOffered:
+        row.error_code = ErrorCode.POLICY_VIOLATION
+    except StorageError as error:
+        row.error_code = code_of(error)
+    else:
+        row.low_watermark = bounds.start
+    return row
+
+
+async def offset_for_leader_epoch(
+    call: Call, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Return the end of a leader epoch of each partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponseTopics(
+                topic=topic.topic,
+                partitions=[
+                    await _end(call, topic.topic, partition) for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _end(
+    call: Call, topic: str, asked: OffsetForLeaderEpochRequestTopicsPartitions
+) -> OffsetForLeaderEpochResponseTopicsPartitions:
+    row = OffsetForLeaderEpochResponseTopicsPartitions(partition=asked.partition)
+    try:
+        partition = call.service.topics.partition(topic, asked.partition)
+        row.error_code = epoch_code(call.service.store, partition, asked.current_leader_epoch)
+        if row.error_code:
+            return row
+        end = await call.service.end_of_epoch(partition, asked.leader_epoch)
+    except StorageError as error:
+        row.error_code = code_of(error)
+        return row
+    if end is not None:
+        row.leader_epoch, row.end_offset = end
+    return row

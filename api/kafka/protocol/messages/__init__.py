@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final, NamedTuple, Protocol, Self
 
-from api.kafka.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest, DescribeClusterResponse
+from api.kafka.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest, DescribeClusterResponse, DescribeQuorumRequest, DescribeQuorumResponse
 from api.kafka.protocol.messages.configs import AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ListConfigResourcesRequest, ListConfigResourcesResponse
 from api.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from api.kafka.protocol.messages.group_admin import DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest, ListGroupsResponse
 from api.kafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse
 from api.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse
-from api.kafka.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from api.kafka.protocol.messages.offsets import ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from api.kafka.protocol.messages.offsets import DeleteRecordsRequest, DeleteRecordsResponse, ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from api.kafka.protocol.messages.placement import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, DescribeLogDirsRequest, DescribeLogDirsResponse, ElectLeadersRequest, ElectLeadersResponse, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from api.kafka.protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
-from api.kafka.protocol.messages.records import DeleteRecordsRequest, DeleteRecordsResponse
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 from api.kafka.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse
 from api.kafka.protocol.messages.transaction_admin import DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse, ListTransactionsRequest, ListTransactionsResponse
@@ -35,6 +34,10 @@ __all__ = [
     "AddPartitionsToTxnResponse",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
+    "AlterPartitionReassignmentsRequest",
+    "AlterPartitionReassignmentsResponse",
+    "AlterReplicaLogDirsRequest",
+    "AlterReplicaLogDirsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "CreatePartitionsRequest",
@@ -57,8 +60,12 @@ __all__ = [
     "DescribeLogDirsResponse",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
+    "DescribeQuorumRequest",
+    "DescribeQuorumResponse",
     "DescribeTransactionsRequest",
     "DescribeTransactionsResponse",
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
     "EndTxnRequest",
     "EndTxnResponse",
     "FetchRequest",
@@ -81,6 +88,8 @@ __all__ = [
     "ListGroupsResponse",
     "ListOffsetsRequest",
     "ListOffsetsResponse",
+    "ListPartitionReassignmentsRequest",
+    "ListPartitionReassignmentsResponse",
     "ListTransactionsRequest",
     "ListTransactionsResponse",
     "MetadataRequest",
@@ -163,12 +172,17 @@ APIS: Final[Mapping[int, Api]] = {
     28: Api(28, "TxnOffsetCommit", 0, 5, 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     32: Api(32, "DescribeConfigs", 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse),
     33: Api(33, "AlterConfigs", 0, 2, 2, AlterConfigsRequest, AlterConfigsResponse),
+    34: Api(34, "AlterReplicaLogDirs", 1, 2, 2, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
     35: Api(35, "DescribeLogDirs", 1, 5, 2, DescribeLogDirsRequest, DescribeLogDirsResponse),
     36: Api(36, "SaslAuthenticate", 0, 2, 2, SaslAuthenticateRequest, SaslAuthenticateResponse),
     37: Api(37, "CreatePartitions", 0, 3, 2, CreatePartitionsRequest, CreatePartitionsResponse),
     42: Api(42, "DeleteGroups", 0, 2, 2, DeleteGroupsRequest, DeleteGroupsResponse),
+    43: Api(43, "ElectLeaders", 0, 2, 2, ElectLeadersRequest, ElectLeadersResponse),
     44: Api(44, "IncrementalAlterConfigs", 0, 1, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    45: Api(45, "AlterPartitionReassignments", 0, 1, 0, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
+    46: Api(46, "ListPartitionReassignments", 0, 0, 0, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     47: Api(47, "OffsetDelete", 0, 0, NEVER, OffsetDeleteRequest, OffsetDeleteResponse),
+    55: Api(55, "DescribeQuorum", 0, 2, 0, DescribeQuorumRequest, DescribeQuorumResponse),
     60: Api(60, "DescribeCluster", 0, 2, 0, DescribeClusterRequest, DescribeClusterResponse),
     61: Api(61, "DescribeProducers", 0, 0, 0, DescribeProducersRequest, DescribeProducersResponse),
     65: Api(65, "DescribeTransactions", 0, 0, 0, DescribeTransactionsRequest, DescribeTransactionsResponse),

@@ -1,4 +1,4 @@
-"""Messages of the wire protocol: ApiVersions, DescribeCluster. Made by scripts/kafka_messages; not to be changed by hand.
+"""Messages of the wire protocol: ApiVersions, DescribeCluster, DescribeQuorum. Made by scripts/kafka_messages; not to be changed by hand.
 
 Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
 lacks is read as its default, and is not written.
@@ -291,4 +291,309 @@ class DescribeClusterResponse(Struct, kw_only=True):
         for brokers_item in w.array(self.brokers):
             brokers_item.write(w, v)
         w.int32(self.cluster_authorized_operations)
+        w.end_struct()
+
+
+class DescribeQuorumRequestTopicsPartitions(Struct, kw_only=True):
+    """An entry of `partitions` in DescribeQuorumRequestTopics."""
+
+    partition_index: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumRequestTopicsPartitions:
+        """Read one of version `v`."""
+        m = cls()
+        m.partition_index = r.int32()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.partition_index)
+        w.end_struct()
+
+
+class DescribeQuorumRequestTopics(Struct, kw_only=True):
+    """An entry of `topics` in DescribeQuorumRequest."""
+
+    topic_name: str = ""
+    partitions: list[DescribeQuorumRequestTopicsPartitions] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumRequestTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_name = r.string()
+        m.partitions = [DescribeQuorumRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.topic_name)
+        for partitions_item in w.array(self.partitions):
+            partitions_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeQuorumRequest(Struct, kw_only=True):
+    """Message of API 55: versions 0 to 2, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 55
+
+    topics: list[DescribeQuorumRequestTopics] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.topics = [DescribeQuorumRequestTopics.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeQuorumResponseTopicsPartitionsCurrentVoters(Struct, kw_only=True):
+    """An entry of `current_voters` in DescribeQuorumResponseTopicsPartitions."""
+
+    replica_id: int = 0
+    replica_directory_id: bytes = bytes(16)
+    log_end_offset: int = 0
+    last_fetch_timestamp: int = -1
+    last_caught_up_timestamp: int = -1
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopicsPartitionsCurrentVoters:
+        """Read one of version `v`."""
+        m = cls()
+        m.replica_id = r.int32()
+        if v >= 2:
+            m.replica_directory_id = r.uuid()
+        m.log_end_offset = r.int64()
+        if v >= 1:
+            m.last_fetch_timestamp = r.int64()
+        if v >= 1:
+            m.last_caught_up_timestamp = r.int64()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.replica_id)
+        if v >= 2:
+            w.uuid(self.replica_directory_id)
+        w.int64(self.log_end_offset)
+        if v >= 1:
+            w.int64(self.last_fetch_timestamp)
+        if v >= 1:
+            w.int64(self.last_caught_up_timestamp)
+        w.end_struct()
+
+
+class DescribeQuorumResponseTopicsPartitionsObservers(Struct, kw_only=True):
+    """An entry of `observers` in DescribeQuorumResponseTopicsPartitions."""
+
+    replica_id: int = 0
+    replica_directory_id: bytes = bytes(16)
+    log_end_offset: int = 0
+    last_fetch_timestamp: int = -1
+    last_caught_up_timestamp: int = -1
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopicsPartitionsObservers:
+        """Read one of version `v`."""
+        m = cls()
+        m.replica_id = r.int32()
+        if v >= 2:
+            m.replica_directory_id = r.uuid()
+        m.log_end_offset = r.int64()
+        if v >= 1:
+            m.last_fetch_timestamp = r.int64()
+        if v >= 1:
+            m.last_caught_up_timestamp = r.int64()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.replica_id)
+        if v >= 2:
+            w.uuid(self.replica_directory_id)
+        w.int64(self.log_end_offset)
+        if v >= 1:
+            w.int64(self.last_fetch_timestamp)
+        if v >= 1:
+            w.int64(self.last_caught_up_timestamp)
+        w.end_struct()
+
+
+class DescribeQuorumResponseTopicsPartitions(Struct, kw_only=True):
+    """An entry of `partitions` in DescribeQuorumResponseTopics."""
+
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    leader_id: int = 0
+    leader_epoch: int = 0
+    high_watermark: int = 0
+    current_voters: list[DescribeQuorumResponseTopicsPartitionsCurrentVoters] = field(default_factory=list)
+    observers: list[DescribeQuorumResponseTopicsPartitionsObservers] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopicsPartitions:
+        """Read one of version `v`."""
+        m = cls()
+        m.partition_index = r.int32()
+        m.error_code = r.int16()
+        if v >= 2:
+            m.error_message = r.nullable_string() if v >= 2 else r.string()
+        m.leader_id = r.int32()
+        m.leader_epoch = r.int32()
+        m.high_watermark = r.int64()
+        m.current_voters = [DescribeQuorumResponseTopicsPartitionsCurrentVoters.read(r, v) for _ in range(r.count())]
+        m.observers = [DescribeQuorumResponseTopicsPartitionsObservers.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.partition_index)
+        w.int16(self.error_code)
+        if v >= 2:
+            if v >= 2:
+                w.nullable_string(self.error_message)
+            else:
+                w.string(self.error_message)
+        w.int32(self.leader_id)
+        w.int32(self.leader_epoch)
+        w.int64(self.high_watermark)
+        for current_voters_item in w.array(self.current_voters):
+            current_voters_item.write(w, v)
+        for observers_item in w.array(self.observers):
+            observers_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeQuorumResponseTopics(Struct, kw_only=True):
+    """An entry of `topics` in DescribeQuorumResponse."""
+
+    topic_name: str = ""
+    partitions: list[DescribeQuorumResponseTopicsPartitions] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_name = r.string()
+        m.partitions = [DescribeQuorumResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.topic_name)
+        for partitions_item in w.array(self.partitions):
+            partitions_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeQuorumResponseNodesListeners(Struct, kw_only=True):
+    """An entry of `listeners` in DescribeQuorumResponseNodes."""
+
+    name: str = ""
+    host: str = ""
+    port: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseNodesListeners:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 2:
+            m.name = r.string()
+        if v >= 2:
+            m.host = r.string()
+        if v >= 2:
+            m.port = r.uint16()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 2:
+            w.string(self.name)
+        if v >= 2:
+            w.string(self.host)
+        if v >= 2:
+            w.uint16(self.port)
+        w.end_struct()
+
+
+class DescribeQuorumResponseNodes(Struct, kw_only=True):
+    """An entry of `nodes` in DescribeQuorumResponse."""
+
+    node_id: int = 0
+    listeners: list[DescribeQuorumResponseNodesListeners] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseNodes:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 2:
+            m.node_id = r.int32()
+        if v >= 2:
+            m.listeners = [DescribeQuorumResponseNodesListeners.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 2:
+            w.int32(self.node_id)
+        if v >= 2:
+            for listeners_item in w.array(self.listeners):
+                listeners_item.write(w, v)
+        w.end_struct()
+
+
+class DescribeQuorumResponse(Struct, kw_only=True):
+    """Message of API 55: versions 0 to 2, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 55
+
+    error_code: int = 0
+    error_message: str | None = ""
+    topics: list[DescribeQuorumResponseTopics] = field(default_factory=list)
+    nodes: list[DescribeQuorumResponseNodes] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.error_code = r.int16()
+        if v >= 2:
+            m.error_message = r.nullable_string() if v >= 2 else r.string()
+        m.topics = [DescribeQuorumResponseTopics.read(r, v) for _ in range(r.count())]
+        if v >= 2:
+            m.nodes = [DescribeQuorumResponseNodes.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int16(self.error_code)
+        if v >= 2:
+            if v >= 2:
+                w.nullable_string(self.error_message)
+            else:
+                w.string(self.error_message)
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        if v >= 2:
+            for nodes_item in w.array(self.nodes):
+                nodes_item.write(w, v)
         w.end_struct()

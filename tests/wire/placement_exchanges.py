@@ -1,0 +1,161 @@
+"""The same requests on where partitions are for the real broker and for this server.
+
+Owns the requests; must not know the answers. `python -P -m tests.wire.placement_exchanges HOST:PORT` prints the answers
+of a running broker with an empty store as JSON: recorded_placement.json holds the real one's (Kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from api.kafka.protocol.messages.cluster import (
+    DescribeClusterRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumRequestTopics,
+    DescribeQuorumRequestTopicsPartitions,
+)
+from api.kafka.protocol.messages.placement import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsRequestTopics,
+    AlterPartitionReassignmentsRequestTopicsPartitions,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsRequestDirs,
+    AlterReplicaLogDirsRequestDirsTopics,
+    DescribeLogDirsRequest,
+    ElectLeadersRequest,
+    ElectLeadersRequestTopicPartitions,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequestTopics,
+)
+from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
+from tests.wire.exchanges import comparable
+from tests.wire.harness import Connection
+
+PREFERRED, UNCLEAN = 0, 1
+LOG_OF_A_CLUSTER: Final = frozenset({"high_watermark", "log_end_offset", "endpoints"})
+"""The real one has a log of its metadata and a listener of its controller."""
+CLOCK: Final = frozenset({"last_fetch_timestamp", "last_caught_up_timestamp"})
+
+
+def _elect(kind: int, *parts: tuple[str, Sequence[int]] | None) -> ElectLeadersRequest:
+    topics = [
+        ElectLeadersRequestTopicPartitions(topic=p[0], partitions=list(p[1])) for p in parts if p
+    ]
+    return ElectLeadersRequest(election_type=kind, topic_partitions=topics if parts else None)
+
+
+def _assign(
+    topic: str, number: int, replicas: list[int] | None
+) -> AlterPartitionReassignmentsRequest:
+    part = AlterPartitionReassignmentsRequestTopicsPartitions(
+        partition_index=number, replicas=replicas
+    )
+    return AlterPartitionReassignmentsRequest(
+        topics=[AlterPartitionReassignmentsRequestTopics(name=topic, partitions=[part])]
+    )
+
+
+def _reassignments(*parts: tuple[str, Sequence[int]]) -> ListPartitionReassignmentsRequest:
+    topics = [
+        ListPartitionReassignmentsRequestTopics(name=name, partition_indexes=list(numbers))
+        for name, numbers in parts
+    ]
+    return ListPartitionReassignmentsRequest(topics=topics if parts else None)
+
+
+def _move(path: str, topic: str, *numbers: int) -> AlterReplicaLogDirsRequest:
+    moved = AlterReplicaLogDirsRequestDirsTopics(name=topic, partitions=list(numbers))
+    return AlterReplicaLogDirsRequest(
+        dirs=[AlterReplicaLogDirsRequestDirs(path=path, topics=[moved])]
+    )
+
+
+def _quorum(topic: str, number: int) -> DescribeQuorumRequest:
+    part = DescribeQuorumRequestTopicsPartitions(partition_index=number)
+    return DescribeQuorumRequest(
+        topics=[DescribeQuorumRequestTopics(topic_name=topic, partitions=[part])]
+    )
+
+
+def exchanges(node_id: int, path: str) -> Sequence[tuple[str, Any, int]]:
+    """Return the requests in order, each with a name and its version. `path`: the server's log directory."""
+    created = CreateTopicsRequest(
+        topics=[CreateTopicsRequestTopics(name="t", num_partitions=2, replication_factor=1)]
+    )
+    return (
+        ("create", created, 6),
+        ("elect", _elect(PREFERRED, ("t", (0, 1))), 2),
+        ("elect, version 1", _elect(PREFERRED, ("t", (0,))), 1),
+        ("elect, version 0", _elect(PREFERRED, ("t", (0,))), 0),
+        ("elect an unclean leader", _elect(UNCLEAN, ("t", (0,))), 2),
+        ("elect of all", _elect(PREFERRED), 2),
+        ("elect of all, unclean", _elect(UNCLEAN), 2),
+        ("elect of none", _elect(PREFERRED, None), 2),
+        ("elect of unknown ones", _elect(PREFERRED, ("t", (7,)), ("u", (0,))), 2),
+        ("elect, an unknown type", _elect(9, ("t", (0,))), 2),
+        ("elect twice", _elect(PREFERRED, ("t", (0, 0)), ("t", (0,))), 2),
+        ("assign", _assign("t", 0, [node_id]), 0),
+        ("assign, version 1", _assign("t", 0, [node_id]), 1),
+        ("assign to another node", _assign("t", 0, [77]), 1),
+        ("assign to two nodes", _assign("t", 0, [node_id, 77]), 1),
+        ("assign twice to one node", _assign("t", 0, [node_id, node_id]), 1),
+        ("assign to no node", _assign("t", 0, []), 1),
+        ("assign to a negative node", _assign("t", 0, [-1]), 1),
+        ("cancel", _assign("t", 0, None), 1),
+        ("cancel an unknown partition", _assign("t", 7, None), 1),
+        ("assign an unknown partition", _assign("t", 7, [node_id]), 1),
+        ("assign an unknown topic", _assign("u", 0, [node_id]), 1),
+        ("assign nothing", AlterPartitionReassignmentsRequest(topics=[]), 1),
+        ("reassignments", _reassignments(), 0),
+        ("reassignments of a partition", _reassignments(("t", (0,))), 0),
+        ("reassignments of unknown ones", _reassignments(("t", (7,)), ("u", (0,))), 0),
+        ("move to the same directory", _move(path, "t", 0, 1), 2),
+        ("move to the same directory, version 1", _move(path, "t", 0), 1),
+        ("move to an unknown directory", _move("/no/such/directory", "t", 0), 2),
+        ("move to a relative directory", _move("relative", "t", 0), 2),
+        ("move an unknown topic", _move(path, "u", 0), 2),
+        ("move an unknown partition", _move(path, "t", 7), 2),
+        ("move nothing", AlterReplicaLogDirsRequest(dirs=[]), 2),
+        ("quorum, version 0", _quorum("__cluster_metadata", 0), 0),
+        ("quorum, version 1", _quorum("__cluster_metadata", 0), 1),
+        ("quorum", _quorum("__cluster_metadata", 0), 2),
+        ("quorum of another topic", _quorum("t", 0), 2),
+        ("quorum of another partition", _quorum("__cluster_metadata", 1), 2),
+        ("quorum of nothing", DescribeQuorumRequest(topics=[]), 2),
+    )
+
+
+def _shown(value: Any, name: str = "") -> Any:
+    """Return a comparable value without times, and without the log that only the real broker has."""
+    if name in CLOCK | LOG_OF_A_CLUSTER | {"listeners"}:
+        return None
+    if isinstance(value, dict):
+        return {key: _shown(inner, key) for key, inner in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, list) else value
+
+
+async def answers(connection: Connection) -> dict[str, Any]:
+    """Send the requests, and return the comparable answers by name."""
+    node_id = (await connection.call(DescribeClusterRequest(), 1)).brokers[0].broker_id
+    described = await connection.call(DescribeLogDirsRequest(topics=None), 4)
+    requests = exchanges(node_id, described.results[0].log_dir)
+    return {
+        name: _shown(comparable(await connection.call(message, version)))
+        for name, message, version in requests
+    }
+
+
+async def _print(address: str) -> None:
+    host, port = address.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    found = await answers(Connection(reader, writer))
+    writer.close()
+    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(_print(sys.argv[1]))
