@@ -645,14 +645,20 @@ class Partition:
         """Delete leading segments that the topic's settings no longer keep, and the files that were set aside earlier
         and whose delay is over. If all records go, a new segment is begun first.
         """
+        self.remove_deleted(now_ms)
         with self._append_lock:
-            due = self._deleted.take_due(now_ms)
             doomed = [] if self._retired or self._closed else self._given_up(now_ms)
             self._remove(doomed, now_ms)
-        remove_files(self._shared.files, due)
         return RetentionReport(
             segments_deleted=len(doomed), bytes_deleted=sum(s.size_bytes for s in doomed)
         )
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove the files that were set aside earlier and whose delay is over."""
+        if self._deleted:
+            with self._append_lock:
+                due = self._deleted.take_due(now_ms)
+            remove_files(self._shared.files, due)
 
     @property
     def deleted_files(self) -> int:
@@ -772,12 +778,13 @@ class Partition:
             if not self.has_segments(old):
                 return False
             with self._swap_lock:
-                segment = cleaned.swap_in(old)
+                segment, set_aside = cleaned.swap_in(old)
                 replaced = {id(each) for each in old}
                 with self._state_lock:
                     kept = [each for each in self._segments if id(each) not in replaced]
                     at = sum(each.base_offset < segment.base_offset for each in kept)
                     self._segments = LogSegments([*kept[:at], segment, *kept[at:]])
                 self._swaps += 1
-            cleaned.remove_old(old)
+            due_ms = self._shared.clock() + self.settings.delete_delay_ms
+            self._deleted.add(set_aside, due_ms)
             return True

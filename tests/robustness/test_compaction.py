@@ -11,7 +11,12 @@ import pytest
 from storage.errors import DiskFull, IoFailure, StoreFenced
 from storage.files import FileSystem, OverlayFileSystem
 from storage.kafka.format import names
-from tests.robustness.crash.compacted import DELETE_RETENTION_MS, FOLDER, CompactedTopic
+from tests.robustness.crash.compacted import (
+    DELETE_DELAY_MS,
+    DELETE_RETENTION_MS,
+    FOLDER,
+    CompactedTopic,
+)
 from tests.robustness.crash.explorer import choices, moments
 from tests.robustness.crash.faulty import (
     Fault,
@@ -45,8 +50,16 @@ def lived(seed: int) -> tuple[CompactedTopic, Recorder]:
     recorder = Recorder(base)
     store = topic.open(recorder)
     assert topic.clean(store) >= 1
+    topic.clock.now_ms += DELETE_DELAY_MS
+    assert topic.clean(store) == 0  # the replaced files are removed
+    assert leftovers(recorder) == []
     assert topic.problem(store) is None
     return topic, recorder
+
+
+def leftovers(fs: FileSystem) -> list[str]:
+    """Return the names of the files that a start or a later step removes."""
+    return [name for name in fs.list_dir(FOLDER) if name.endswith(names.LEFTOVER_SUFFIXES)]
 
 
 def go_on(topic: CompactedTopic, state: FileSystem, name: str) -> None:
@@ -59,8 +72,9 @@ def go_on(topic: CompactedTopic, state: FileSystem, name: str) -> None:
     topic.check_repeats(store)
     assert topic.problem(store) is None, f"{name}, and appended to"
     store.close()
-    assert [n for n in state.list_dir(FOLDER) if n.endswith(names.LEFTOVER_SUFFIXES)] == [], name
+    assert all(left.endswith(names.DELETED) for left in leftovers(state)), name
     with topic.open(state) as again:
+        assert leftovers(state) == [], name
         assert again.recovery.clean_shutdown
         assert topic.problem(again) is None, f"{name}, stopped"
     topic.end, topic.values, topic.sequences = end, values, sequences

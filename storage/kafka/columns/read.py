@@ -8,6 +8,7 @@ read `CHUNK_BYTES` at a time. In addition a chunk takes about 100 bytes a row wh
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -32,12 +33,13 @@ from storage.columns import (
     Slices,
 )
 from storage.errors import Corrupt, DataError, IoFailure
-from storage.files import FileSystem, FollowingFileSystem, SkippingFileSystem
+from storage.files import File, FileSystem, FollowingFileSystem, SkippingFileSystem, is_missing
 from storage.kafka.columns import record_fields
 from storage.kafka.columns.record_fields import BatchFigures, Rows, find_starts
 from storage.kafka.columns.split_plan import SegmentRange
 from storage.kafka.format.batch import DEFAULT_MAX_BYTES, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
 from storage.kafka.format.compression import CODECS, decompress
+from storage.kafka.format.names import DELETED
 from storage.kafka.log.log_file import StoredBatch, damaged, walk
 from storage.kafka.log.reading import KEYS_HEADER, TAGS_HEADER, decoded
 from storage.kafka.state.file_listing import unread_findings
@@ -98,7 +100,7 @@ def _good_batches(
     fs: FileSystem, piece: SegmentRange, check_crcs: bool, on_damage: Damage | None
 ) -> Iterator[StoredBatch]:
     try:
-        file = fs.open(piece.path)
+        file = _opened(fs, piece)
     except IoFailure as error:
         if on_damage is None:
             raise
@@ -126,6 +128,28 @@ def _good_batches(
                 on_damage(gap_finding(_log(piece), item, file, offset=reached))
     finally:
         file.close()
+
+
+def _opened(fs: FileSystem, piece: SegmentRange) -> File:
+    """Open the file that was planned for. If a running server has replaced or deleted it since, it is there under
+    another name for `file.delete.delay.ms`, also with the real broker. Raises IoFailure.
+    """
+    missing: IoFailure | None = None
+    for path in (piece.path, piece.path.with_name(piece.path.name + DELETED)):
+        try:
+            file = fs.open(path)
+        except IoFailure as error:
+            if not is_missing(error):
+                raise
+            missing = missing or error
+            continue
+        if piece.file_bytes in (None, file.size()):
+            return file
+        file.close()
+    message = "the log was compacted or deleted since the job planned its reads: run the job again"
+    raise IoFailure(
+        f"{piece.path}: {message}", path=str(piece.path), operation="open", errno=errno.ENOENT
+    ) from missing
 
 
 def _log(piece: SegmentRange) -> Log:

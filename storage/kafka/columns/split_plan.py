@@ -31,6 +31,8 @@ class SegmentRange(NamedTuple):
     """Whole batches of one segment: bytes [position, end_position) of a file. Only offsets [start, end) are wanted.
 
     No batch begins below `next_offset` or reaches `limit_offset`. `aborted`: the batches to hide; None: hide nothing.
+    `file_bytes`: the size of the whole file, if no more is appended to it. A file of another size is not the one that
+    was planned for.
     """
 
     path: Path
@@ -42,6 +44,7 @@ class SegmentRange(NamedTuple):
     start: int
     end: int
     aborted: AbortedRanges | None = None
+    file_bytes: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -67,13 +70,21 @@ def read_entries(fs: FileSystem, path: Path) -> IndexColumns:
     return IndexColumns(fields[0::2], fields[1::2])
 
 
+class LogChanged(Exception):
+    """Raised if a running server has replaced a log since the partition was looked at: refresh, and plan again."""
+
+
 @contextmanager
-def cutting(fs: FileSystem, segment: Segment) -> Iterator[Cutter]:
-    """Yield a cutter of this segment, and close the segment's file afterwards. Raises IoFailure."""
+def cutting(fs: FileSystem, segment: Segment, file_bytes: int | None) -> Iterator[Cutter]:
+    """Yield a cutter of this segment, and close the segment's file afterwards. `file_bytes`: see SegmentRange. Raises
+    IoFailure, LogChanged.
+    """
     held = segment.offset_index.held
     entries = read_entries(fs, segment.offset_index.path) if held is None else IndexColumns(*held)
-    file = fs.open(segment.path)
+    file = fs.open(segment.path)  # after the index, which a cleaner replaces later than the log
     try:
+        if file_bytes not in (None, file.size()):
+            raise LogChanged(str(segment.path))
         yield Cutter(file, segment.base_offset, entries)
     finally:
         file.close()

@@ -7,6 +7,7 @@ is cut; `storage.kafka.columns.read` reads pieces.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from pathlib import Path
@@ -16,7 +17,7 @@ from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
 from storage.contract import Clock, StoreOptions
 from storage.errors import IoFailure, OffsetOutOfRange
 from storage.files import FileSystem, OverlayFileSystem, is_missing
-from storage.kafka.columns.split_plan import SegmentRange, cutting
+from storage.kafka.columns.split_plan import LogChanged, SegmentRange, cutting
 from storage.kafka.columns.tail import FollowedPartition, log_sizes
 from storage.kafka.format import names
 from storage.kafka.log.reading import AbortedRanges
@@ -38,6 +39,16 @@ NEAR: Final = 16
 
 LOOKS: Final = 3
 """How often the splitter tries to open a partition while its files are being deleted."""
+
+
+def _changed(path: str) -> IoFailure:
+    """Return the error for a store whose files change faster than they can be planned."""
+    return IoFailure(
+        f"{path}: a running server replaces or removes files faster than they can be listed: run it again",
+        path=path,
+        operation="plan",
+        errno=errno.ENOENT,
+    )
 
 
 def open_splitter(
@@ -101,6 +112,21 @@ class KafkaSplitter:
     ) -> Sequence[Split]:
         check_plan(split_bytes=split_bytes, min_splits=min_splits)
         committed = isolation is Isolation.READ_COMMITTED
+        looks_left = LOOKS
+        while True:
+            looks_left -= 1
+            try:
+                return self._planned(ranges, split_bytes, min_splits, committed=committed)
+            except (IoFailure, LogChanged) as error:
+                if not isinstance(error, LogChanged) and not is_missing(error):
+                    raise
+                if not looks_left:
+                    raise _changed(str(self._root)) from error
+            self.refresh()  # a running server replaced or removed files meanwhile
+
+    def _planned(
+        self, ranges: Sequence[OffsetRange], split_bytes: int, min_splits: int, *, committed: bool
+    ) -> Sequence[Split]:
         whole = [found for wanted in ranges for found in self._pieces(wanted, committed=committed)]
         total_bytes = sum(piece.size_bytes + PIECE_COST_BYTES for _, piece in whole)
         count = max(-(-total_bytes // split_bytes), min_splits)
@@ -162,7 +188,11 @@ class KafkaSplitter:
             except IoFailure as error:
                 if not is_missing(error) or not looks_left:
                     raise
-                self._close_view()  # a server deleted files meanwhile: try again
+            except LogChanged as error:
+                if not looks_left:
+                    raise _changed(str(self._root)) from error
+            if partition not in self._followed:
+                self._close_view()  # a server replaced or deleted files meanwhile: try again
         return self._followed[partition]
 
     def _opened(self, partition: TopicPartition) -> FollowedPartition:
@@ -170,6 +200,8 @@ class KafkaSplitter:
         view.select(*partition)
         sizes = log_sizes(self._fs, view.folders[partition])
         plan = view.plan(partition)
+        if view.is_changed(partition):
+            raise LogChanged(str(plan.directory))
         return FollowedPartition(self._fs, plan, sizes, origin=view.fs.base_path)
 
     def _opened_view(self) -> View:
@@ -205,11 +237,16 @@ class KafkaSplitter:
                 start=first,
                 end=last,
                 aborted=AbortedRanges(partition.segments.at, first, last) if committed else None,
+                file_bytes=partition.file_bytes(segment),
             )
             if first > segment.base_offset or last < min(segment.limit_offset, bounds.end):
-                with cutting(self._fs, segment) as cutter:
+                with cutting(self._fs, segment, piece.file_bytes) as cutter:
                     piece = cutter.narrow(piece)
             yield segment, piece
+        # Last: the indexes of aborted transactions that were read above belong to these logs.
+        for segment in partition.segments:
+            if partition.file_bytes(segment) not in (None, self._fs.size(segment.path)):
+                raise LogChanged(str(segment.path))
 
     def _shared_out(
         self, whole: Sequence[tuple[Segment, SegmentRange]], total_bytes: int, count: int
@@ -252,5 +289,5 @@ class KafkaSplitter:
         self, segment: Segment, piece: SegmentRange, places: Iterable[float]
     ) -> Sequence[SegmentRange]:
         """Cut a piece near these positions and return its parts."""
-        with cutting(self._fs, segment) as cutter:
+        with cutting(self._fs, segment, piece.file_bytes) as cutter:
             return list(cutter.cut(piece, places))

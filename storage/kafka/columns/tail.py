@@ -150,6 +150,14 @@ class FollowedPartition:
         stable = self._next if unstable is None else min(unstable, self._next)
         return OffsetBounds(self._start, max(self._start, stable), self._next)
 
+    def file_bytes(self, segment: Segment) -> int | None:
+        """Return the size of a log to which no more is appended; None for the last one, or if the log is no plain
+        file.
+        """
+        if segment is self.segments.active or not self._is_settled:
+            return None
+        return self._sizes.get(segment.base_offset)
+
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         return find_time(self.segments, timestamp_ms, start=self._start, end=self._next)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from storage.coding.varint import INT64_MAX
 from storage.errors import CallerError, DataError, DiskFull, IoFailure, StorageError
 from storage.files import Fence, HandleCache
 from storage.kafka.compaction.dirty_range import DirtyRange, dirty_range
@@ -80,6 +81,9 @@ class Compactor:
     def _step(self, now_ms: int, max_bytes: int | None) -> CompactionReport:
         if self._is_closed:
             return CompactionReport()
+        with self._fence.guarding():
+            for partition in self._compacted():
+                partition.remove_deleted(now_ms)
         running = self._running or self._begin(now_ms)
         if running is None:
             return CompactionReport()
@@ -125,6 +129,7 @@ class Compactor:
         except CleaningAbandoned:
             return True
         except DiskFull:
+            partition.remove_deleted(INT64_MAX)  # the replaced files make room
             raise
         except (DataError, IoFailure, CallerError) as error:
             self._mark_uncleanable(partition, error)

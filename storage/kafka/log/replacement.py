@@ -16,7 +16,7 @@ before step 4 too: without a `.swap` file no start would remove the old segments
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -131,20 +131,21 @@ class CleanedSegment:
         if file is not None:
             file.close()
 
-    def swap_in(self, old: Sequence[Segment]) -> Segment:
+    def swap_in(self, old: Sequence[Segment]) -> tuple[Segment, Sequence[Path]]:
         """Replace the files of the old segments; the new segment is durable on return. No other thread may open a
         file of these segments meanwhile.
 
-        The files of the old segments are then named `.deleted`. Raises IoFailure, also for a full disk: then only a
-        start knows which files count.
+        Return the new segment, and the files of the old ones, which are then named `.deleted`. Raises IoFailure, also
+        for a full disk: then only a start knows which files count.
         """
         fs = self._files.fs
+        set_aside: list[Path] = []
         try:
             for suffix in self.suffixes:
                 fs.rename(self._path(suffix, names.CLEANED), self._path(suffix, names.SWAP))
             fs.sync_dir(self._directory)
             for segment in old:
-                self._set_aside(segment)
+                set_aside += self._set_aside(segment)
                 if segment.base_offset >= self.end_offset:
                     fs.sync_dir(self._directory)
             fs.sync_dir(self._directory)
@@ -156,7 +157,7 @@ class CleanedSegment:
         for segment in old:
             for path in (*segment.paths(), segment.txn_index.path):
                 self._files.forget(path, sync=False)
-        return Segment(
+        segment = Segment(
             self._files,
             self._directory,
             self.base_offset,
@@ -164,22 +165,15 @@ class CleanedSegment:
             size_bytes=self.size_bytes,
             has_txn_index=names.TXN_INDEX in self.suffixes,
         )
+        return segment, set_aside
 
-    def _set_aside(self, segment: Segment) -> None:
-        for path in self._old_paths(segment):
-            if self._files.fs.exists(path):
-                self._files.fs.rename(path, path.with_name(path.name + names.DELETED))
-
-    def _old_paths(self, segment: Segment) -> Sequence[Path]:
-        """Return the files of an old segment. The snapshot at the base of the new segment stays."""
+    def _set_aside(self, segment: Segment) -> Iterator[Path]:
+        """Rename the files of an old segment. The snapshot at the base of the new segment stays."""
         paths = [*segment.paths(), segment.txn_index.path]
         if segment.base_offset != self.base_offset:
             paths.append(self._directory / segment_name(segment.base_offset, names.SNAPSHOT))
-        return paths
-
-    def remove_old(self, old: Sequence[Segment]) -> None:
-        """Remove the files that `swap_in` set aside. What cannot be removed, the next start removes."""
-        for segment in old:
-            for path in self._old_paths(segment):
-                with suppress(IoFailure):
-                    remove_if_present(self._files.fs, path.with_name(path.name + names.DELETED))
+        for path in paths:
+            if self._files.fs.exists(path):
+                target = path.with_name(path.name + names.DELETED)
+                self._files.fs.rename(path, target)
+                yield target

@@ -6,12 +6,13 @@ Owns the rules by log start, time and size (UnifiedLog.deleteOldSegments), and t
     OFFSET.log          -> OFFSET.log.deleted         renamed first, and durably: from then on the log begins later
     OFFSET.index, ...   -> OFFSET.index.deleted, ...  also .timeindex, .txnindex, .snapshot
     *.deleted           removed file.delete.delay.ms later, or by the next start
+
+The files of segments that compaction replaced wait here too (replacement.py names them).
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,7 +79,8 @@ class DeletedFiles:
     def __init__(self, files: HandleCache, directory: Path) -> None:
         self._files = files
         self._directory = directory
-        self._waiting: deque[tuple[int, Path]] = deque()
+        # By path, in the order of their times: a file of that name that waits again replaces the one before.
+        self._waiting: dict[Path, int] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -105,14 +107,20 @@ class DeletedFiles:
         except DiskFull:  # a name may need space; a removal frees some
             fs.remove(path)
         else:
-            self._waiting.append((due_ms, target))
+            self.add([target], due_ms)
         self._files.forget(path, sync=False)
+
+    def add(self, paths: Sequence[Path], due_ms: int) -> None:
+        """Add files that were renamed already."""
+        for path in paths:
+            self._waiting.pop(path, None)
+            self._waiting[path] = due_ms
 
     def take_due(self, now_ms: int) -> Sequence[Path]:
         """Return the files whose time has come, which no longer wait."""
-        found: list[Path] = []
-        while self._waiting and self._waiting[0][0] <= now_ms:
-            found.append(self._waiting.popleft()[1])
+        found = [path for path, due_ms in self._waiting.items() if due_ms <= now_ms]
+        for path in found:
+            del self._waiting[path]
         return found
 
 

@@ -7,10 +7,11 @@ records before the log start, aborted transactions); must not know the shape of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from storage.errors import DataError, InvalidArgument
+from storage.errors import DataError, InvalidArgument, IoFailure
 from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
@@ -21,6 +22,7 @@ from storage.kafka.log.segment import Segment
 from storage.kafka.recovery.losses import is_compacted, segments_without_log
 from storage.kafka.state.producers import ProducerStates
 from storage.kafka.state.root import bad_partition_metadata, bad_root_file
+from storage.kafka.tools.live import steady_runs
 from storage.kafka.tools.logs import Log, LogReader, hole
 from storage.kafka.tools.rows import (
     OFFSET_FILES,
@@ -46,6 +48,8 @@ FILE_KINDS: Final[Mapping[str, str]] = {
     "txnindex": names.TXN_INDEX,
     "snapshot": names.SNAPSHOT,
 }
+LAST_OFFSETS: Final[Mapping[str, str]] = {RECORDS: "offset", BATCHES: "lastOffset"}
+"""The kinds of rows that logs give, and the field with the last offset of such a row."""
 KINDS: Final = (RECORDS, BATCHES, *FILE_KINDS, CHECKPOINTS)
 
 RUN_BYTES: Final = 1 << 18
@@ -110,7 +114,24 @@ def check_kind(what: str, kinds: Sequence[str]) -> None:
 
 
 def partition_rows(view: View, address: TopicPartition, what: str, isolation: Isolation) -> Runs:
-    """Yield the rows of one kind of a partition, in runs."""
+    """Yield the rows of one kind of a partition, in runs. A running server may replace logs meanwhile."""
+    if what in LAST_OFFSETS:
+        rows = partial(_log_rows, address=address, what=what, isolation=isolation)
+        yield from steady_runs(view, address, rows, LAST_OFFSETS[what])
+        return
+    try:
+        if what == CHECKPOINTS:
+            yield from _folder_rows(view, address)
+        else:
+            yield from _index_rows(view, address, FILE_KINDS[what])
+    except IoFailure as error:
+        view.note_gone(address, error)
+
+
+def _log_rows(
+    view: View, start: int, *, address: TopicPartition, what: str, isolation: Isolation
+) -> Runs:
+    """Yield the records or batches of a partition from an offset on, in runs."""
     if what == RECORDS:
         bounds = view.partition(address).bounds()
         committed = isolation is Isolation.READ_COMMITTED
@@ -119,16 +140,12 @@ def partition_rows(view: View, address: TopicPartition, what: str, isolation: Is
         return record_runs(
             view.reader,
             view.logs(address),
-            start=bounds.start,
+            start=max(bounds.start, start),
             end=end,
             hidden=hidden,
             holes=HoleWatch(view, address),
         )
-    if what == BATCHES:
-        return batch_runs(view.reader, view.logs(address), HoleWatch(view, address))
-    if what == CHECKPOINTS:
-        return _folder_rows(view, address)
-    return _index_rows(view, address, FILE_KINDS[what])
+    return batch_runs(view.reader, view.logs(address), HoleWatch(view, address), start=start)
 
 
 # ---- logs ----------------------------------------------------------------------------------------
@@ -197,14 +214,17 @@ def _find_unindexed(view: View, address: TopicPartition, segments: Sequence[Segm
             segment.txn_index.hold([entry for entry in ended if entry is not None])
 
 
-def batch_runs(reader: LogReader, parts: Sequence[Log], holes: HoleWatch | None = None) -> Runs:
-    """Yield every batch of these logs, in runs; bad batches too if their header can be read."""
+def batch_runs(
+    reader: LogReader, parts: Sequence[Log], holes: HoleWatch | None = None, *, start: int = 0
+) -> Runs:
+    """Yield every batch of these logs that reaches `start`, in runs; bad batches too if their header can be read."""
     for log in parts:
         place = {"topic": log.topic, "partition": log.partition, "file": log.path.name}
         run: list[Row] = []
         for item in (holes or reader).items(log):
             if isinstance(item, StoredBatch):
-                run.append(place | batch_row(item.header, item.position, valid=True))
+                if item.header.last_offset >= start:
+                    run.append(place | batch_row(item.header, item.position, valid=True))
             else:
                 run += [place | row for row in _bad_batches(reader, log, item)]
             if len(run) >= 1000:

@@ -9,6 +9,7 @@ where a snapshot begins and ends.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from storage.errors import InvalidArgument
@@ -22,7 +23,8 @@ from storage.kafka.format.messages.records import (
 )
 from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.state.group_offsets import OffsetsLog, id_bytes, is_of
-from storage.kafka.tools.logs import Log, LogReader
+from storage.kafka.tools.live import steady_runs
+from storage.kafka.tools.logs import Log, LogReader, LogReplaced
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.view import View
 from storage.model import TopicPartition
@@ -68,10 +70,14 @@ def decoded_partitions(
 
 
 def partition_runs(view: View, address: TopicPartition) -> Iterator[list[Row]]:
-    """Yield the decoded records of a partition, in runs."""
-    start, _, end = view.partition(address).bounds()
+    """Yield the decoded records of a partition, in runs. A running server may replace logs meanwhile."""
+    yield from steady_runs(view, address, partial(_log_rows, address=address), "offset")
+
+
+def _log_rows(view: View, start: int, *, address: TopicPartition) -> Iterator[list[Row]]:
+    first, _, end = view.partition(address).bounds()
     for log in view.logs(address):
-        yield from log_runs(view.reader, log, address.topic, start=start, end=end)
+        yield from log_runs(view.reader, log, address.topic, start=max(first, start), end=end)
 
 
 def log_runs(
@@ -131,17 +137,26 @@ def _note(
 def offset_runs(view: View, wanted: Container[TopicPartition] | None) -> Iterator[list[Row]]:
     """Yield the offsets of every group, one run for each partition of the topic; `wanted`: for these partitions."""
     for address in view.folders:
-        if address.topic != names.GROUP_OFFSETS_TOPIC:
-            continue
-        log = OffsetsLog(view.partition(address))
-        run = [
-            row
-            for group in log.look(lambda table: table.groups())
-            for row in _rows(view, log, group)
-            if wanted is None or TopicPartition(row["topic"], row["partition"]) in wanted
-        ]
-        if run:
-            yield run
+        if address.topic == names.GROUP_OFFSETS_TOPIC:
+            rows = partial(_offset_rows, address=address, wanted=wanted)
+            yield from steady_runs(view, address, rows, "offset")
+
+
+def _offset_rows(
+    view: View, start: int, *, address: TopicPartition, wanted: Container[TopicPartition] | None
+) -> Iterator[list[Row]]:
+    """Yield one run. Until then nothing was returned, so `start` is 0."""
+    log = OffsetsLog(view.partition(address))
+    run = [
+        row
+        for group in log.look(lambda table: table.groups())
+        for row in _rows(view, log, group)
+        if wanted is None or TopicPartition(row["topic"], row["partition"]) in wanted
+    ]
+    if view.is_changed(address):  # damage is skipped there, and a replaced log may look damaged
+        raise LogReplaced(str(view.folders[address]))
+    if run:
+        yield run
 
 
 def _rows(view: View, log: OffsetsLog, group: str) -> Iterator[Row]:

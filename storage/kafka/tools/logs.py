@@ -7,15 +7,15 @@ not know partitions: a log may be a segment of an opened partition or a single f
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, Unpack
 
 from storage.coding.varint import INT64_MAX
-from storage.errors import Corrupt, DataError
+from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import File, FileSystem, HandleCache
 from storage.findings import FindingFacts, finding
 from storage.kafka.format import producer_snapshot
@@ -84,12 +84,26 @@ class Log:
         )
 
 
-class LogReader:
-    """A reader of logs, batch by batch. Errors in the logs go into `notes`."""
+class LogReplaced(Exception):
+    """Raised if a running server replaced or removed a log while it was read: look at the partition again."""
 
-    def __init__(self, files: HandleCache, notes: Notes) -> None:
+
+class LogReader:
+    """A reader of logs, batch by batch. Errors in the logs go into `notes`.
+
+    `is_replaced`: returns whether a log is no longer the file that was listed. Then a read raises LogReplaced, at the
+    latest at the end of the log, and notes no gap of it.
+    """
+
+    def __init__(
+        self,
+        files: HandleCache,
+        notes: Notes,
+        is_replaced: Callable[[Log], bool] = lambda _: False,
+    ) -> None:
         self.files = files
         self.notes = notes
+        self._is_replaced = is_replaced
         self.meter = Meter()
         self._odd: set[tuple[str, str]] = set()  # (path, code) of the findings that were noted
 
@@ -97,11 +111,12 @@ class LogReader:
         """Yield every good batch of a log, and the gaps between them. Each gap is noted as a finding."""
         add = self.meter.add
         reached = log.base_offset
-        with self.files.borrow(log.stored_at or log.path) as file:
+        with self._opened(log) as file:
             for item in _walk(file, log):
                 if isinstance(item, StoredBatch):
                     add(item.header.size_bytes)
                 else:
+                    self._check(log)
                     add(item.end - item.position)
                     self.notes.add(gap_finding(log, item, file, offset=reached))
                 reached = max(reached, end_of(item) or 0)
@@ -113,8 +128,23 @@ class LogReader:
 
     def unnoted_batches(self, log: Log) -> Iterator[StoredBatch]:
         """Yield every good batch of a log that is read again: its gaps are not noted, its bytes are not counted."""
-        with self.files.borrow(log.stored_at or log.path) as file:
+        with self._opened(log) as file:
             yield from good_batches(_walk(file, log))
+
+    @contextmanager
+    def _opened(self, log: Log) -> Iterator[File]:
+        """Open a log for one read of it. Raises LogReplaced."""
+        try:
+            with self.files.borrow(log.stored_at or log.path) as file:
+                yield file
+        except IoFailure:
+            self._check(log)
+            raise
+        self._check(log)
+
+    def _check(self, log: Log) -> None:
+        if self._is_replaced(log):
+            raise LogReplaced(str(log.path))
 
     def records(self, batch: StoredBatch, log: Log) -> Sequence[DecodedRecord]:
         """Return the records of a good batch; none if it cannot be decoded. Note unusual fields once a log."""

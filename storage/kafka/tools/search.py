@@ -7,12 +7,14 @@ not stop early: times may fall, and a segment emptied by compaction may look new
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from storage.errors import Corrupt, InvalidArgument, NotOffered, UnknownPartition, UnknownTopic
 from storage.kafka.format.batch import HEADER_SIZE
 from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.log.reading import stored_records
 from storage.kafka.log.segment import Segment
+from storage.kafka.tools.live import steady_runs
 from storage.kafka.tools.logs import Log, LogReader, undecodable
 from storage.kafka.tools.rows import Row, stored_row
 from storage.kafka.tools.view import View
@@ -75,18 +77,25 @@ def in_view(view: View, query: FindQuery) -> Iterator[Row]:
     else:
         view.note_missing(*parse_id(query.record_id)[0])
     view.start_meter("searching", addresses)
-    for address in view.those_there(addresses):
-        partition = view.partition(address)
-        start = partition.bounds().start
-        segments = partition.segments()
-        for segment, log in zip(segments, view.logs(address), strict=True):
-            if segment.limit_offset <= start or _is_too_old(segment, query.from_ms):
-                continue
+    for address in addresses:
+        rows = partial(_matches, address=address, wanted=wanted)
+        for run in steady_runs(view, address, rows, "offset"):
+            yield from run
+            left -= len(run)
+            if not left:
+                return
+
+
+def _matches(
+    view: View, start: int, *, address: TopicPartition, wanted: LogSearch
+) -> Iterator[list[Row]]:
+    """Yield the matching records of a partition from an offset on, one at a time."""
+    partition = view.partition(address)
+    start = max(start, partition.bounds().start)
+    for segment, log in zip(partition.segments(), view.logs(address), strict=True):
+        if segment.limit_offset > start and not _is_too_old(segment, wanted.query.from_ms):
             for row in in_log(view.reader, log, wanted, start=start):
-                yield row
-                left -= 1
-                if not left:
-                    return
+                yield [row]
 
 
 def _partitions(view: View, query: FindQuery) -> Sequence[TopicPartition]:

@@ -86,7 +86,7 @@ class StoreInspector(StoreInspectorBase):
         if what == CHECKPOINTS:
             everything = self._is_store and len(addresses) == len(self._view.folders)
             yield from root_rows(self._view, addresses, everything=everything)
-        for address in self._view.those_there(addresses):
+        for address in addresses:
             yield from partition_rows(self._view, address, what, isolation)
 
     def dump_kinds(self) -> Sequence[str]:

@@ -59,6 +59,7 @@ class View:
     ) -> None:
         """`only`: open this partition alone, in this folder; checkpoints and clean-stop marker are the root's."""
         settings = parse_store_settings(options.settings)
+        self._only = only
         self.root = root
         self.options = options
         self.base = fs
@@ -70,7 +71,7 @@ class View:
         self.notes = Notes()
         self.notes.add(*blocked_paths.take_out(self.directory, only))
         self._interrupted: Mapping[TopicPartition, Path] = {}
-        self.reader = LogReader(self.files, self.notes)
+        self.reader = LogReader(self.files, self.notes, self._is_replaced)
         self.clean = self.directory.is_clean()
         self.folders = self._all_folders() if only is None else dict([only])
         if only is not None:
@@ -179,10 +180,15 @@ class View:
         return chosen
 
     def plan(self, address: TopicPartition) -> PartitionPlan:
-        """Return the plan that recovery would carry out for a partition. Raises UnknownTopic, UnknownPartition."""
+        """Return the plan that recovery would carry out for a partition. Raises UnknownTopic, UnknownPartition.
+
+        Its findings are noted, unless a running server replaced files while they were examined.
+        """
         if address not in self.plans:
             self.select(*address)
-            self.notes.add(*self._examination.plan(address).findings)
+            found = self._examination.plan(address).findings
+            if not self.is_changed(address):
+                self.notes.add(*found)
         return self.plans[address]
 
     def weigh_names(self) -> Sequence[Finding]:
@@ -245,16 +251,59 @@ class View:
             else:
                 yield address
 
+    def again(self) -> View:
+        """Return a view of the files as they are now."""
+        return View(self.root, self.options, fs=self.base, clock=self.clock, only=self._only)
+
+    def is_changed(self, address: TopicPartition) -> bool:
+        """Return whether a running server has replaced or removed logs of a partition that was examined: its cleaner
+        or retention was at work, or the topic was deleted. Appends change nothing.
+        """
+        plan = self.plans.get(address)
+        if plan is None or plan.splits or plan.renames:
+            return False
+        return any(self._has_other_file(plan, segment) for segment in plan.segments)
+
+    def _is_replaced(self, log: Log) -> bool:
+        plan = self.plans.get(TopicPartition(str(log.topic), log.partition or 0))
+        if plan is None or plan.splits or plan.renames:
+            return False
+        return any(
+            self._has_other_file(plan, segment)
+            for segment in plan.segments
+            if segment.base_offset == log.base_offset
+        )
+
+    def _has_other_file(self, plan: PartitionPlan, segment: SegmentPlan) -> bool:
+        """Return whether the name of a segment's log has another file now. The last log may have grown."""
+        place = self.fs.base_path(segment.path)
+        if place is None:
+            return False
+        try:
+            size_bytes = self.base.size(place)
+        except IoFailure as error:
+            return is_missing(error)
+        if segment is plan.segments[-1]:
+            return size_bytes < segment.file_bytes
+        return size_bytes != segment.file_bytes
+
+    def note_changed(self, address: TopicPartition) -> None:
+        """Report that a partition is left out, since a running server changes it faster than it can be read."""
+        self._leave_out(address, "its files were replaced or removed again and again")
+
     def note_gone(self, address: TopicPartition, error: IoFailure) -> None:
         """Report that files of the partition disappeared while it was read; raise any other error again."""
         if not is_missing(error):
             raise error
+        self._leave_out(address, error.message)
+
+    def _leave_out(self, address: TopicPartition, reason: str) -> None:
         left_out = finding(
             "changed-meanwhile",
             self.folders[address],
             topic=address.topic,
             partition=address.partition,
-            message=f"changed by a running broker while it was read, so left out: {error.message}",
+            message=f"changed by a running broker while it was read, so left out: {reason}",
         )
         self.gone.append(left_out)
         self.notes.add(left_out)

@@ -25,6 +25,7 @@ SETTINGS = {
     "index.interval.bytes": "90",
 }
 DELETE_RETENTION_MS = 60_000
+DELETE_DELAY_MS = 60_000  # file.delete.delay.ms, as it is by default
 CONFIGS = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",

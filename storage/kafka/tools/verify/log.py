@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Unpack
 
-from storage.errors import DataError
-from storage.files import HandleCache
+from storage.errors import DataError, IoFailure
+from storage.files import HandleCache, is_missing
 from storage.findings import FindingFacts, finding
 from storage.kafka.format import names, txn_index
 from storage.kafka.format.batch import BatchHeader
@@ -81,14 +81,21 @@ class SegmentResult(SegmentOutcome):
     after_gap: bool = False
     damaged: bool = False
     compacted: bool = False
+    is_gone: bool = False  # a file was removed meanwhile
     records: int = 0
 
 
 def check_segment(part: SegmentPart, meter: Meter | None = None) -> SegmentResult:
-    """Read one segment. Memory: its index files, and one window of its log. Raises IoFailure."""
+    """Read one segment. Memory: its index files, and one window of its log. Raises IoFailure, but not for a file that
+    was removed meanwhile: the result says so.
+    """
     files = HandleCache(part.fs, 2)
     try:
         return LogCheck(part, files, meter or Meter()).run()
+    except IoFailure as error:
+        if not is_missing(error):
+            raise
+        return SegmentResult(is_gone=True)
     finally:
         files.close(sync=False)
 

@@ -2,8 +2,9 @@
 
 Owns the order of the checks, and the state carried from one segment to the next: consecutive offsets, epochs already
 reported, damage, open transactions. `files` checks names and small files; `log` checks segments, in any process. A
-segment is read again if its guess of the open transactions was wrong. Must not repair: the files are checked as they
-are on the disk, with only left-over files cleared. Also reports what the next start would cut.
+segment is read again if its guess of the open transactions was wrong. A partition is checked again if a running server
+replaced or removed files meanwhile. Must not repair: the files are checked as they are on the disk, with only left-over
+files cleared. Also reports what the next start would cut.
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ from functools import partial
 
 from storage.contract import Counted, TaskRunner, not_counted, run_serially
 from storage.errors import IoFailure
+from storage.files import is_missing
 from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.losses import segments_without_log
 from storage.kafka.state.file_listing import unread_findings
+from storage.kafka.tools.live import LOOKS
 from storage.kafka.tools.logs import Log, hole
 from storage.kafka.tools.summary import transaction_findings
 from storage.kafka.tools.verify import files
 from storage.kafka.tools.verify.log import SegmentPart, SegmentResult, check_segment
 from storage.kafka.tools.view import INDEX_INTERVAL, View
-from storage.model import FileCount, Finding
+from storage.model import FileCount, Finding, TopicPartition
 from storage.shared.diagnostics import Notes
 from storage.shared.loss_report import is_reported
 
@@ -75,18 +78,29 @@ class _Audit:
         yield from self._view.gone
 
     def _parts(self) -> Iterator[SegmentPart]:
-        compacted = self._view.checkpoints[names.CLEANER_OFFSETS]
-        for address in self._view.those_there(self._view.folders):
-            plan = self._view.plan(address)
-            check = PartitionCheck(self._view, plan, compacted=address in compacted)
+        for address in self._view.folders:
+            check = self._begun(self._view, address)
             self._checks.append(check)
             for part in check.parts():
                 self._pending.append((check, part))
                 yield part
 
+    def _begun(self, view: View, address: TopicPartition) -> PartitionCheck:
+        """Return the check of a partition; one without segments, which `is_changed`, if its files are gone."""
+        compacted = view.checkpoints[names.CLEANER_OFFSETS]
+        try:
+            plan = view.plan(address)
+        except IoFailure as error:
+            if not is_missing(error):
+                raise
+            gone = PartitionCheck(view, address, None)
+            gone.error = error
+            return gone
+        return PartitionCheck(view, address, plan, compacted=address in compacted)
+
     def _take(self, result: SegmentResult) -> None:
         check, part = self._pending.popleft()
-        self._counted(check.take(part, result, self._again))
+        check.take(part, result, self._again)
         if not self._is_local:
             self._view.reader.meter.add(part.log.size_bytes)
 
@@ -96,36 +110,92 @@ class _Audit:
 
     def _complete(self) -> Iterator[Finding]:
         """Yield the findings of the partitions that are complete."""
-        view = self._view
         while self._checks and self._checks[0].is_done:
             check = self._checks.popleft()
-            plan, notes = check.plan, Notes()
+            found = self._judged(check)
+            for _ in range(LOOKS):
+                if found is not None:
+                    break
+                check, found = self._looked_again(check)
+            if found is None:
+                self._leave_out(check)
+            else:
+                yield from sorted(found, key=lambda one: (one.path, one.position or 0))
+
+    def _judged(self, check: PartitionCheck) -> Sequence[Finding] | None:
+        """Return the findings of a partition; None if its files were changed meanwhile."""
+        view, plan, notes = check.view, check.plan, Notes()
+        if plan is None:
+            return None
+        counts = list(check.counts)
+        try:
+            counts += files.derived_files(view, plan.partition)
             notes.add(*plan.findings)
             notes.add(*check.all())
-            try:
-                for count in files.derived_files(view, plan.partition):
-                    self._counted(count)
-                notes.add(*files.check_names(view, plan.partition))
-                notes.add(*files.check_snapshots(view, plan))
-                notes.add(*files.check_small_files(view, plan, self._topic_ids))
-                notes.add(*files.check_against_root(view, plan))
-                notes.add(*transaction_findings(plan, view.clock()))
-            except IoFailure as error:
-                view.note_gone(plan.partition, error)
-            yield from sorted(notes.all(), key=lambda found: (found.path, found.position or 0))
+            notes.add(*files.check_names(view, plan.partition))
+            notes.add(*files.check_snapshots(view, plan))
+            notes.add(*files.check_small_files(view, plan, self._topic_ids))
+            notes.add(*files.check_against_root(view, plan))
+            notes.add(*transaction_findings(plan, view.clock()))
+        except IoFailure as error:
+            if not is_missing(error):
+                raise
+            check.error = error
+            return None
+        if check.is_changed:
+            return None
+        for count in counts:
+            self._counted(count)
+        return notes.all()
+
+    def _looked_again(
+        self, check: PartitionCheck
+    ) -> tuple[PartitionCheck, Sequence[Finding] | None]:
+        """Check a partition from the beginning, as its files are now."""
+        view = self._view.again()
+        try:
+            if check.address not in view.folders:
+                return check, None
+            view.weigh_names()
+            check = self._begun(view, check.address)
+            for part in check.parts():
+                check.take(part, self._again(part), self._again)
+            return check, self._judged(check)
+        finally:
+            view.close()
+
+    def _leave_out(self, check: PartitionCheck) -> None:
+        if check.error is None:
+            self._view.note_changed(check.address)
+        else:
+            self._view.note_gone(check.address, check.error)
 
 
 class PartitionCheck:
-    """The segments of one partition; their results arrive in ascending order."""
+    """The segments of one partition; their results arrive in ascending order.
 
-    def __init__(self, view: View, plan: PartitionPlan, *, compacted: bool) -> None:
+    `plan` None: the files are gone. `error`: the file that was missing when it was read.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        address: TopicPartition,
+        plan: PartitionPlan | None,
+        *,
+        compacted: bool = False,
+    ) -> None:
+        self.view = view
+        self.address = address
         self.plan = plan
-        self._view = view
-        segments = [*plan.segments, *plan.removed_segments]
+        self.error: IoFailure | None = None
+        segments = [] if plan is None else [*plan.segments, *plan.removed_segments]
         self.segments = segments  # also segments that the next start would cut
         self.found: list[Finding] = []
-        self._left_behind = view.reported_losses(plan.partition)
-        self._interval_bytes = _known_interval(view, plan.partition.topic)
+        self.counts: list[FileCount] = []
+        self._is_gone = False
+        self._left_behind = view.reported_losses(address)
+        self._interval_bytes = _known_interval(view, address.topic)
         self._taken = 0
         self._next_offset = segments[0].base_offset if segments else 0
         self._holes: list[Finding] = []
@@ -139,6 +209,11 @@ class PartitionCheck:
         """Whether the result of every segment has arrived."""
         return self._taken == len(self.segments)
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether a running server replaced or removed a log meanwhile."""
+        return self._is_gone or self.view.is_changed(self.address)
+
     def parts(self) -> Iterator[SegmentPart]:
         """Yield a part for every segment.
 
@@ -149,7 +224,8 @@ class PartitionCheck:
             yield replace(part, open_transactions=self._open) if at == self._taken else part
 
     def _part(self, segment: SegmentPlan, *, last: bool) -> SegmentPart:
-        view, plan = self._view, self.plan
+        view, plan = self.view, self.plan
+        assert plan is not None
         log = Log.of(segment, plan.partition, whole=True)
         return SegmentPart(
             fs=view.base,
@@ -168,13 +244,14 @@ class PartitionCheck:
         part: SegmentPart,
         result: SegmentResult,
         again: Callable[[SegmentPart], SegmentResult],
-    ) -> FileCount:
-        """Add the next segment's result; `again` reads the segment once more. Return the count of its log."""
+    ) -> None:
+        """Add the next segment's result, and the count of its log; `again` reads the segment once more."""
         if result.transactional and result.opened != self._open:
             result = again(replace(part, open_transactions=self._open))
         segment = self.segments[self._taken]
         self._taken += 1
         log = part.log
+        self._is_gone |= result.is_gone
         self._damaged |= result.damaged
         self._compacted |= result.compacted
         self.found += _missing(log, segment)
@@ -189,7 +266,9 @@ class PartitionCheck:
             self.found += () if self._compacted else result.if_all_is_there
         if result.transactional:
             self._open = result.left_open
-        return FileCount(str(log.path), log.topic, log.partition, result.records, log.size_bytes)
+        self.counts.append(
+            FileCount(str(log.path), log.topic, log.partition, result.records, log.size_bytes)
+        )
 
     def _follow(self, log: Log, result: SegmentResult) -> None:
         """Check that the offsets continue from one segment to the next."""
@@ -206,10 +285,9 @@ class PartitionCheck:
 
     def all(self) -> Sequence[Finding]:
         """Return the findings of the logs and the indexes. Offsets removed by compaction are not a hole."""
-        if not self._compacted:
+        if not self._compacted or self.plan is None:
             return [*self.found, *self._holes]
-        view = self._view
-        return [*self.found, *segments_without_log(view.files, self.plan)]
+        return [*self.found, *segments_without_log(self.view.files, self.plan)]
 
 
 def _known_interval(view: View, topic: str) -> int | None:

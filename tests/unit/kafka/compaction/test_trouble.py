@@ -86,6 +86,76 @@ def test_a_full_disk_is_tried_again() -> None:
     assert cleaning.left() == [(6, b"a", b"3"), (7, b"b", b"3")]
 
 
+def waiting(cleaning: Cleaning) -> list[str]:
+    return [name for name in cleaning.shop.names() if name.endswith(".deleted")]
+
+
+@pytest.mark.parametrize("by", ["compaction", "retention"])
+def test_replaced_files_are_removed_after_a_delay(cleaning: Cleaning, by: str) -> None:
+    """As the broker does: a reader that has listed a segment can read it for a while."""
+    two_segments(cleaning, file_delete_delay_ms="5000")
+    before = {
+        name: cleaning.shop.fs.read_bytes(ROOT / "t-0" / name)
+        for name in cleaning.shop.names()
+        if name.endswith((".log", ".index"))
+    }
+    cleaning.clean()
+    left = waiting(cleaning)
+    active = f"{max(cleaning.shop.bases()):020}"
+    assert {f"{name}.deleted" for name in before if not name.startswith(active)} <= set(left)
+    for name in left:
+        if name.endswith((".log.deleted", ".index.deleted")):
+            kept = cleaning.shop.fs.read_bytes(ROOT / "t-0" / name)
+            assert kept == before[name.removesuffix(".deleted")]
+    assert cleaning.store.stats().details["deleted_files_waiting"] == len(left)
+    for passed_ms, expected in ((4999, left), (1, [])):
+        cleaning.shop.clock.now_ms += passed_ms
+        if by == "compaction":
+            cleaning.clean()
+        else:
+            cleaning.store.enforce_retention(cleaning.shop.clock.now_ms)
+        assert waiting(cleaning) == expected
+
+
+def test_a_segment_that_is_replaced_twice_waits_again(cleaning: Cleaning) -> None:
+    two_segments(cleaning, file_delete_delay_ms="5000")
+    cleaning.clean()
+    cleaning.shop.clock.now_ms += 4000
+    cleaning.put((b"a", b"4"))
+    cleaning.roll()
+    cleaning.clean()
+    cleaning.shop.clock.now_ms += 4000
+    cleaning.clean()
+    assert f"{0:020}.log.deleted" in waiting(cleaning)
+    cleaning.shop.clock.now_ms += 1000
+    cleaning.clean()
+    assert waiting(cleaning) == []
+
+
+def test_replaced_files_make_room_on_a_full_disk() -> None:
+    fs = FaultyFileSystem(OverlayFileSystem())
+    cleaning = Cleaning(Workshop(fs))
+    two_segments(cleaning)
+    cleaning.clean()
+    cleaning.put((b"a", b"4"))
+    cleaning.roll()
+    assert waiting(cleaning)
+    fs.fault = disk_full
+    with pytest.raises(DiskFull):
+        cleaning.clean()
+    fs.fault = no_fault
+    assert waiting(cleaning) == []
+
+
+def test_a_start_removes_replaced_files(cleaning: Cleaning) -> None:
+    two_segments(cleaning)
+    cleaning.clean()
+    cleaning.store.close()
+    assert waiting(cleaning)
+    with cleaning.shop.open():
+        assert waiting(cleaning) == []
+
+
 def test_a_deleted_topic_ends_its_cleaning(cleaning: Cleaning) -> None:
     two_segments(cleaning)
     assert not cleaning.clean(max_bytes=SMALL_STEP).finished

@@ -1,0 +1,76 @@
+"""Reading a partition while a running server replaces its files.
+
+Owns the repeated look at such a partition: with a fresh view, from the offset after the last row that was returned.
+Must not know the rows. A cleaner only drops records that a later record of their key replaces, and retention only
+the oldest records. So the rows of two looks, in the order of their offsets, are what a consumer gets that reads
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from storage.errors import CallerError, Corrupt, IoFailure
+from storage.files import is_missing
+from storage.kafka.tools.logs import LogReplaced
+from storage.kafka.tools.rows import Row
+from storage.kafka.tools.view import View
+from storage.model import TopicPartition
+
+LOOKS: Final = 5
+"""How often in a row a partition is looked at without a new row, before it is left out."""
+
+Rows = Callable[[View, int], Iterator[list[Row]]]
+"""Returns the rows of a partition, in runs: those at or above an offset, by a view."""
+
+
+def steady_runs(view: View, address: TopicPartition, rows: Rows, last: str) -> Iterator[list[Row]]:
+    """Yield the rows of a partition in runs, each offset once; `last`: the field with the last offset of a row.
+
+    A partition that changes too fast, or was deleted, is left out from there on, with the finding `changed-meanwhile`.
+    """
+    start, looks_left = 0, LOOKS
+    looked = view
+    try:
+        while True:
+            looks_left -= 1
+            try:
+                for run in rows(looked, start):
+                    yield run
+                    start, looks_left = run[-1][last] + 1, LOOKS
+            except (LogReplaced, Corrupt, IoFailure, CallerError) as error:
+                if not _is_change(looked, address, error):
+                    raise
+                if not looks_left:
+                    _leave_out(view, address, error)
+                    return
+            else:
+                return
+            _end(looked, view)
+            looked = view.again()
+    finally:
+        _end(looked, view)
+
+
+def _is_change(view: View, address: TopicPartition, error: Exception) -> bool:
+    """Return whether an error of a read has its cause in files that were replaced or removed meanwhile."""
+    if isinstance(error, LogReplaced) or (isinstance(error, IoFailure) and is_missing(error)):
+        return True
+    return address not in view.folders or view.is_changed(address)
+
+
+def _leave_out(view: View, address: TopicPartition, error: Exception) -> None:
+    if isinstance(error, IoFailure) and is_missing(error):
+        view.note_gone(address, error)
+    else:
+        view.note_changed(address)
+
+
+def _end(looked: View, view: View) -> None:
+    """Close a fresh view; what it noted is noted in the first one."""
+    if looked is not view:
+        view.notes.add(*looked.notes.all())
+        with suppress(IoFailure):
+            looked.close()
