@@ -32,7 +32,7 @@ from api.http.errors import PAYLOAD, ApiError
 from api.http.negotiation import PLAIN_TYPES, media_type
 from api.http.parameters import Parameter
 from api.request_context import RequestContext, decode_json
-from logserver.tokens import Scope
+from logserver.access.tokens import Scope
 
 B = TypeVar("B")
 Handler: TypeAlias = Callable[[RequestContext], Awaitable[web.StreamResponse]]

@@ -91,7 +91,7 @@ class Server:
             self.kafka = KafkaListener(
                 service,
                 tls=tls_context(settings, ()),
-                scopes_of=guard.scopes_of if guard.is_on else None,
+                tokens=(lambda: guard.tokens) if guard.is_on else None,
             )
 
     @property

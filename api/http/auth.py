@@ -1,6 +1,6 @@
 """Authorization of calls, and TLS.
 
-Owns the Authorization header and the TLS context; must not know which scopes a token has (`logserver.tokens`) or
+Owns the Authorization header and the TLS context; must not know which scopes a token has (`logserver.access.tokens`) or
 which scope a call needs (its description). No token is ever logged or put into a message.
 """
 
@@ -18,9 +18,9 @@ from typing import Final
 from aiohttp import web
 
 from api.http.errors import ApiError
+from logserver.access.tokens import Scope, Tokens, load_tokens
 from logserver.config import Settings
 from logserver.errors import SettingsError
-from logserver.tokens import Scope, Tokens, load_tokens
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +46,10 @@ class Guard:
         if self._path is not None:
             self._tokens = load_tokens(self._path)
 
-    def scopes_of(self, token: bytes) -> frozenset[Scope] | None:
-        """Return the scopes of a token; None if it is unknown, or no call needs one."""
-        return None if self._tokens is None else self._tokens.scopes_of(token)
+    @property
+    def tokens(self) -> Tokens | None:
+        """The tokens and users as they are now; None if no call needs one."""
+        return self._tokens
 
     def check(
         self, request: web.BaseRequest, scope: Scope | None, *, is_page: bool = False

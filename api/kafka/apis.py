@@ -27,7 +27,7 @@ from api.kafka.handlers import (
     transactions,
 )
 from api.kafka.protocol.messages import APIS
-from logserver.tokens import Scope
+from logserver.access.tokens import Scope
 
 API_VERSIONS: Final = 18
 
@@ -37,14 +37,13 @@ def _served(
     handler: Handler,
     scope: Scope | None,
     *,
-    first: int | None = None,
     last: int | None = None,
     before_login: bool = False,
 ) -> Served:
     api = APIS[key]
     return Served(
         api,
-        api.first if first is None else first,
+        api.first,
         api.last if last is None else last,
         handler,
         scope,
@@ -107,7 +106,7 @@ SERVED: Final = _table(
 
 LOGIN: Final = _table(
     (
-        _served(17, security.sasl_handshake, None, first=1, before_login=True),
+        _served(17, security.sasl_handshake, None, before_login=True),
         _served(36, security.sasl_authenticate, None, before_login=True),
     )
 )

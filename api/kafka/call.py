@@ -20,10 +20,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from api.kafka.protocol.messages import Api
 from api.kafka.sessions import FetchSessions
 from api.kafka.topic_ids import TopicIds
+from logserver.access.scram import Exchange
+from logserver.access.tokens import Scope, Tokens
 from logserver.config import Address
 from logserver.service.memory_budget import Reservation
 from logserver.service.service import LogService
-from logserver.tokens import Scope
 
 PRODUCE: Final = 0
 """The API whose requests may overlap on one connection."""
@@ -38,14 +39,18 @@ class Client:
     """A connected client, for the life of its connection.
 
     `host`: its address as text. `scopes`: what its token allows; None where the server needs no token, or before the
-    client has sent one. `mechanism`: the SASL mechanism of its handshake. `produce_order`: held while a produce request
-    is checked and queued, so that requests of a connection are appended in the order of their arrival.
+    client has sent one. `mechanism`: the SASL mechanism of its handshake. `exchange`: its login by SCRAM, between the
+    two steps. `is_raw`: the steps of its login have no header, since its handshake had version 0. `produce_order`: held
+    while a produce request is checked and queued, so that requests of a connection are appended in the order of their
+    arrival.
     """
 
     host: str
     software: str = ""
     scopes: frozenset[Scope] | None = None
     mechanism: str | None = None
+    exchange: Exchange | None = None
+    is_raw: bool = False
     produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -66,12 +71,12 @@ class Call:
     ids: TopicIds
     request: Reservation
     answer: Reservation
-    scopes_of: Callable[[bytes], frozenset[Scope] | None] | None = None
+    tokens: Callable[[], Tokens | None] | None = None
     offered: Collection[Served] = ()
 
     def allows(self, scope: Scope) -> bool:
         """Return whether the client may do what needs `scope`. Without tokens every client may do everything."""
-        if self.scopes_of is None:
+        if self.tokens is None:
             return True
         return bool((self.client.scopes or frozenset()) & {scope, Scope.ADMIN})
 

@@ -22,17 +22,18 @@ from typing import Any, Final
 from api.kafka.apis import API_VERSIONS, offered
 from api.kafka.call import Call, Client, Ended, Served
 from api.kafka.handlers.cluster import api_versions_response
+from api.kafka.handlers.security import login_step
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.primitives import Malformed, Reader, Writer
 from api.kafka.refusals import code_of, refusal
 from api.kafka.sessions import FetchSessions
 from api.kafka.topic_ids import TopicIds
+from logserver.access.tokens import Tokens
 from logserver.config import Address
 from logserver.errors import NotReady
 from logserver.metrics import KafkaMetrics
 from logserver.service.memory_budget import Reservation
 from logserver.service.service import LogService
-from logserver.tokens import Scope
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Answer:
 
 
 class Dispatcher:
-    """Answers requests for one service. `scopes_of` returns the scopes of a token; None: the server needs no tokens."""
+    """Answers requests for one service. `tokens` returns the tokens as they are now; None: the server needs none."""
 
     def __init__(
         self,
@@ -58,20 +59,20 @@ class Dispatcher:
         metrics: KafkaMetrics,
         *,
         node_id: int,
-        scopes_of: Callable[[bytes], frozenset[Scope] | None] | None,
+        tokens: Callable[[], Tokens | None] | None,
     ) -> None:
         self.service = service
         self._metrics = metrics
         self._node_id = node_id
-        self._scopes_of = scopes_of
-        self._served: Mapping[int, Served] = offered(login=scopes_of is not None)
+        self._tokens = tokens
+        self._served: Mapping[int, Served] = offered(login=tokens is not None)
         self._sessions = FetchSessions()
         self._ids = TopicIds(service.topics, service.cluster_id)
 
     @property
     def needs_login(self) -> bool:
         """True if clients must send a token first."""
-        return self._scopes_of is not None
+        return self._tokens is not None
 
     async def answer(
         self, frame: bytes, client: Client, node: Address, request: Reservation, answer: Reservation
@@ -82,6 +83,9 @@ class Dispatcher:
         stops, after which no more requests of the connection can be answered.
         """
         begun = perf_counter()
+        if client.is_raw:
+            call = self._call(client, node, request, answer)
+            return Answer([await login_step(call, bytes(frame))])
         reader = Reader(frame)
         key, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
         served = self._served.get(key)
@@ -94,7 +98,28 @@ class Dispatcher:
         message = served.api.request.read(reader, version)
         if self.needs_login and client.scopes is None and not served.before_login:
             raise Ended(f"{served.api.name} before the login")
-        call = Call(
+        call = self._call(client, node, request, answer, client_id=client_id, version=version)
+        response = await self._handled(served, call, message)
+        self._metrics.answered(
+            api=served.api.name, version=version, elapsed_s=perf_counter() - begun
+        )
+        if response is None:
+            return None
+        parts = self._encoded(served, version, correlation_id, response)
+        failed = key == SASL_AUTHENTICATE and response.error_code != ErrorCode.NONE
+        return Answer(parts, last=failed)
+
+    def _call(
+        self,
+        client: Client,
+        node: Address,
+        request: Reservation,
+        answer: Reservation,
+        *,
+        client_id: str | None = None,
+        version: int = 0,
+    ) -> Call:
+        return Call(
             service=self.service,
             node=node,
             node_id=self._node_id,
@@ -105,18 +130,9 @@ class Dispatcher:
             ids=self._ids,
             request=request,
             answer=answer,
-            scopes_of=self._scopes_of,
+            tokens=self._tokens,
             offered=self._served.values(),
         )
-        response = await self._handled(served, call, message)
-        self._metrics.answered(
-            api=served.api.name, version=version, elapsed_s=perf_counter() - begun
-        )
-        if response is None:
-            return None
-        parts = self._encoded(served, version, correlation_id, response)
-        failed = key == SASL_AUTHENTICATE and response.error_code != ErrorCode.NONE
-        return Answer(parts, last=failed)
 
     async def _handled(self, served: Served, call: Call, message: Any) -> Any:
         """Return the handler's response, or the response for its error."""

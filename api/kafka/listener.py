@@ -15,12 +15,12 @@ from typing import Final
 from api.connection.handshake import Handshake, Handshakes
 from api.kafka.connection import KafkaConnection
 from api.kafka.dispatch import Dispatcher
+from logserver.access.tokens import Tokens
 from logserver.config import Address
 from logserver.errors import SettingsError
 from logserver.metrics import KafkaMetrics
 from logserver.service.memory_budget import MemoryBudget
 from logserver.service.service import LogService
-from logserver.tokens import Scope
 from storage import SupportsBatchBytes
 
 BACKLOG: Final = 512
@@ -30,8 +30,7 @@ CHECK_S: Final = 1.0
 class KafkaListener:
     """The connections of Kafka clients on one address.
 
-    `scopes_of` returns the scopes of a token; None: clients need no token. `has_room` returns whether one more
-    connection may be open. Use it on the event loop only.
+    `tokens` returns the tokens as they are now; None: clients need no token. Use it on the event loop only.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class KafkaListener:
         service: LogService,
         *,
         tls: ssl.SSLContext | None,
-        scopes_of: Callable[[bytes], frozenset[Scope] | None] | None,
+        tokens: Callable[[], Tokens | None] | None,
     ) -> None:
         self.service = service
         self.metrics = KafkaMetrics(service.metrics)
@@ -51,7 +50,7 @@ class KafkaListener:
         self.address = ""
         """HOST:PORT of the port, once it is open."""
         self.dispatcher: Dispatcher
-        self._scopes_of = scopes_of
+        self._tokens = tokens
         self._connections: set[KafkaConnection] = set()
         self._empty = asyncio.Event()  # no connection is open
         self._empty.set()
@@ -95,7 +94,7 @@ class KafkaListener:
             self.service,
             self.metrics,
             node_id=self.service.node_id,
-            scopes_of=self._scopes_of,
+            tokens=self._tokens,
         )
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
@@ -129,7 +128,7 @@ class KafkaListener:
 
     def log_out(self) -> None:
         """End all connections whose clients have logged in: tokens have changed."""
-        if self._scopes_of is not None:
+        if self._tokens is not None:
             for connection in list(self._connections):
                 connection.stop()
 

@@ -16,7 +16,7 @@ from api.http.parameters import Choice, Integer, Parameter
 from api.operation import Answer, Example, Resource
 from api.operations.parameters import CURSOR
 from api.request_context import RequestContext
-from logserver.tokens import Scope
+from logserver.access.tokens import Scope
 from storage import DelayedRecord, TopicPartition
 
 DELAYED: Final = Resource("Delayed messages")

@@ -24,9 +24,9 @@ from api.operations.consumers import (
 )
 from api.records.decode import PartitionNumber, Timestamp
 from api.request_context import RequestContext
+from logserver.access.tokens import Scope
 from logserver.groups.overview import MemberOverview, Progress
 from logserver.service.requests import Start, StartAt
-from logserver.tokens import Scope
 from storage import TopicPartition
 
 GROUPS: Final = Resource("Groups")

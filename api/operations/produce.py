@@ -72,9 +72,9 @@ from api.records.raw_record import RECORD_HEADERS, record_of
 from api.records.splitter import Bounds, Item, LineSplitter
 from api.records.stream import ProduceStream
 from api.request_context import RequestContext
+from logserver.access.tokens import Scope
 from logserver.service.memory_budget import Reservation
 from logserver.service.requests import Acks, AppendOutcome, ProduceBatches, ProduceOptions
-from logserver.tokens import Scope
 from storage.display import encode_json_lines
 
 PRODUCE: Final = Resource("Produce")

@@ -16,8 +16,8 @@ from api.http.parameters import MAX_INT32
 from api.operation import Answer, Example, Resource, required
 from api.operations.parameters import SAMPLES
 from api.request_context import RequestContext
+from logserver.access.tokens import Scope
 from logserver.groups.retries import GroupRetries
-from logserver.tokens import Scope
 from storage import BY_LADDER, TO_DEAD_LETTERS
 
 RETRIES: Final = Resource("Retries")

@@ -18,8 +18,8 @@ from api.http.parameters import Integer, Parameter
 from api.operation import Answer, Example, Resource, required
 from api.operations.parameters import CURSOR, ConfigValue, config_text
 from api.request_context import RequestContext
+from logserver.access.tokens import Scope
 from logserver.service.upkeep import ServiceStatus
-from logserver.tokens import Scope
 from storage import Capabilities, RecoveryReport, StoredFile, StoreStats, TopicPartition, list_files
 
 STORE: Final = Resource("Operation")

@@ -17,7 +17,7 @@ from api.http.parameters import MAX_INT32, Integer, IntegerOrWord, Parameter
 from api.operation import Answer, Example, OneOf, Resource, optional, required
 from api.operations.parameters import ConfigValue, config_text
 from api.request_context import RequestContext
-from logserver.tokens import Scope
+from logserver.access.tokens import Scope
 from storage import TimedOffset, TopicInfo
 
 TOPICS: Final = Resource("Topics")

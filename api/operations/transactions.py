@@ -22,7 +22,7 @@ from api.operations.consumers import (
     PartitionOffset,
 )
 from api.request_context import RequestContext
-from logserver.tokens import Scope
+from logserver.access.tokens import Scope
 from storage import CommittedOffset, TransactionStatus
 
 TRANSACTIONS: Final = Resource("Transactions")

@@ -62,6 +62,7 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "bench": Lazy("logserver.cli.bench:command", "Put load on servers and measure it."),
     "compare": Lazy("logserver.cli.compare:command", "Report on both designs, side by side."),
     "config": Lazy("logserver.cli.config:command", "Show the settings in force."),
+    "token": Lazy("logserver.cli.token:command", "Make lines for a token file."),
     "completion": Lazy("logserver.cli.completion:command", "Print the completion of a shell."),
     "help": Lazy("logserver.cli.help:command", "Show the text on a topic or command."),
 }

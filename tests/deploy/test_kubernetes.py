@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from api.server import Server
+from logserver.access.tokens import Scope, load_tokens
 from logserver.config import PREFIX, SETTINGS
 from logserver.service.service import LogService
-from logserver.tokens import Scope, load_tokens
 from storage import LogStore, Progress
 from tests.deploy.files import KUBERNETES, PORT, VOLUME, Machine, documents, image_config
 from tests.http.harness import opener, settings

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from logserver.tokens import Scope
+from logserver.access.tokens import Scope
 from tests.http.groups.consumers import consumer, produce
 from tests.http.harness import JSON, V2, Answer, Api, opener, records, serving, settings
 from tests.http.test_security import ADMIN, PRODUCER, READER, bearer, token_file

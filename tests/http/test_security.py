@@ -26,10 +26,10 @@ from api.docs_page import target
 from api.http.auth import tls_context
 from api.operation import Example, Operation
 from api.server import Server
+from logserver.access.tokens import Scope, load_tokens
 from logserver.config import Settings, load_settings
 from logserver.errors import SettingsError
 from logserver.service.service import LogService
-from logserver.tokens import Scope, load_tokens
 from storage.errors import IoFailure
 from tests.http.harness import JSON, Api, opener, records, serving, settings
 from tests.http.running import LISTEN, Serve, not_started

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from logserver.access.scram import made
 from tests.http.running import Running
 from tests.interop.peers import KAFKA
 
@@ -133,3 +134,25 @@ def test_transactions(classpath: str, address: str) -> None:
         *("--isolation-level", "read_committed"),
     )
     assert len(values.split()) == 300
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram(classpath: str, tmp_path: Path, mechanism: str) -> None:
+    """The Java client checks the server's signature too."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"{made(mechanism, 'ann', 'secret').line()} admin\n")
+    tokens.chmod(0o600)
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    config = tmp_path / "client.properties"
+    config.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+        f'sasl.jaas.config={module} required username="ann" password="secret";\n'
+    )
+    options = ("--token-file", tokens, "--listen-kafka", "127.0.0.1:0")
+    running = Running("--data", tmp_path / "store", *options)
+    try:
+        topic = (f"{TOOLS}.TopicCommand", "--command-config", str(config), "--create", "--topic")
+        assert "Created topic" in java(classpath, str(running.told["kafka"]), *topic, "t")
+    finally:
+        running.process.kill()
+        running.process.communicate()

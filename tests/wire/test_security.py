@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataReques
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
 from api.kafka.protocol.messages.transaction_admin import ListTransactionsRequest
+from logserver.access.scram import made
 from logserver.config import Address, load_settings
 from logserver.errors import CannotListen, SettingsError
 from tests.http.harness import opener, serving, settings
@@ -54,7 +56,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Broker]:
 async def login(connection: Connection, token: str, mechanism: str = "PLAIN") -> Any:
     """Log in; return the answer to the last step."""
     handshake = await connection.call(SaslHandshakeRequest(mechanism=mechanism), 1)
-    assert handshake.mechanisms == ["PLAIN", "OAUTHBEARER"]
+    assert handshake.mechanisms[:2] == ["PLAIN", "OAUTHBEARER"]
     assert handshake.error_code == 0
     data = f"\0anyone\0{token}" if mechanism == "PLAIN" else f"n,,\1auth=Bearer {token}\1\1"
     return await connection.call(SaslAuthenticateRequest(auth_bytes=data.encode()), 2)
@@ -107,6 +109,69 @@ async def test_steps_out_of_order(guarded: Broker) -> None:
         early = await connection.call(SaslAuthenticateRequest(auth_bytes=b"\0u\0p"), 2)
         assert early.error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert await connection.is_ended()
+
+
+async def test_scram_is_offered_with_users_only(guarded: Broker) -> None:
+    async with guarded.connect() as connection:
+        unknown = await connection.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        assert unknown.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert unknown.mechanisms == ["PLAIN", "OAUTHBEARER"]
+
+
+FIRST = b"n,,n=ann,r=x"
+
+
+async def scram(connection: Connection, data: bytes = FIRST) -> Any:
+    """Take the first step of a login by SCRAM."""
+    handshake = await connection.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 1)
+    assert handshake.error_code == 0
+    return await connection.call(SaslAuthenticateRequest(auth_bytes=data), 2)
+
+
+async def test_steps_of_scram(tmp_path: Path) -> None:
+    """Nothing is allowed between the two steps; a failed step ends the connection."""
+    line = made("SCRAM-SHA-512", "ann", "secret", iterations=4096).line()
+    tokens = token_file(tmp_path, f"{line} read", f"{ADMIN} admin")
+    async with broker(tmp_path / "store", token_file=tokens) as kafka:
+        async with kafka.connect() as connection:
+            assert (await scram(connection)).auth_bytes.startswith(b"r=x")
+            connection.writer.write(frame(MetadataRequest(topics=None), 12))
+            assert await connection.is_ended()
+        async with kafka.connect() as connection:
+            bad = await scram(connection, b"n,,n=ann")
+            assert bad.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert await connection.is_ended()
+        async with kafka.connect() as connection:
+            challenge = (await scram(connection)).auth_bytes
+            nonce = challenge.split(b",")[0]
+            last = b"c=biws," + nonce + b",p=" + b64encode(bytes(64))
+            wrong = await connection.call(SaslAuthenticateRequest(auth_bytes=last), 2)
+            assert wrong.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert await connection.is_ended()
+        async with kafka.connect() as connection:  # another handshake begins again
+            await scram(connection)
+            assert (await login(connection, ADMIN)).error_code == 0
+
+
+async def test_login_without_headers(tmp_path: Path) -> None:
+    """After a handshake of version 0 the steps are plain bytes; a failed one ends the connection."""
+    verifier = made("SCRAM-SHA-512", "ann", "secret", iterations=4096)
+    tokens = token_file(tmp_path, f"{verifier.line()} read", f"{ADMIN} admin")
+
+    async def step(connection: Connection, data: bytes) -> bytes:
+        connection.writer.write(len(data).to_bytes(4, "big") + data)
+        return await connection.read()
+
+    async with broker(tmp_path / "store", token_file=tokens) as kafka:
+        async with kafka.connect() as connection:
+            await connection.call(SaslHandshakeRequest(mechanism="PLAIN"), 0)
+            assert await step(connection, f"\0any\0{ADMIN}".encode()) == b""
+            assert (await connection.call(MetadataRequest(topics=None), 12)).topics == []
+        async with kafka.connect() as connection:
+            await connection.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 0)
+            assert (await step(connection, FIRST)).startswith(b"r=x")
+            with pytest.raises(asyncio.IncompleteReadError):
+                await step(connection, b"c=biws,r=x,p=AAAA")
 
 
 async def test_scopes(guarded: Broker) -> None:

@@ -20,7 +20,7 @@ from api.kafka.protocol.messages.metadata import (
 )
 from api.kafka.refusals import code_of
 from api.kafka.topic_ids import NO_ID
-from logserver.tokens import Scope
+from logserver.access.tokens import Scope
 from storage import StorageError, TopicInfo
 from storage.errors import UnknownTopic
 

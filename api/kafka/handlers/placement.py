@@ -1,8 +1,8 @@
 """Where partitions are: every one on this node, in its one log directory.
 
 Owns the answers to requests that move partitions or choose leaders; must not move anything. A request for the present
-state is granted, every other one is refused with the number that a cluster of one node gives. From ReplicationControlManager and
-ReplicaManager.alterReplicaLogDirs.
+state is granted, every other one is refused with the number that a cluster of one node gives. From
+ReplicationControlManager and ReplicaManager.alterReplicaLogDirs.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ from api.records.v3 import (
     reports_of,
 )
 from api.request_context import RequestContext
+from logserver.access.tokens import Scope
 from logserver.service.requests import AppendOutcome, ProduceOptions
-from logserver.tokens import Scope
 from storage import wall_clock_ms
 from storage.display import encode_json
 

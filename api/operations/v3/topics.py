@@ -17,7 +17,7 @@ from api.http.errors import JSON, NOT_OFFERED, PAYLOAD, ApiError
 from api.operation import Answer, Example, Resource, required
 from api.operations.topics import BROKER_ID, CONFIG_WARNINGS, warn_of_configs
 from api.request_context import RequestContext
-from logserver.tokens import Scope
+from logserver.access.tokens import Scope
 from storage import TopicInfo
 from storage.errors import InvalidConfig, TopicExists
 

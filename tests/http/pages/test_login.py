@@ -14,7 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from api.http.auth import Guard
 from api.http.errors import ApiError
-from logserver.tokens import Scope
+from logserver.access.tokens import Scope
 from tests.http.harness import Api, opener, records, serving, settings
 from tests.http.pages.test_overview import BROWSER, checked
 

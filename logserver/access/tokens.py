@@ -6,6 +6,7 @@ message ever holds a token.
     # token                         scopes
     3yZk0c6mZ1Wv9tQ2bX8u            read,produce
     sha256:9f86d081884c7d65...      admin           the token's SHA-256 in hex, in place of the token
+    scram-sha-256:ann:8192:...      read            the verifier of ann's password (`logserver.access.scram`)
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from logserver.access.scram import HASHES, Verifier, parsed
 from logserver.errors import SettingsError
 
 MAX_FILE_BYTES: Final = 1 << 20
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,512}=*")
 _HASHED: Final = re.compile(r"sha256:([0-9a-fA-F]{64})")
+_SCRAM: Final = "scram-"
 _OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
 
 
@@ -43,11 +46,38 @@ class _Entry:
     scopes: frozenset[Scope]
 
 
-class Tokens:
-    """The tokens of one file, as of the time it was read."""
+@dataclass(frozen=True, slots=True)
+class _User:
+    verifier: Verifier
+    scopes: frozenset[Scope]
 
-    def __init__(self, entries: Sequence[_Entry]) -> None:
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.verifier.mechanism, self.verifier.name
+
+
+class Tokens:
+    """The tokens and the users of one file, as of the time it was read."""
+
+    def __init__(self, entries: Sequence[_Entry], users: Sequence[_User] = ()) -> None:
         self._entries = entries
+        self._users = {user.key: user for user in users}
+
+    @property
+    def mechanisms(self) -> Sequence[str]:
+        """The mechanisms of SCRAM that some user can log in by, in the order of `scram.HASHES`."""
+        present = {mechanism for mechanism, _ in self._users}
+        return [mechanism for mechanism in HASHES if mechanism in present]
+
+    def verifier(self, mechanism: str, name: str) -> Verifier | None:
+        """Return the verifier of a user for a mechanism of SCRAM; None if there is none."""
+        user = self._users.get((mechanism, name))
+        return None if user is None else user.verifier
+
+    def scopes_of_user(self, verifier: Verifier) -> frozenset[Scope] | None:
+        """Return the scopes of the user of a verifier; None if the file has this verifier no longer."""
+        user = self._users.get((verifier.mechanism, verifier.name))
+        return user.scopes if user is not None and user.verifier == verifier else None
 
     def scopes_of(self, token: bytes) -> frozenset[Scope] | None:
         """Return the scopes of a token; None if it is not in the file. The time does not depend on the token."""
@@ -88,9 +118,13 @@ def load_tokens(path: Path) -> Tokens:
     ]
     if not entries:
         raise _refused(path, "holds no token")
-    if len({entry.digest for entry in entries}) < len(entries):
+    tokens = [entry for entry in entries if isinstance(entry, _Entry)]
+    users = [entry for entry in entries if isinstance(entry, _User)]
+    if len({entry.digest for entry in tokens}) < len(tokens):
         raise _refused(path, "holds a token twice")
-    return Tokens(entries)
+    if len({user.key for user in users}) < len(users):
+        raise _refused(path, "holds two verifiers of a user for one mechanism")
+    return Tokens(tokens, users)
 
 
 def _read(path: Path) -> tuple[int, bytes]:
@@ -107,7 +141,7 @@ def _read(path: Path) -> tuple[int, bytes]:
         os.close(descriptor)
 
 
-def _entry(path: Path, number: int, line: str) -> _Entry:
+def _entry(path: Path, number: int, line: str) -> _Entry | _User:
     fields = line.split()
     if len(fields) != 2:
         raise _refused(path, f"line {number} is not a token and its scopes")
@@ -115,6 +149,12 @@ def _entry(path: Path, number: int, line: str) -> _Entry:
     known = {scope.value for scope in Scope}
     if not set(names) <= known:
         raise _refused(path, f"line {number}: scopes are {', '.join(sorted(known))}, with commas")
+    scopes = frozenset(map(Scope, names))
+    if token.lower().startswith(_SCRAM):
+        try:
+            return _User(parsed(token), scopes)
+        except ValueError as error:
+            raise _refused(path, f"line {number}: {error}") from None
     hashed = _HASHED.fullmatch(token)
     if hashed is None and not _TOKEN.fullmatch(token):
         raise _refused(
@@ -122,7 +162,7 @@ def _entry(path: Path, number: int, line: str) -> _Entry:
             f"line {number}: a token has 16 to 512 of A-Z a-z 0-9 . _ ~ + / - (and = at its end)",
         )
     digest = bytes.fromhex(hashed[1]) if hashed else sha256(token.encode()).digest()
-    return _Entry(digest, frozenset(map(Scope, names)))
+    return _Entry(digest, scopes)
 
 
 def _refused(path: Path, problem: str) -> SettingsError:
