@@ -233,7 +233,7 @@ def cleaned(data: bytes, number: int, first_offset: int, to_base_ms: int) -> obj
     kept = compaction.copy_runs(content, found.runs)
     times = found.first_time_ms, found.latest_time_ms
     counts = len(offsets), offsets.latest_offset, found.kept, found.keyless, found.has_tombstone
-    return is_whole, counts, times, kept, moved, batch.first_keyless(data, 0, header)
+    return is_whole, counts, times, kept, moved, batch.keyless(data, 0, header)
 
 
 def varint_call(rng: random.Random) -> Call:

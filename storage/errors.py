@@ -140,7 +140,9 @@ class RecordNotFound(CallerError):
 
 
 class UnrepresentableRecord(CallerError):
-    """Error for a record that the backend cannot store unchanged. Facts: field, index."""
+    """Error for a record that the backend cannot store unchanged. Facts: field, index; for some rules also indexes, the
+    numbers of all records that break the rule.
+    """
 
     code = "unrepresentable-record"
 

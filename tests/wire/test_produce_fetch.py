@@ -22,7 +22,8 @@ from api.kafka.protocol.messages.offsets import (
     OffsetForLeaderEpochRequestTopicsPartitions,
 )
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
-from storage import TopicPartition
+from storage import Record, TopicPartition
+from storage.kafka.format.batch import encode_batch
 from storage.kafka.format.compression import CODECS
 from tests.http.harness import BATCH
 from tests.wire.harness import Broker, Connection, batch, broker, fetch, frame, produce, values
@@ -404,3 +405,14 @@ async def test_a_timeout_of_nothing_is_a_limit(
         request = produce("t", (0, batch(b"b")), timeout_ms=5000)
         (row,) = (await connection.call(request, 9)).responses[0].partition_responses
         assert (row.error_code, row.base_offset) == (0, 1)
+
+
+async def test_every_record_without_a_key_is_named(kafka: Broker, connection: Connection) -> None:
+    """Clients then send the other records of a refused batch again, as they do with the real broker."""
+    await kafka.api.create("t", cleanup_policy="compact")
+    records = [Record(b"k" if n % 3 else None, b"v", timestamp_ms=1) for n in range(7)]
+    for codec in (0, CODECS.index("gzip")):
+        data = encode_batch(records, base_offset=0, leader_epoch=-1, now_ms=0, codec=codec)
+        (row,) = rows(await connection.call(produce("t", (0, data)), 9))
+        assert row.error_code == ErrorCode.INVALID_RECORD  # type: ignore[attr-defined]
+        assert [e.batch_index for e in row.record_errors] == [0, 3, 6]  # type: ignore[attr-defined]

@@ -252,14 +252,21 @@ def _error_row(
     row = ProduceResponseResponsesPartitionResponses(
         index=part.partition, error_code=code, base_offset=-1, error_message=message
     )
-    index = None if error is None else error.facts().get("index")
-    if isinstance(error, UnrepresentableRecord) and isinstance(index, int):
-        row.record_errors.append(
+    if isinstance(error, UnrepresentableRecord):
+        row.record_errors = [
             ProduceResponseResponsesPartitionResponsesRecordErrors(
-                batch_index=index, batch_index_error_message=message
+                batch_index=index, batch_index_error_message=message if number == 0 else None
             )
-        )
+            for number, index in enumerate(_indexes(error))
+        ]
     return row
+
+
+def _indexes(error: UnrepresentableRecord) -> Sequence[int]:
+    """Return the numbers of the records that cannot be stored: clients may send the others again."""
+    facts = error.facts()
+    indexes = facts.get("indexes", [facts.get("index")])
+    return [i for i in indexes if isinstance(i, int)] if isinstance(indexes, list) else []
 
 
 def _log_start(call: Call, partition: TopicPartition) -> int:

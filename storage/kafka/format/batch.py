@@ -520,14 +520,14 @@ def check_records(
     return header.max_timestamp if header.is_log_append_time else latest
 
 
-def first_keyless(
+def keyless(
     data: bytes, position: int, header: BatchHeader, *, max_bytes: int = DEFAULT_MAX_BYTES
-) -> int:
-    """Return the number of the first record without a key; -1 if each record has one. Raises as `decode_records`."""
+) -> list[int]:
+    """Return the numbers of the records without a key. Raises as `decode_records`."""
     _check_end(data, position, header)
     try:
         content, start, stop = content_of(data, position, header, max_bytes)
-        return record.first_keyless(content, start, end=stop, count=header.count)
+        return record.keyless(content, start, end=stop, count=header.count)
     except DataError as fault:
         raise corrupt_batch(position, fault.message) from fault
 

@@ -440,21 +440,23 @@ def check_records(
     return latest
 
 
-def first_keyless(data: bytes, position: i64, *, end: i64, count: i64) -> i64:
-    """Return the number of the first record without a key, of the `count` records that fill `data[position:end]`; -1
-    if each record has a key. Raises Corrupt.
+def keyless(data: bytes, position: i64, *, end: i64, count: i64) -> list[int]:
+    """Return the numbers of the records without a key, of the `count` records that fill `data[position:end]`.
+
+    Raises Corrupt.
     """
     check_count(count, end - position)
+    found: list[int] = []
     index: i64 = 0
     try:
         while index < count:
             position, _, _, fields_at = scan_record(data, position, end)
             if data[fields_at] == NULL_BYTE or decode_varint(data, fields_at)[0] < 0:
-                return index
+                found.append(index)
             index += 1
     except (IndexError, DataError) as cause:
         raise corrupt_record(cause, index) from cause
-    return -1
+    return found
 
 
 def scan_record(data: bytes, position: i64, end: i64) -> tuple[i64, i64, i64, i64]:

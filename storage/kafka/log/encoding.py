@@ -31,7 +31,7 @@ from storage.kafka.format.batch import (
     decode_records,
     encode_batch,
     encode_control_batch,
-    first_keyless,
+    keyless,
     restamp_append_time,
     restamp_latest,
     split_batches,
@@ -278,13 +278,11 @@ def check_times(times_ms: Iterable[int | None], settings: TopicSettings, *, now_
 
 
 def check_keys(records: Iterable[Record], settings: TopicSettings) -> None:
-    """Raise UnrepresentableRecord for the first record without a key if the topic is compacted, as LogValidator does:
-    compaction would drop it.
+    """Raise UnrepresentableRecord for records without a key if the topic is compacted: compaction would drop them. As
+    LogValidator does, it names all of them.
     """
     if settings.compacts:
-        for index, record in enumerate(records):
-            if record.key is None:
-                raise _keyless(index)
+        _refuse_keyless([index for index, record in enumerate(records) if record.key is None])
 
 
 def check_batch_keys(
@@ -293,21 +291,23 @@ def check_batch_keys(
     """Check the keys of a client's whole batches as `check_keys` does."""
     if not settings.compacts:
         return
+    found: list[int] = []
     before = 0
     for at, header in batches:
-        found = first_keyless(data, at, header)
-        if found >= 0:
-            raise _keyless(before + found)
+        found += [before + number for number in keyless(data, at, header)]
         before += header.count
+    _refuse_keyless(found)
 
 
-def _keyless(index: int) -> UnrepresentableRecord:
-    return UnrepresentableRecord(
-        f"record {index}: it has no key. The topic is compacted (cleanup.policy): it keeps the newest record of each "
-        "key",
-        field="key",
-        index=index,
-    )
+def _refuse_keyless(indexes: Sequence[int]) -> None:
+    if indexes:
+        raise UnrepresentableRecord(
+            f"record {indexes[0]}: it has no key. The topic is compacted (cleanup.policy): it keeps the newest record "
+            "of each key",
+            field="key",
+            index=indexes[0],
+            indexes=indexes,
+        )
 
 
 def check_batch_times(

@@ -224,7 +224,7 @@ def test_a_record_without_a_key_is_refused(cleaning: Cleaning) -> None:
     store = cleaning.create()
     with pytest.raises(UnrepresentableRecord, match="record 1: it has no key") as refused:
         store.append(T0, [Record(b"a", b"1"), Record(None, b"2")])
-    assert refused.value.facts() == {"field": "key", "index": 1}
+    assert refused.value.facts() == {"field": "key", "index": 1, "indexes": [1]}
     batches = data_batch(key=b"a", count=2) + data_batch(0, key=None)
     with pytest.raises(UnrepresentableRecord, match="record 2: it has no key"):
         store.check_client_batches("t", batches)
