@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import itertools
 import json
 import random
 import struct
@@ -97,7 +98,7 @@ def messages() -> list[bytes]:
     found: dict[object, bytes] = {}
     for path in sorted(GOLDEN.glob("rocketmq/*/store/commitlog/*")):
         data = path.read_bytes()
-        for position, size in scan.walk(data, 0, len(data), 0)[0]:
+        for position, size in scan.records_in(data, 0, scan.walk(data, 0, len(data)).end, 0):
             one = message.decode_message(data, position)
             shape = (one.magic, one.sys_flag, one.topic)
             if size <= SMALL_MESSAGE_BYTES:
@@ -365,7 +366,22 @@ def decode_message_call(rng: random.Random) -> Call:
             return suspects, (data, position, rng.choice((0, position, number(rng)))), {}
         return message.decode_message, (data, position), {"check_crc": check_crc}
     end = rng.choice((len(data), rng.randrange(len(data) + 2)))
-    return scan.walk, (data, 0, end, rng.randrange(1 << 40)), {"check_crc": check_crc}
+    if rng.random() < 0.5:
+        return (
+            walked,
+            (data, end, rng.randrange(1 << 40)),
+            {"known": sorted(rng.sample(range(999), 9))},
+        )
+    return scan.walk, (data, 0, end), {"check_crc": check_crc}
+
+
+def walked(data: bytes, end: int, shift: int, *, known: list[int]) -> object:
+    """Return the good records, and the ranges of those that are not among the known ones."""
+    stop = scan.walk(data, 0, end).end
+    records = scan.records_in(data, 0, stop, shift)
+    places = {shift + at for at in known} | {at for at, size in records if size % 2}
+    packed = b"".join(place.to_bytes(8) for place in sorted(places))
+    return records, scan.unmatched(data, 0, stop, shift, known=packed, at=0)
 
 
 def suspects(data: bytes, position: int, physical_offset: int) -> object:
@@ -404,6 +420,10 @@ def parts_call(rng: random.Random) -> Call:
         (message.message_size, (), sizes),
         (queue_entry.encode_unit, (numbers[1], numbers[0], in_range(rng, 64)), {}),
         (queue_entry.decode_units, (raw,), {}),
+        (queue_entry.positions_in, (units(rng),), {}),
+        (in_order, ([units(rng) for _ in range(rng.randrange(5))], rng.random() < 0.3), {}),
+        (key_index_table.summed, (bytes(rng.choices(range(256), k=60)), 16, 20), {}),
+        (queue_entry.sound_part, (units(rng), rng.randrange(-1, 9)), {}),
         (queue_entry.delay_code, (rng.randrange(-1, 30), in_range(rng, 62)), {}),
         (index_file.encode_entry, (index_file.IndexEntry(*numbers),), {}),
         (index_file.decode_entry, (raw, rng.randrange(30)), {}),
@@ -416,7 +436,7 @@ def dispatch_call(rng: random.Random) -> Call:
     """Return a call that builds dispatches or queue entries from real messages."""
     data = b"".join(rng.choice(messages()) for _ in range(rng.randrange(1, 6)))
     start = rng.randrange(1 << 40)
-    records, _, _ = scan.walk(data, 0, len(data), start)
+    records = scan.records_in(data, 0, scan.walk(data, 0, len(data)).end, start)
     if rng.random() < 0.3:
         properties = {"DELAY": rng.choice(("", "0", "18", "19", "-3", "x", "9" * 12)), "TAGS": "a"}
         delays = rng.choice((None, (7000,), (7000, 1 << 40, 0)))
@@ -435,6 +455,20 @@ def dispatch_call(rng: random.Random) -> Call:
     ends["bad_places"] = sorted((start + rng.randrange(999), 9) for _ in range(rng.randrange(3)))
     ends["with_fillers"] = rng.random() < 0.5
     return fitted, (data, start, rng.choice((0, 1, 40, -queue_runs.LARGEST_GAP))), ends
+
+
+def units(rng: random.Random) -> bytes:
+    """Return queue entries, most of them sound."""
+    at = itertools.accumulate(rng.choice((1, 1, 300, 1 << 40, -2)) for _ in range(rng.randrange(9)))
+    sizes = (91, 91, 91, 0, -1, queue_entry.FILLER_SIZE)
+    found = [queue_entry.UNIT.pack(place, rng.choice(sizes), rng.randrange(9)) for place in at]
+    return b"".join([*found, *rng.choices((queue_entry.FILLER, bytes(20)), k=rng.randrange(3))])
+
+
+def in_order(all_units: list[bytes], doubt: bool) -> bytes:
+    """Return the physical offsets of entries in ascending order."""
+    parts = list(map(queue_entry.positions_in, all_units))
+    return queue_entry.in_order(parts, frozenset({1, 300} if doubt else ()))
 
 
 class Rules:

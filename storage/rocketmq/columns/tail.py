@@ -211,11 +211,11 @@ class TailedStore:
             if isinstance(step, Stop):
                 self._note_bad(step)
                 return
-            self._last, size = step.records[-1]
-            self._builder.take(step.data, step.start, self._last + size - step.start)
+            self._last = step.last
+            self._builder.take(step.data, step.start, step.size_bytes)
             self._builder.build()
             self._builder.build_queues(self._builder.in_lmqs(step))
-            self.log.end = self._last + size
+            self.log.end = step.end
             self._last_head = self._head_of_last(run)
 
     def _note_bad(self, stop: Stop) -> None:

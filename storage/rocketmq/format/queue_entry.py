@@ -17,11 +17,21 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
+from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from storage.coding.hashes import java_hash
+from storage.coding.native import (
+    BytesWriter,
+    i64,
+    is_native,
+    read_i32_be,
+    read_i64_be,
+    write_i64_be,
+)
 from storage.errors import InvalidArgument, Truncated
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 
@@ -35,6 +45,11 @@ UNIT: Final = struct.Struct(
 UNIT_SIZE: Final = 20
 assert UNIT.size == UNIT_SIZE
 
+_SIZE_POSITION: Final = 8
+POSITION_BYTES: Final = 8
+_POSITION: Final = struct.Struct(">q")
+assert _POSITION.size == POSITION_BYTES
+_pack_position: Final = _POSITION.pack
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER: Final = UNIT.pack(0, FILLER_SIZE, 0)
 
@@ -132,3 +147,105 @@ def code_of(
             return delay_code(int(level), store_timestamp_ms, delays_ms)
     tags = properties.get("TAGS")
     return tags_code(tags) if tags else 0
+
+
+def positions_in(units: bytes) -> bytes:
+    """Return the physical offsets in whole entries, without fillers and invalid entries, 8 bytes each: an entry of
+    zeros must not point to the log's first record.
+    """
+    found = BytesWriter()
+    physical_offset: i64
+    size: i64
+    at: i64 = 0
+    end: i64 = len(units)
+    if not _NATIVE:
+        return b"".join(
+            _pack_position(physical_offset)
+            for physical_offset, size, _ in UNIT.iter_unpack(units)
+            if size > 0 and (size != FILLER_SIZE or physical_offset)
+        )
+    while at < end:
+        physical_offset = read_i64_be(units, at)
+        size = i64(read_i32_be(units, at + _SIZE_POSITION))
+        if size > 0 and (size != FILLER_SIZE or physical_offset != 0):
+            write_i64_be(found, physical_offset)
+        at += UNIT_SIZE
+    return found.getvalue()
+
+
+def in_order(parts: Sequence[bytes], doubted: frozenset[int]) -> bytes:
+    """Return the physical offsets of all parts, as `positions_in` packs them, in ascending order and without these."""
+    if _NATIVE and not doubted:
+        rest = [part for part in parts if part]
+        if all(_is_ascending(part) for part in rest):
+            while len(rest) > 1:
+                rest = [b"".join(_merged(rest[at : at + 2])) for at in range(0, len(rest), 2)]
+            return b"".join(rest)
+    found = array("q", b"".join(parts))
+    if sys.byteorder == "little":
+        found.byteswap()
+    found = array("q", sorted(at for at in found if at not in doubted))
+    if sys.byteorder == "little":
+        found.byteswap()
+    return found.tobytes()
+
+
+def _is_ascending(positions: bytes) -> bool:
+    last: i64 = read_i64_be(positions, 0)
+    at: i64 = POSITION_BYTES
+    end: i64 = len(positions)
+    while at < end:
+        position: i64 = read_i64_be(positions, at)
+        if position < last:
+            return False
+        last = position
+        at += POSITION_BYTES
+    return True
+
+
+def _merged(parts: list[bytes]) -> list[bytes]:
+    """Return one or two ascending parts as pieces that are in ascending order together."""
+    if len(parts) == 1:
+        return parts
+    first, second = parts
+    found = BytesWriter()
+    at: i64 = 0
+    other: i64 = 0
+    end: i64 = len(first)
+    other_end: i64 = len(second)
+    while at < end and other < other_end:
+        one: i64 = read_i64_be(first, at)
+        two: i64 = read_i64_be(second, other)
+        if one <= two:
+            write_i64_be(found, one)
+            at += POSITION_BYTES
+        else:
+            write_i64_be(found, two)
+            other += POSITION_BYTES
+    return [found.getvalue(), first[at:], second[other:]]
+
+
+def sound_part(units: bytes, last: i64) -> tuple[int, int]:
+    """Return the number of bytes of whole entries before the first that is invalid or does not point after `last` and
+    all entries before it, and the last offset then. A filler points to 0 and may stand anywhere.
+    """
+    physical_offset: i64
+    size: i64
+    at: i64 = 0
+    end: i64 = len(units)
+    unpack = UNIT.unpack_from
+    while at < end:
+        if _NATIVE:
+            physical_offset = read_i64_be(units, at)
+            size = i64(read_i32_be(units, at + _SIZE_POSITION))
+        else:
+            physical_offset, size, _ = unpack(units, at)
+        if physical_offset > last and size > 0:
+            last = physical_offset
+        elif physical_offset != 0 or size != FILLER_SIZE:
+            break
+        at += UNIT_SIZE
+    return at, last
+
+
+_NATIVE: Final = is_native(sound_part)

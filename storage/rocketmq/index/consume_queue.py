@@ -22,11 +22,12 @@ from storage.errors import DamagedStore
 from storage.files import HandleCache
 from storage.rocketmq.format.queue_entry import (
     FILLER,
-    FILLER_SIZE,
     UNIT,
     UNIT_SIZE,
     QueueEntry,
     decode_units,
+    positions_in,
+    sound_part,
 )
 from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state.blocked_paths import IN_THE_WAY
@@ -232,17 +233,10 @@ class ConsumeQueue:
             yield from enumerate(units, first)
             first += len(units)
 
-    def positions(self, offset: int) -> list[int]:
-        """Return the physical offsets in the entries from `offset` on, without fillers and invalid entries:
-        an entry of zeros must not point to the log's first record. This method and `sound_end` create no
-        QueueEntry objects: a start reads every entry.
-        """
-        return [
-            physical_offset
-            for _, units in self._chunks(offset)
-            for physical_offset, size, _ in units
-            if size > 0 and (size != FILLER_SIZE or physical_offset)
-        ]
+    def positions(self, offset: int) -> Iterator[bytes]:
+        """Yield the physical offsets in the entries from `offset` on, as `positions_in` packs them."""
+        for _, units in self._chunks(offset):
+            yield positions_in(units)
 
     def sound_end(self, offset: int) -> int:
         """Return the first offset from `offset` on with an entry that is invalid or does not point after all
@@ -250,19 +244,16 @@ class ConsumeQueue:
         """
         last = -1
         for first, units in self._chunks(offset):
-            for at, (physical_offset, size, _) in enumerate(units, first):
-                if physical_offset > last and size > 0:
-                    last = physical_offset
-                elif physical_offset or size != FILLER_SIZE:
-                    return at
+            sound_bytes, last = sound_part(units, last)
+            if sound_bytes < len(units):
+                return first + sound_bytes // UNIT_SIZE
         return self.end
 
-    def _chunks(self, offset: int) -> Iterator[tuple[int, Iterator[tuple[int, int, int]]]]:
-        """Yield (offset of the first, fields) for the entries from `offset` to the end, many at a time."""
+    def _chunks(self, offset: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (offset of the first, bytes) of the entries from `offset` to the end, many at a time."""
         position, end = offset * UNIT_SIZE, self.end * UNIT_SIZE
         for start, data in self.run.chunks(position, end, UNITS_AT_ONCE * UNIT_SIZE):
-            whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
-            yield start // UNIT_SIZE, UNIT.iter_unpack(whole)
+            yield start // UNIT_SIZE, data[: len(data) - len(data) % UNIT_SIZE]
 
     def unit(self, offset: int) -> QueueEntry:
         """Return one entry below the end. Raises Corrupt if there is none."""

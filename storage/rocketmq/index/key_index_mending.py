@@ -28,10 +28,9 @@ from storage.rocketmq.format.index_file import (
 )
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import KeyIndexFile, TimeOf, is_proved
-from storage.rocketmq.index.key_index_table import file_order, slots_of
+from storage.rocketmq.index.key_index_table import file_order, summed
 
 ENTRIES_AT_ONCE: Final = 50_000
-INTS_PER_ENTRY: Final = ENTRY_SIZE // 4
 
 
 class _Replayed(NamedTuple):
@@ -86,14 +85,14 @@ def _is_whole(files: HandleCache, file: KeyIndexFile, time_of: TimeOf) -> bool:
         return False
     count = file.header.index_count - FIRST_ENTRY
     with files.borrow(file.path) as opened:
-        slots = slots_of(opened.pread(file.slots * SLOT_SIZE, HEADER_SIZE))
-        data = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, FIRST_ENTRY))
-    entries = file_order(array("i", data))
-    if len(entries) != count * INTS_PER_ENTRY or max(slots, default=0) > count:
+        slots = opened.pread(file.slots * SLOT_SIZE, HEADER_SIZE)
+        entries = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, FIRST_ENTRY))
+    if len(entries) != count * ENTRY_SIZE:
         return False
-    hashes, previous = entries[0::INTS_PER_ENTRY], entries[INTS_PER_ENTRY - 1 :: INTS_PER_ENTRY]
-    led_to = sum(slots) + sum(previous)
-    return led_to == count * (count + 1) // 2 and min(hashes, default=1) > 0
+    in_slots, highest, _ = summed(slots, 0, SLOT_SIZE)
+    _, _, lowest = summed(entries, 0, ENTRY_SIZE)
+    previous, _, _ = summed(entries, ENTRY_SIZE - SLOT_SIZE, ENTRY_SIZE)
+    return highest <= count and in_slots + previous == count * (count + 1) // 2 and lowest > 0
 
 
 def _replay(files: HandleCache, file: KeyIndexFile, log_end: int) -> _Replayed:

@@ -206,6 +206,29 @@ def follow_chains(data: bytes, slots: array[int], number: int) -> bool:
     return True
 
 
+def summed(data: bytes, position: i64, step: i64) -> tuple[int, int, int]:
+    """Return sum, maximum and minimum of the numbers of 4 bytes at `position` and every `step` bytes after it; without
+    any number 0, 0 and 1.
+    """
+    if not _NATIVE:
+        numbers = file_order(array("i", data))[position // SLOT_SIZE :: step // SLOT_SIZE]
+        return sum(numbers), max(numbers, default=0), min(numbers, default=1)
+    total: i64 = 0
+    highest: i64 = 0
+    lowest: i64 = 1
+    end: i64 = len(data)
+    begin: i64 = position
+    while position < end:
+        number: i64 = i64(read_i32_be(data, position))
+        total += number
+        if number > highest or position == begin:
+            highest = number
+        if number < lowest or position == begin:
+            lowest = number
+        position += step
+    return total, highest, lowest
+
+
 def file_order(slots: array[int]) -> array[int]:
     """Swap the bytes of the slots, in place, if this machine is little-endian; return the slots."""
     if sys.byteorder == "little":

@@ -64,7 +64,7 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.format.queue_entry import UNIT, code_of
+from storage.rocketmq.format.queue_entry import UNIT, UNIT_SIZE, code_of
 from storage.rocketmq.format.suspect_fields import is_folder_name
 from storage.rocketmq.index.dispatch_request import Dispatch, keys_of, new_dispatch
 
@@ -110,6 +110,8 @@ _UNUSUAL: Final = HOSTS_V6 | TRANSACTION_PREPARED
 _KEYS: Final = 0x4B455953  # the letters, as a number
 _TAGS: Final = 0x54414753
 _UNIQ_KEY: Final = 0x554E49515F4B4559
+RARE_NAME: Final = 13
+"""Bytes of the shortest name of a property for which a caller of the pass looks at the records again."""
 _SHORT_NAME: Final = 4
 _LONG_NAME: Final = 8
 _NAME_VALUE: Final = 1
@@ -136,6 +138,16 @@ class EntryRun(NamedTuple):
 
     queue_offset: int
     units: bytes
+
+    @property
+    def last_offset(self) -> int:
+        """The queue offset of the last entry."""
+        return self.queue_offset + len(self.units) // UNIT_SIZE - 1
+
+    @property
+    def first(self) -> int:
+        """The physical offset of the first record."""
+        return int(UNIT.unpack_from(self.units)[0])
 
 
 class QueueRuns(NamedTuple):
@@ -260,6 +272,9 @@ class RecordPass:
         self.last_alive_offset: i64 = -1
         self.last_alive_time_ms: i64 = 0
         self.last_alive_strings: i64 = 0
+        self.has_rare = (
+            True  # a record of the last `take` may have a name of RARE_NAME bytes or more
+        )
         self.unqueued: list[Dispatch] = []  # records without a queue offset since the last `taken`
         self._rules = rules
         self._with_tags = with_tags
@@ -275,14 +290,17 @@ class RecordPass:
 
     def take(self, data: bytes, position: i64, stop: i64, physical_offset: i64) -> None:
         """Pass over the records in [position, stop) of the data, all good as `format.scan` checks them; the first is
-        at this physical offset of the log.
+        at this physical offset of the log. `has_rare` says afterwards whether one of them may have a property that few
+        records have.
         """
+        self.has_rare = not _NATIVE
         shift: i64 = physical_offset - position
         while position < stop:
             if _NATIVE:
                 position = self._take_plain(data, position, stop, shift)
                 if position >= stop:
                     return
+            self.has_rare = True
             position = self._take_one(data, position, shift)
 
     def taken(self) -> Passed:
@@ -326,7 +344,8 @@ class RecordPass:
             fields.physical_offset = position + shift
             if fields.physical_offset < queue.alive_from:
                 break
-            _find_properties(fields, data)
+            if _find_properties(fields, data) >= RARE_NAME:
+                self.has_rare = True
             if not self._put_plain(topic, data):
                 break
             self._note_met(topic, queue, fields.queue_offset)
@@ -531,10 +550,11 @@ def _is_at(text: bytes, data: bytes, fields: _Fields) -> bool:
     return True
 
 
-def _find_properties(fields: _Fields, data: bytes) -> None:
+def _find_properties(fields: _Fields, data: bytes) -> i64:
     """Find the values of the properties that count, as `decode_properties` does: of a name the last value counts,
-    and pieces without a name or a value are skipped.
+    and pieces without a name or a value are skipped. Return the length of the longest name.
     """
+    longest: i64 = 0
     fields.unique_at = fields.unique_end = fields.keys_at = fields.keys_end = 0
     fields.tags_at = fields.tags_end = 0
     at: i64 = fields.topic_end + 2
@@ -544,6 +564,8 @@ def _find_properties(fields: _Fields, data: bytes) -> None:
         while value_at < end and data[value_at] != _NAME_VALUE and data[value_at] != _PROPERTY:
             value_at += 1
         if value_at < end and data[value_at] == _NAME_VALUE:
+            if value_at - at > longest:
+                longest = value_at - at
             value_end: i64 = value_at + 1
             while value_end < end and data[value_end] != _PROPERTY:
                 value_end += 1
@@ -552,6 +574,7 @@ def _find_properties(fields: _Fields, data: bytes) -> None:
             at = value_end + 1
         else:
             at = value_at + 1
+    return longest
 
 
 def _note_property(fields: _Fields, data: bytes, at: i64, name_end: i64, value_end: i64) -> None:

@@ -6,6 +6,7 @@ Sources: CommitLog.recoverNormally and recoverAbnormally of RocketMQ.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -19,14 +20,36 @@ END: Final = "end"  # the walk reached `stop`, or no file covers the position
 
 
 class LogRange(NamedTuple):
-    """A run of adjacent good records: their positions in the log, and their bytes in `data`.
+    """A run of adjacent good records: the first `size_bytes` of `data`, which begins at the physical offset `start`.
 
-    `data` begins at the physical offset `start`.
+    `last`: the physical offset of the last record.
     """
 
-    records: Sequence[tuple[int, int]]  # (physical offset, size)
     data: bytes
     start: int
+    size_bytes: int
+    last: int
+
+    @property
+    def end(self) -> int:
+        """The physical offset after the last record."""
+        return self.start + self.size_bytes
+
+    @property
+    def records(self) -> Sequence[tuple[int, int]]:
+        """(physical offset, size) of each record; made at each use."""
+        return scan.records_in(self.data, 0, self.size_bytes, self.start)
+
+    def before(self, stop: int) -> LogRange | None:
+        """Return the records that begin before this physical offset; None if there are none."""
+        if self.last < stop:
+            return self
+        records = self.records
+        count = bisect_left(records, (stop, 0))
+        if not count:
+            return None
+        last, size = records[count - 1]
+        return self._replace(size_bytes=last + size - self.start, last=last)
 
 
 class Stop(NamedTuple):
@@ -46,16 +69,17 @@ def walk_log(
             break
         file_end = base + run.file_bytes
         data = run.read(position, min(CHUNK_BYTES, stop - position))
-        records, at, reason = scan.walk(data, 0, len(data), position, check_crc=check_crc)
-        if reason == SHORT and not records:
+        walked = scan.walk(data, 0, len(data), check_crc=check_crc)
+        if walked.reason == SHORT and not walked.end:
             data = _whole_record(run, data, position, file_end)
-            records, at, reason = scan.walk(data, 0, len(data), position, check_crc=check_crc)
-        if records:
-            yield LogRange(records, data, position)
-        position += at
+            walked = scan.walk(data, 0, len(data), check_crc=check_crc)
+        size_bytes, last, reason = walked
+        if size_bytes:
+            yield LogRange(data, position, size_bytes, position + last)
+        position += size_bytes
         if reason == PADDING or position == file_end:
             position = file_end
-        elif reason != SHORT or not records:
+        elif reason != SHORT or not size_bytes:
             yield Stop(position, BAD if reason == SHORT else reason)
             return
     yield Stop(position, END)

@@ -13,7 +13,6 @@ but differs where those methods lose data:
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -24,10 +23,12 @@ from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.index_file import IndexHeader
 from storage.rocketmq.format.message import Message, decode_message, takes_queue_offset
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.format.scan import BAD
-from storage.rocketmq.index.dispatch_request import heads_of
+from storage.rocketmq.format.queue_entry import in_order
+from storage.rocketmq.format.scan import BAD, unmatched
+from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.light_queues import is_lmq, lmq_dispatches
 from storage.rocketmq.index.queues import Queue, QueueTable
+from storage.rocketmq.index.record_pass import NOTHING, RecordPass
 from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.log.encoding import parse_mark
 from storage.rocketmq.log.file_sequence import FileSequence
@@ -238,8 +239,14 @@ class _Walk:
         self._context = context
         self.lives = TopicIncarnations(context.run, context.queues, context.deleted)
         self._behind = Behind(context.run, context.queues)
-        known = _unit_positions(context.queues, start)
-        self._known = [at for at in known if at not in doubted] if doubted else known
+        self._known = _known_positions(context.queues, start, doubted)
+        self._known_at = 0  # the walk is after the records before it
+        self._pass = RecordPass(
+            _OfQueues(self.lives, context.queues.batch_topics),
+            with_tags=False,
+            batch_topics=context.queues.batch_topics,
+            strings_from=NOTHING,
+        )
         self._expected: dict[tuple[str, int], int] = {}
         self._open: OpenAppend | None = None
         self._before = -1  # where the record before the current one begins
@@ -284,49 +291,47 @@ class _Walk:
                 self._note_last(last)
                 return step
             sound = sound_part(step) if context.ours and not context.clean else step
-            if sound.records:
+            if sound is not None:
                 self._compare(sound)
                 self._compare_lmqs(sound)
                 self._note_sequenced(sound)
-                last_position, last_size = sound.records[-1]
-                self.bytes_scanned += last_position + last_size - sound.start
+                self.bytes_scanned += sound.size_bytes
                 last = sound
             if sound is not step:
                 self._note_last(last)
-                return Stop(step.records[len(sound.records)][0], BAD)
+                return Stop(step.start if sound is None else sound.end, BAD)
             context.progress("reading the commit log", step.start, run.limit)
         return Stop(position, END)
 
     def _note_last(self, log_range: LogRange | None) -> None:
         if log_range is not None:
-            position, _ = log_range.records[-1]
-            self.last_record = position, _message(log_range, position)
+            self.last_record = log_range.last, _message(log_range, log_range.last)
 
     def _compare(self, log_range: LogRange) -> None:
         """Note records without an entry, and queues that lack entries before such a record."""
-        positions = [position for position, _ in log_range.records]
-        known = self._known
-        first = bisect_left(known, positions[0])
-        there = known[first : bisect_left(known, positions[-1] + 1)]
-        if there == positions:
+        data, start = log_range.data, log_range.start
+        missing, self._known_at = unmatched(
+            data, 0, log_range.size_bytes, start, known=self._known, at=self._known_at
+        )
+        for begin, stop in missing:
+            self._pass.take(data, begin, stop, start + begin)
+        if not self._pass.records:
             return
-        missing: Sequence[tuple[int, int]] = log_range.records
-        if there:
-            pointed_to = set(there)
-            missing = [record for record in missing if record[0] not in pointed_to]
+        passed = self._pass.taken()
+        for topic, queue_id, runs in passed.queues:
+            for run in runs:
+                self._note_missing((topic, queue_id), run.queue_offset, run.last_offset, run.first)
+        for record in passed.refused:
+            key, offset = (record.topic, record.queue_id), record.queue_offset
+            self._note_missing(key, offset, offset, record.physical_offset)
+
+    def _note_missing(self, key: tuple[str, int], first: int, last: int, position: int) -> None:
+        """Note that a queue lacks the entries of these offsets; the first record is at this physical offset."""
         expected = self._expected
-        batch_topics = self._context.queues.batch_topics
-        heads = heads_of(log_range.data, missing, log_range.start)
-        for (position, _), head in zip(missing, heads, strict=True):
-            topic, queue_id, queue_offset, sys_flag, _, _ = head
-            key = topic, queue_id
-            if topic in batch_topics or not takes_queue_offset(sys_flag):
-                continue
-            if not self.lives.are_over(key, queue_offset, position):
-                if key not in expected:
-                    expected[key] = self._first_missing(key, queue_offset, position)
-                if queue_offset >= expected[key]:
-                    expected[key] = queue_offset + 1
+        if key not in expected:
+            expected[key] = self._first_missing(key, first, position)
+        if last >= expected[key]:
+            expected[key] = last + 1
 
     def _compare_lmqs(self, log_range: LogRange) -> None:
         """Compare records with the LMQ queues that exist, as `_compare` does."""
@@ -372,7 +377,7 @@ class _Walk:
                 self.sequenced.append(self._open.append)
                 self._open = None
             self._before = position
-        self._before = log_range.records[-1][0]
+        self._before = log_range.last
 
     def _opened(self, message: Message, position: int) -> OpenAppend | None:
         mark = parse_mark(decode_properties(message.properties).get(SEQUENCE_PROPERTY, ""))
@@ -435,17 +440,38 @@ def _message(log_range: LogRange, position: int) -> Message:
     return decode_message(log_range.data, position - log_range.start, check_crc=False)
 
 
-def _unit_positions(queues: QueueTable, start: int) -> Sequence[int]:
-    """Return, ascending, the physical offsets from `start` on that queue entries point to. LMQ queues are left out:
-    their records need an entry in their own queue too.
+def _known_positions(queues: QueueTable, start: int, doubted: Collection[int]) -> bytes:
+    """Return, as `in_order` does, the physical offsets from `start` on that queue entries point to. LMQ queues are left
+    out: their records need an entry in their own queue too. So are the offsets in `doubted`.
     """
-    found: list[int] = []
+    parts: list[bytes] = []
     for queue in queues:
-        if is_lmq(queue.partition.topic):
-            continue
-        found += queue.units.positions(queue.units.first_at(start))
-    found.sort()
-    return found
+        if not is_lmq(queue.partition.topic):
+            parts += queue.units.positions(queue.units.first_at(start))
+    return in_order(parts, frozenset(doubted))
+
+
+class _OfQueues:
+    """The rules of the walk's pass: which records of the topics with queues count."""
+
+    def __init__(self, lives: TopicIncarnations, batch_topics: frozenset[str]) -> None:
+        self._lives = lives
+        self._batch_topics = batch_topics
+
+    def alive_from(self, topic: str, queue_id: int) -> int:
+        """See Rules."""
+        return self._lives.alive_from(topic, queue_id)
+
+    def is_over(self, dispatch: Dispatch) -> bool:
+        """See Rules. Only records that have a queue offset, and whose topic may have a queue, matter to the walk."""
+        if dispatch.topic in self._batch_topics or not takes_queue_offset(dispatch.sys_flag):
+            return False
+        key = dispatch.topic, dispatch.queue_id
+        return self._lives.are_over(key, dispatch.queue_offset, dispatch.physical_offset)
+
+    def code_of(self, dispatch: Dispatch) -> int:
+        """See Rules."""
+        return dispatch.tags_code
 
 
 def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int]]) -> StorePlan:

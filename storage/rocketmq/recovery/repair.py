@@ -186,16 +186,16 @@ def build_missing(
             if isinstance(log_range, Stop):
                 following = log_range.position
                 break
-            at, size = log_range.records[-1]
-            record_pass.take(log_range.data, 0, at + size - log_range.start, log_range.start)
-            builder.build_queues(builder.in_lmqs(log_range, queues_from))
+            record_pass.take(log_range.data, 0, log_range.size_bytes, log_range.start)
+            if record_pass.has_rare:
+                builder.build_queues(builder.in_lmqs(log_range, queues_from))
             if record_pass.records >= TOGETHER:
                 builder.build_passed(record_pass.taken())
             if index_from < _EVERYTHING:
                 if indexed_from is None:
                     indexed_from = max(first_indexed, log_range.start)
-                plan.keys_beside += keys_beside(log_range)
-            progress("building queues and index", at, plan.log_end)
+                plan.keys_beside += keys_beside(log_range) if record_pass.has_rare else ()
+            progress("building queues and index", log_range.last, plan.log_end)
         builder.build_passed(record_pass.taken())
         if following not in known_stops:
             indexed_from = None

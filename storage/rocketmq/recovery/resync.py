@@ -42,13 +42,13 @@ class LogSoFar(NamedTuple):
     next_offset: Callable[[str, int], int]
 
 
-def sound_part(log_range: LogRange) -> LogRange:
-    """Return `log_range` up to its first record that a crash has torn after its body; unchanged if none is torn.
-    RocketMQ accepts such a record, so this is only for use after a crash of logserver.
+def sound_part(log_range: LogRange) -> LogRange | None:
+    """Return `log_range` up to its first record that a crash has torn after its body; unchanged if none is torn, None
+    if the first is. RocketMQ accepts such a record, so this is only for use after a crash of logserver.
     """
-    for at, (position, size) in enumerate(log_range.records):
+    for position, size in log_range.records:
         if _is_torn(log_range.data, position - log_range.start, size):
-            return log_range._replace(records=log_range.records[:at])
+            return log_range.before(position)
     return log_range
 
 

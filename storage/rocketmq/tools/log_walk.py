@@ -148,23 +148,15 @@ class LogWalk:
                 if isinstance(step, Stop):
                     position = self._beyond(step)
                     break
-                wanted = self._wanted(step)
-                if wanted.records:
-                    last, size = wanted.records[-1]
-                    position = self.position = last + size
+                wanted = step.before(self._until)
+                if wanted is not None:
+                    position = self.position = wanted.end
                     yield wanted
                     self._meter.reach(self.position - self._origin)
                 if self.position >= self._until or wanted is not step:
                     position = self.position
                     break
         self.goes_on_at = position
-
-    def _wanted(self, log_range: LogRange) -> LogRange:
-        """Return the records that begin before `until`."""
-        if log_range.records[-1][0] < self._until:
-            return log_range
-        stop = bisect_left(log_range.records, (self._until, 0))
-        return log_range._replace(records=log_range.records[:stop])
 
     def _paddings(self, position: int) -> Generator[Padding, None, int | None]:
         """Yield the paddings between the walk and `position`; return the position of a good record inside a padding, if
@@ -196,9 +188,11 @@ class LogWalk:
         self.gaps.append((stop.position, following))
         self.notes.add(self._damage(stop, following))
 
-    def placed(self, log_range: LogRange) -> Iterator[Placed]:
-        """Yield the records of a `LogRange`, or of a part of it, decoded."""
-        for at, _ in log_range.records:
+    def placed(
+        self, log_range: LogRange, records: Sequence[tuple[int, int]] | None = None
+    ) -> Iterator[Placed]:
+        """Yield the records of a `LogRange`, or only these of it, decoded."""
+        for at, _ in log_range.records if records is None else records:
             position = at - log_range.start
             message = decode_message(log_range.data, position, check_crc=False)
             self.last_store_timestamp_ms = message.store_timestamp_ms

@@ -232,7 +232,7 @@ def _in_range(
         for at, size in log_range.records
         if data.find(needle, at - start, at - start + size) >= 0
     ]
-    for placed in walk.placed(LogRange(records, data, start)):
+    for placed in walk.placed(log_range, records):
         if end is not None and placed.physical_offset >= end:
             return
         if wanted.matches(placed.message):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from storage.model import RawMessage
 from storage.rocketmq.format.message import HOSTS_V6, MAGIC_V1, MAGIC_V2, Message
 from storage.rocketmq.format.message_encoding import Placement
+from storage.rocketmq.format.scan import records_in, walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,3 +423,15 @@ CASES = [
         ),
     ),
 ]
+
+
+def walked(
+    data: bytes, position: int, end: int, physical_offset: int, *, check_crc: bool = True
+) -> tuple[list[tuple[int, int]], int, str]:
+    """Return ([(physical offset, size)] of the good records from `position` on, the position after them, why the walk
+    ended); `physical_offset` is that of the byte at `position`.
+    """
+    stop, last, reason = walk(data, position, end, check_crc=check_crc)
+    records = records_in(data, position, stop, physical_offset - position)
+    assert last == (position + records[-1][0] - physical_offset if records else -1)
+    return records, stop, reason

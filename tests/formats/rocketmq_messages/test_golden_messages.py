@@ -22,8 +22,8 @@ from storage.rocketmq.format.message import (
 from storage.rocketmq.format.message_encoding import encode_messages
 from storage.rocketmq.format.message_id import decode_offset_id, encode_host, host_text, offset_id
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.format.scan import BLANK, PADDING, walk
-from tests.formats.rocketmq_messages.cases import new_message, placement
+from storage.rocketmq.format.scan import BLANK, PADDING
+from tests.formats.rocketmq_messages.cases import new_message, placement, walked
 
 STORES = Path(__file__).resolve().parents[2] / "golden" / "rocketmq"
 NAMES = sorted(path.parent.name for path in STORES.glob("*/commitlog.jsonl"))
@@ -159,7 +159,7 @@ def test_walking(store: str) -> None:
     found: list[tuple[int, int]] = []
     reasons = []
     for base, data in log_files(store).items():
-        records, position, reason = walk(data, 0, len(data), base)
+        records, position, reason = walked(data, 0, len(data), base)
         assert position == sum(size for _, size in records)
         found += records
         reasons.append(reason)

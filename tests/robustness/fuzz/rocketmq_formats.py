@@ -19,16 +19,17 @@ from storage.rocketmq.format import (
     names,
     properties,
     queue_entry,
-    scan,
 )
+from storage.rocketmq.format.scan import BAD, BLANK, PADDING, SHORT
 from storage.rocketmq.state.topics_file import TopicTable
 from tests.formats.rocketmq_messages import batch_body
+from tests.formats.rocketmq_messages.cases import walked
 from tests.golden.rocketmq_stores import all_stores
 from tests.robustness.fuzz.target import SEED_BYTES, Check, Target, text_of, tried, unless
 from tests.unit.rocketmq.index.passes import check_pass
 
 SEEDS = 12
-ENDS = (scan.SHORT, scan.BLANK, scan.PADDING, scan.BAD)
+ENDS = (SHORT, BLANK, PADDING, BAD)
 
 
 @cache
@@ -97,7 +98,7 @@ def encoded(one: message.Message) -> bytes | None:
 def check_walk(data: bytes) -> None:
     """Check that the walk returns consecutive, decodable records and the reason for its end; it never raises."""
     for check_crc in (True, False):
-        found, end, why = scan.walk(data, 0, len(data), 100, check_crc=check_crc)
+        found, end, why = walked(data, 0, len(data), 100, check_crc=check_crc)
         at = 0
         for physical_offset, size in found:
             assert physical_offset - 100 == at

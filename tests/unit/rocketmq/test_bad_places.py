@@ -6,13 +6,13 @@ import pytest
 
 from storage import StoreOptions, TopicPartition, open_inspector
 from storage.errors import DamagedStore
-from storage.rocketmq.format import scan
 from storage.rocketmq.format.checkpoint import decode_checkpoint, encode_checkpoint
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.log.commit_log import record_at
 from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery import examine, resync
+from tests.formats.rocketmq_messages.cases import walked
 from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_file, put_value
 
 QUEUES = 4
@@ -35,7 +35,7 @@ def spoil(shop: Workshop, every: int, first: int, run: int) -> int:
     number = spoiled = 0
     for base in shop.log_bases():
         data = shop.fs.read_bytes(shop.log_path(base))
-        records, _, _ = scan.walk(data, 0, len(data), base)
+        records, _, _ = walked(data, 0, len(data), base)
         for at, _ in records:
             if (number - first) % every < run:
                 shop.overwrite(shop.log_path(base), at - base + 4, b"\0\1\2\3")

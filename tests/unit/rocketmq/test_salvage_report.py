@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from storage import Finding, LossReport, StoreOptions, TopicPartition, open_inspector
-from storage.rocketmq.format import scan
 from storage.rocketmq.format.message import decode_message, encode_padding
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.store import open_rocketmq
+from tests.formats.rocketmq_messages.cases import walked
 from tests.unit.rocketmq.workshop import LOG_BYTES, ROOT, SMALL, Workshop, put_value, values
 
 QUEUES = 3
@@ -96,7 +96,7 @@ def place_of(shop: Workshop, queue: int, number: int) -> tuple[Path, int, int]:
     """Return the file, the position in the file and the size of a record."""
     for base in shop.log_bases():
         data = shop.fs.read_bytes(shop.log_path(base))
-        records, _, _ = scan.walk(data, 0, len(data), 0)
+        records, _, _ = walked(data, 0, len(data), 0)
         for at, size in records:
             message = decode_message(data, at)
             if (message.queue_id, message.queue_offset) == (queue, number):

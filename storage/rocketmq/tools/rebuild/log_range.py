@@ -148,9 +148,8 @@ class DispatchWalk(LogWalk):
         for log_range in self.log_ranges():
             if isinstance(log_range, Padding):
                 continue
-            at, size = log_range.records[-1]
-            record_pass.take(log_range.data, 0, at + size - log_range.start, log_range.start)
-            if self._for_queues:
+            record_pass.take(log_range.data, 0, log_range.size_bytes, log_range.start)
+            if self._for_queues and record_pass.has_rare:
                 in_lmqs += self._snapshot.live(lmq_dispatches(log_range, self._queues))
             if record_pass.records >= TOGETHER:
                 yield self._taken(in_lmqs)

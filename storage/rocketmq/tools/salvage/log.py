@@ -71,18 +71,15 @@ def _records(
     """Return (the bytes of the records, moved forward by `moved_bytes`; (physical offset, stored physical offset) of
     each record where they differ). `mended`: physical offset -> queue offset to set.
     """
-    last, size = log_range.records[-1]
-    data = log_range.data[: last + size - log_range.start]
+    records, data = log_range.records, log_range.data[: log_range.size_bytes]
     unpack, start = _OFFSET.unpack_from, log_range.start
-    stored = [unpack(data, at - start + _PHYSICAL_POSITION)[0] for at, _ in log_range.records]
-    wrong = [
-        (at, place) for (at, _), place in zip(log_range.records, stored, strict=True) if at != place
-    ]
-    numbered = [at for at, _ in log_range.records if at in mended] if mended else []
+    stored = [unpack(data, at - start + _PHYSICAL_POSITION)[0] for at, _ in records]
+    wrong = [(at, place) for (at, _), place in zip(records, stored, strict=True) if at != place]
+    numbered = [at for at, _ in records if at in mended] if mended else []
     if not moved_bytes and not wrong and not numbered:
         return data, ()
     buffer = bytearray(data)
-    for at, size in log_range.records:
+    for at, size in records:
         position = at - start
         buffer[position : position + size] = _moved(
             data[position : position + size], at, moved_bytes, mended.get(at)

@@ -18,8 +18,7 @@ from storage.rocketmq.columns.queue_entries import Units
 from storage.rocketmq.columns.records import Addresses, Records
 from storage.rocketmq.columns.slices import LogSlice
 from storage.rocketmq.format.message import FIXED_SIZE_V4, Message, decode_message
-from storage.rocketmq.format.scan import walk
-from tests.formats.rocketmq_messages.cases import CASES
+from tests.formats.rocketmq_messages.cases import CASES, walked
 
 ROUNDS = 2000
 
@@ -31,9 +30,9 @@ def decoded(data: bytes, *, check_crc: bool) -> Message | None:
         return None
 
 
-def walked(data: bytes, *, check_crc: bool) -> int | None:
+def first_size(data: bytes, *, check_crc: bool) -> int | None:
     """Return the size of the first record by the walk; None if it finds none."""
-    found, _, _ = walk(data, 0, len(data), 0, check_crc=check_crc)
+    found, _, _ = walked(data, 0, len(data), 0, check_crc=check_crc)
     return found[0][1] if found else None
 
 
@@ -51,7 +50,7 @@ def agree(data: bytes, address: TopicPartition) -> bool:
     """Check all three on one record; return whether it is good."""
     for check_crc in (True, False):
         message = decoded(data, check_crc=check_crc)
-        assert walked(data, check_crc=check_crc) == (None if message is None else message.size)
+        assert first_size(data, check_crc=check_crc) == (None if message is None else message.size)
         at_home = message is not None and (message.topic, message.queue_id) == address
         is_text = message is not None and "\ufffd" not in message.topic
         taken = in_columns(data, address, check_crc=check_crc)

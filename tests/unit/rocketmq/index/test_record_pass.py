@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import pytest
 
 from storage.model import RawMessage
-from storage.rocketmq.format import scan
 from storage.rocketmq.format.message import MAGIC_V1, MAGIC_V2
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
-from storage.rocketmq.index.record_pass import RecordPass
+from storage.rocketmq.format.properties import SHARDING_KEY
+from storage.rocketmq.index import light_queues
+from storage.rocketmq.index.record_pass import RARE_NAME, RecordPass
+from tests.formats.rocketmq_messages.cases import walked
 from tests.golden.rocketmq_stores import GoldenStore, all_stores, by_id
 from tests.unit.rocketmq.index.passes import Nothing, check_pass, flat
 
@@ -97,9 +99,9 @@ def any_record(rng: random.Random, at: int) -> bytes:
     )
 
 
-def walked(data: bytes) -> Sequence[tuple[int, int]]:
+def good_records(data: bytes) -> Sequence[tuple[int, int]]:
     """Return the (physical offset, size) of the good records in the data."""
-    records, end, _ = scan.walk(data, 0, len(data), START)
+    records, end, _ = walked(data, 0, len(data), START)
     assert end == len(data)
     return records
 
@@ -111,7 +113,7 @@ def test_a_pass_makes_what_each_record_makes(seed: int) -> None:
     for _ in range(40):
         data += any_record(rng, START + len(data))
     rules = Nothing(rng.choice(TOPICS), START + rng.randrange(len(data)))
-    check_pass(data, walked(data), START, rng.choice((rules, Nothing())))
+    check_pass(data, good_records(data), START, rng.choice((rules, Nothing())))
 
 
 @pytest.mark.parametrize("properties", [*VALUES, b"\2\2", b"KEYS", b"KEYS\1", b"\1k\2KEYS\1k"])
@@ -119,14 +121,14 @@ def test_a_pass_makes_what_each_record_makes(seed: int) -> None:
 def test_every_value_of_every_property(name: bytes, properties: bytes) -> None:
     text = b"x\1y\2" + name + b"\1" + properties + b"\2TAGS\1t\2" + name + b"\1" + properties
     data = record_of("t", text)
-    check_pass(data, walked(data), START)
+    check_pass(data, good_records(data), START)
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=by_id)
 def test_a_pass_over_a_golden_store(store: GoldenStore) -> None:
     for path in sorted((store.root / "commitlog").iterdir()):
         data, start = path.read_bytes(), int(path.name)
-        records, _, _ = scan.walk(data, 0, len(data), start)
+        records, _, _ = walked(data, 0, len(data), start)
         check_pass(data, records, start)
 
 
@@ -176,3 +178,13 @@ def test_rules_are_asked_again_after_topics_were_forgotten() -> None:
     done.take(data, 0, len(data), START)
     assert done.left_out == 1
     assert len(flat(done.taken())["t", 0]) == 1
+
+
+def test_a_record_with_a_rare_name_is_noted() -> None:
+    """A start looks again at a record for its LMQ queues, and for a key that is not among its lookup keys."""
+    assert min(len(SHARDING_KEY), len(light_queues.OFFSETS)) >= RARE_NAME
+    for name in (SHARDING_KEY, light_queues.OFFSETS):
+        done = RecordPass(Nothing(), with_tags=False)
+        data = record_of("t", f"KEYS\1a\2{name}\1b\2".encode())
+        done.take(data, 0, len(data), START)
+        assert done.has_rare

@@ -18,8 +18,8 @@ from storage import (
     open_inspector,
 )
 from storage.contract import run_serially
-from storage.rocketmq.format import scan
 from storage.rocketmq.format.message import decode_message
+from tests.formats.rocketmq_messages.cases import walked
 from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_file, put_value, values
 
 ORDERS = TopicPartition("orders", 0)
@@ -50,7 +50,7 @@ def place_of(shop: Workshop, number: int) -> tuple[int, int]:
     seen = 0
     for base in shop.log_bases():
         data = shop.fs.read_bytes(shop.log_path(base))
-        records, _, _ = scan.walk(data, 0, len(data), base)
+        records, _, _ = walked(data, 0, len(data), base)
         for at, size in records:
             seen += decode_message(data, at - base).topic == "orders"
             if seen == number:
