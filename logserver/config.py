@@ -223,6 +223,9 @@ class Settings:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 10_000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_assignment_interval_ms: int = 1_000
     handshake_timeout_ms: int = 10_000
     keep_alive_ms: int = 75_000
     kafka_idle_ms: int = 600_000
@@ -366,6 +369,18 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         "Longest session timeout that a member may ask for (Kafka's protocol).",
     ),
     "group_max_size": (_integer(1), "Most members of one group (Kafka's protocol)."),
+    "group_consumer_session_timeout_ms": (
+        _integer(1, DAY_MS),
+        "How long a member may be silent before it is removed (Kafka's new group protocol).",
+    ),
+    "group_consumer_heartbeat_interval_ms": (
+        _integer(1, HOUR_MS),
+        "How often a member sends a heartbeat (Kafka's new group protocol).",
+    ),
+    "group_consumer_assignment_interval_ms": (
+        _integer(0, HOUR_MS),
+        "Shortest time between two assignments of a group's partitions (Kafka's new group protocol).",
+    ),
     "handshake_timeout_ms": (_integer(100, HOUR_MS), "Longest TLS handshake."),
     "keep_alive_ms": (_integer(1000, HOUR_MS), "Longest wait for the next request's headers."),
     "kafka_idle_ms": (

@@ -13,6 +13,7 @@ from api.kafka.call import Handler, Served
 from api.kafka.handlers import (
     cluster,
     configs,
+    consumer_groups,
     fetch,
     group_admin,
     group_offsets,
@@ -99,6 +100,8 @@ SERVED: Final = _table(
         _served(61, transaction_admin.describe_producers, Scope.READ),
         _served(65, transaction_admin.describe_transactions, Scope.READ),
         _served(66, transaction_admin.list_transactions, Scope.READ),
+        _served(68, consumer_groups.heartbeat, Scope.READ),
+        _served(69, consumer_groups.describe, Scope.READ),
         _served(74, configs.list_config_resources, Scope.READ),
     )
 )

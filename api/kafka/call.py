@@ -19,12 +19,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from api.kafka.protocol.messages import Api
 from api.kafka.sessions import FetchSessions
-from api.kafka.topic_ids import TopicIds
 from logserver.access.scram import Exchange
 from logserver.access.tokens import Scope, Tokens
 from logserver.config import Address
 from logserver.service.memory_budget import Reservation
 from logserver.service.service import LogService
+from logserver.service.topics import TopicIds
 
 PRODUCE: Final = 0
 """The API whose requests may overlap on one connection."""

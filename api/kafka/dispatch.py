@@ -27,7 +27,6 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.primitives import Malformed, Reader, Writer
 from api.kafka.refusals import code_of, refusal
 from api.kafka.sessions import FetchSessions
-from api.kafka.topic_ids import TopicIds
 from logserver.access.tokens import Tokens
 from logserver.config import Address
 from logserver.errors import NotReady
@@ -67,7 +66,7 @@ class Dispatcher:
         self._tokens = tokens
         self._served: Mapping[int, Served] = offered(login=tokens is not None)
         self._sessions = FetchSessions()
-        self._ids = TopicIds(service.topics, service.cluster_id)
+        self._ids = service.topics.ids
 
     @property
     def needs_login(self) -> bool:

@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from api.kafka.protocol.messages.group_admin import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseGroups,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DeleteGroupsResponseResults,
@@ -31,6 +34,7 @@ from api.kafka.protocol.messages.group_offsets import (
     OffsetFetchResponseTopicsPartitions,
 )
 from api.kafka.protocol.messages.groups import (
+    ConsumerGroupHeartbeatResponse,
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -99,6 +103,17 @@ def _delete(request: DeleteGroupsRequest, code: int) -> DeleteGroupsResponse:
     )
 
 
+def _describe_modern(
+    request: ConsumerGroupDescribeRequest, code: int
+) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(
+        groups=[
+            ConsumerGroupDescribeResponseGroups(group_id=name, error_code=code)
+            for name in request.group_ids
+        ]
+    )
+
+
 GROUP_REFUSALS: Final[Mapping[int, Callable[[Any, Any], Any]]] = {
     8: _commit,
     9: _fetch,
@@ -110,5 +125,7 @@ GROUP_REFUSALS: Final[Mapping[int, Callable[[Any, Any], Any]]] = {
     16: lambda request, code: ListGroupsResponse(error_code=code),
     42: _delete,
     47: lambda request, code: OffsetDeleteResponse(error_code=code),
+    68: lambda request, code: ConsumerGroupHeartbeatResponse(error_code=code),
+    69: _describe_modern,
 }
 """By API: the response."""

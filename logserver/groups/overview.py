@@ -1,7 +1,7 @@
 """The operator's view of groups: members, committed offsets, lag; reset and delete.
 
-Owns the description of a group and the operations on it from outside, for both kinds of group: HTTP's consumer
-instances and members that use Kafka's classic protocol. Must not know HTTP.
+Owns the description of a group and the operations on it from outside, for every kind of group: HTTP's consumer
+instances, and members that use Kafka's classic or new protocol. Must not know HTTP.
 """
 
 from __future__ import annotations
@@ -10,21 +10,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from logserver.errors import UnknownGroup
-from logserver.groups.classic_groups import ClassicGroups
-from logserver.groups.classic_values import GroupView, Limits, MemberView, State
-from logserver.groups.config import check_group_name
-from logserver.groups.consumer import Consumers
-from logserver.groups.consumer_protocol import (
+from logserver.groups.classic.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
+from logserver.groups.classic.groups import ClassicGroups
+from logserver.groups.classic.values import GroupView, Limits, MemberView, State
+from logserver.groups.commits import Commits
+from logserver.groups.config import check_group_name
+from logserver.groups.consumer import Consumers
 from logserver.groups.coordinator import Group, Member
+from logserver.groups.modern.groups import ModernGroups
+from logserver.groups.modern.values import Limits as ModernLimits
+from logserver.groups.modern.values import ModernMemberView
 from logserver.groups.offsets import Offsets
 from logserver.groups.reading import Reset, check_range, reset_positions, timed_positions
 from logserver.groups.registry import Registry
@@ -34,6 +38,8 @@ from logserver.service.topics import TopicCatalog
 from storage import CommittedOffset, LogStore, OffsetBounds, TopicPartition
 from storage.errors import UnknownPartition, UnknownTopic
 
+CLASSIC: Final = "classic"
+MODERN: Final = "consumer"
 SERVER_ASSIGNOR: Final = "server"
 """How the rule of the server is named to Kafka's tools, which show an assignor."""
 
@@ -90,8 +96,17 @@ class GroupOverview:
     progress: Sequence[Progress]
 
 
+class ListedGroup(NamedTuple):
+    """A group in a list. `kind`: CLASSIC or MODERN, as Kafka names the types of groups."""
+
+    name: str
+    protocol_type: str
+    state: str
+    kind: str
+
+
 class Groups:
-    """All groups of one server: members of both kinds, and the operations from outside."""
+    """All groups of one server: members of every kind, and the operations from outside."""
 
     def __init__(self, topics: TopicCatalog) -> None:
         self._access = topics.access
@@ -99,6 +114,7 @@ class Groups:
         self._registry = Registry()
         self.offsets = Offsets(topics, self._registry)
         self.consumers = Consumers(topics, self.offsets, self._registry)
+        check_name = partial(check_group_name, rocketmq=self._access.store.capabilities.messages)
         self.classic = ClassicGroups(
             self._registry,
             self.offsets,
@@ -109,9 +125,24 @@ class Groups:
                 settings.group_max_size,
                 settings.max_group_member_bytes,
             ),
-            partial(check_group_name, rocketmq=self._access.store.capabilities.messages),
+            check_name,
             is_restart=bool(topics),
         )
+        self.modern = ModernGroups(
+            self._registry,
+            self.offsets,
+            topics,
+            ModernLimits(
+                settings.group_consumer_session_timeout_ms,
+                settings.group_consumer_heartbeat_interval_ms,
+                settings.group_consumer_assignment_interval_ms,
+                settings.group_max_size,
+                settings.max_group_member_bytes,
+            ),
+            check_name,
+            is_restart=bool(topics),
+        )
+        self.commits = Commits(self._registry, self.offsets, self.classic, self.modern)
         # The readers of a topic that was created, changed or deleted get a new assignment at once.
         topics.listeners.append(self.consumers.coordinator.topic_changed)
 
@@ -130,6 +161,7 @@ class Groups:
     def begin_stop(self) -> None:
         """End the groups of Kafka's protocol: their members that wait are answered."""
         self.classic.stop()
+        self.modern.stop()
 
     async def stop(self) -> None:
         """Close all instances; auto-commits are stored on return."""
@@ -143,12 +175,26 @@ class Groups:
     def members(self, group: str) -> Sequence[MemberOverview]:
         """Return the members of a group by name; none of a group without members."""
         http, classic = self._registry.http.get(group), self._registry.classic_in_use(group)
+        modern = self._registry.modern_in_use(group)
         if http is not None:
             return [_instance(http.members[name]) for name in sorted(http.members)]
+        if modern is not None:
+            members = map(self._modern_member, modern.view().members)
+            return sorted(members, key=lambda member: member.name)
         if classic is None:
             return ()
         view = classic.view()
         return sorted(map(_member, view.members), key=lambda member: member.name)
+
+    def _modern_member(self, member: ModernMemberView) -> MemberOverview:
+        return MemberOverview(
+            name=member.member_id,
+            client_id=member.client_id,
+            instance_id=member.instance_id,
+            topics=member.topics or None,
+            topic_pattern=member.pattern,
+            partitions=self.modern.topics.partitions(member.assigned),
+        )
 
     async def overview(self, group: str) -> GroupOverview:
         """Return one group. Raises UnknownGroup."""
@@ -157,10 +203,9 @@ class Groups:
         readers = {at: member.name for member in members for at in member.partitions}
         partitions = sorted({*committed, *readers})
         bounds = await self._access.run(_bounds, self._access.store, partitions)
-        live = self._registry.http.get(group) or self._registry.classic.get(group)
         return GroupOverview(
             name=group,
-            generation=0 if live is None else live.generation,
+            generation=self._generation(group),
             members=members,
             progress=[
                 Progress(
@@ -173,18 +218,37 @@ class Groups:
             ],
         )
 
+    def _generation(self, group: str) -> int:
+        """Return the generation of a group, in the new protocol its epoch; 0 for a group without a kind."""
+        modern = self._registry.modern.get(group)
+        if modern is not None:
+            return modern.epoch
+        live = self._registry.http.get(group) or self._registry.classic.get(group)
+        return 0 if live is None else live.generation
+
     async def view(self, group: str) -> GroupView | None:
-        """Return a group as Kafka's tools see it; None if it has neither members nor offsets.
+        """Return a group as Kafka's tools see it; None if it has neither members nor offsets, or uses the new
+        protocol: see `ModernGroups.describe`.
 
         HTTP's consumer instances are shown as members that subscribe by Kafka's consumer protocol.
         """
+        if group in self._registry.modern:
+            return None
         if group in self._registry.http or group in self._registry.classic:
             return self._view(group)
         return self._view(group) if await self.offsets.committed(group) else None
 
-    async def views(self) -> Sequence[GroupView]:
-        """Return all groups, in order; see `view`."""
-        return [self._view(name) for name in sorted({*await self.names(), *self._registry.classic})]
+    async def listed(self) -> Sequence[ListedGroup]:
+        """Return all groups, in order."""
+        known = {*await self.names(), *self._registry.classic, *self._registry.modern}
+        return [self._listed(name) for name in sorted(known)]
+
+    def _listed(self, group: str) -> ListedGroup:
+        modern = self._registry.modern.get(group)
+        if modern is not None:
+            return ListedGroup(group, PROTOCOL_TYPE, modern.state.value, MODERN)
+        view = self._view(group)
+        return ListedGroup(group, view.protocol_type, view.state.value, CLASSIC)
 
     def _view(self, group: str) -> GroupView:
         http, classic = self._registry.http.get(group), self._registry.classic.get(group)
@@ -239,6 +303,7 @@ class Groups:
         self._registry.check_empty(group)
         await self.offsets.delete(group)
         self.classic.forget(group)
+        self.modern.forget(group)
 
     async def _known(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group. Raises UnknownGroup."""
@@ -247,6 +312,7 @@ class Groups:
             not committed
             and group not in self._registry.http
             and group not in self._registry.classic
+            and group not in self._registry.modern
         ):
             raise UnknownGroup(group)
         return committed

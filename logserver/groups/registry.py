@@ -1,8 +1,8 @@
 """Which groups have members, and of which kind: one kind per name.
 
-Owns the rule that a name belongs to HTTP's consumer instances or to Kafka's classic protocol, never to both at once:
-the one is assigned by the server, the other by its leader, and both would read the same partitions. A group without
-members is of no kind: its offsets serve either. Must not know how a kind works.
+Owns the rule that a name belongs to HTTP's consumer instances, to Kafka's classic protocol or to its new one, never to
+two at once: each kind assigns partitions by its own rule, and their members would read the same partitions. A group
+without members is of no kind: its offsets serve any. Must not know how a kind works.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from logserver.errors import ConsumerState
-from logserver.groups.classic import ClassicGroup
+from logserver.groups.classic.group import ClassicGroup
 from logserver.groups.coordinator import Group
+from logserver.groups.modern.group import ModernGroup
 
 MEMBERS_NAMED: Final = 3  # in an error
 
 
 class Registry(Collection[str]):
-    """The names of all groups with members. `http` and `classic` are filled by their owners.
+    """The names of all groups with members. `http`, `classic` and `modern` are filled by their owners.
 
-    `classic` also remembers groups whose last member has left.
+    `classic` and `modern` also remember groups whose last member has left; a name is in one of them at most.
     """
 
     def __init__(self) -> None:
         self.http: dict[str, Group] = {}
         self.classic: dict[str, ClassicGroup] = {}
+        self.modern: dict[str, ModernGroup] = {}
 
     def __contains__(self, name: object) -> bool:
-        return name in self.http or self.classic_in_use(str(name)) is not None
+        return name in self.http or self._in_use(str(name)) is not None
 
     def __iter__(self) -> Iterator[str]:
         yield from self.http
-        for name, group in self.classic.items():
-            if not group.is_idle:
-                yield name
+        for groups in (self.classic, self.modern):
+            for name, group in groups.items():
+                if not group.is_idle:
+                    yield name
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -44,9 +47,25 @@ class Registry(Collection[str]):
         group = self.classic.get(name)
         return None if group is None or group.is_idle else group
 
+    def modern_in_use(self, name: str) -> ModernGroup | None:
+        """Return a group of the new protocol that has members; None for any other name."""
+        group = self.modern.get(name)
+        return None if group is None or group.is_idle else group
+
+    def _in_use(self, name: str) -> ClassicGroup | ModernGroup | None:
+        """Return a group of Kafka's protocol that has members, of either kind."""
+        return self.classic_in_use(name) or self.modern_in_use(name)
+
+    def forget_idle(self, name: str) -> None:
+        """Forget a group of Kafka's protocol without members: the name gets another kind."""
+        for groups in (self.classic, self.modern):
+            group = groups.get(name)
+            if group is not None and group.is_idle:
+                groups.pop(name).close()
+
     def check_open_to_http(self, name: str) -> None:
         """Raise ConsumerState if the name belongs to members that use Kafka's protocol."""
-        group = self.classic_in_use(name)
+        group = self._in_use(name)
         if group is not None:
             raise ConsumerState(
                 f"group {name!r} has {group.size} member{'s' if group.size > 1 else ''} that use Kafka's "
@@ -56,12 +75,12 @@ class Registry(Collection[str]):
             )
 
     def check_empty(self, name: str) -> None:
-        """Raise ConsumerState if the group has members, of either kind."""
-        http, classic = self.http.get(name), self.classic_in_use(name)
+        """Raise ConsumerState if the group has members, of any kind."""
+        http, group = self.http.get(name), self._in_use(name)
         if http is not None:
             members, count = sorted(http.members), len(http.members)
-        elif classic is not None:
-            members, count = list(classic.member_ids()), classic.size
+        elif group is not None:
+            members, count = list(group.member_ids()), group.size
         else:
             return
         left_out = count - len(members[:MEMBERS_NAMED])

@@ -43,7 +43,7 @@ from logserver.service.maintenance import maintenance
 from logserver.service.memory_budget import MemoryBudget, Reservation
 from logserver.service.produce import Producer
 from logserver.service.requests import Fetch, Follow
-from logserver.service.topics import TopicCatalog
+from logserver.service.topics import TopicCatalog, cluster_id_of
 from logserver.service.upkeep import ServiceStatus, Upkeep
 from logserver.transactions.service import Transactions
 from storage import (
@@ -78,10 +78,6 @@ Opener: TypeAlias = Callable[[Progress], LogStore]
 READERS: Final = 4
 SEARCHERS: Final = 2  # threads of their own, so that a long scan does not delay a fetch
 DISK_FULL_BELOW_BYTES: Final = 1 << 20
-CLUSTER_ID: Final = (
-    "logserver"  # of a store without an id; must not change, so that clients may keep it
-)
-
 NODE_ID: Final = 1  # of a store without one
 
 
@@ -263,10 +259,8 @@ class LogService:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster id from the store's directory, or `CLUSTER_ID` if the store has none. Raises NotReady."""
-        store = self.store
-        stored = store.cluster_id if isinstance(store, SupportsClusterId) else None
-        return stored or CLUSTER_ID
+        """The cluster id from the store's directory, or a constant if the store has none. Raises NotReady."""
+        return cluster_id_of(self.store)
 
     @property
     def node_id(self) -> int:

@@ -1,32 +1,46 @@
 """The topics of the open store, as the server knows them: look-ups without a call of the store, and changes.
 
-Owns the catalogue, the order of changes, and the checks of topic names: which topics clients may write to, and which
-names a client's request may create. Must not append anything. Use it on the event loop only.
+Owns the catalogue, the order of changes, the topics' ids as 16 bytes, and the checks of topic names: which topics
+clients may write to, and which names a client's request may create. Must not append anything. Use it on the event
+loop only.
 """
 
 from __future__ import annotations
 
 import asyncio
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from hashlib import sha256
 from typing import Any, Final
 
 from logserver.idempotency.keys import KeyedWriter
 from logserver.service.access import StoreAccess
 from logserver.service.partitioning import address
-from storage import OffsetBounds, SupportsDeleteRecords, TopicInfo, TopicPartition
+from storage import (
+    LogStore,
+    OffsetBounds,
+    SupportsClusterId,
+    SupportsDeleteRecords,
+    TopicInfo,
+    TopicPartition,
+)
 from storage.errors import InvalidTopic, NotOffered, UnknownTopic
 
 # Kafka's Topic.INTERNAL_TOPICS, and the topic of the KRaft controllers' log.
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
+CLUSTER_ID: Final = (
+    "logserver"  # of a store without an id; must not change, so that clients may keep it
+)
+NO_ID: Final = bytes(16)
 
 
 class TopicCatalog(Mapping[str, TopicInfo]):
     """All topics by name. Each of `listeners` is called with the name of a topic that was created, altered or deleted.
 
-    `keyed_writer` forgets the keys of a deleted topic.
+    `keyed_writer` forgets the keys of a deleted topic. `ids`: the topics' ids.
     """
 
     def __init__(
@@ -42,6 +56,7 @@ class TopicCatalog(Mapping[str, TopicInfo]):
         self._topics = dict(topics)
         self._keyed_writer = keyed_writer
         self._changing = asyncio.Lock()
+        self.ids = TopicIds(self)
 
     def __getitem__(self, name: str) -> TopicInfo:
         return self._topics[name]
@@ -170,6 +185,42 @@ class TopicCatalog(Mapping[str, TopicInfo]):
             self._topics[name] = info
         for listener in self.listeners:
             listener(name)
+
+
+class TopicIds:
+    """The ids of the topics of one store, and back to their names.
+
+    A topic whose files have no id (made before Kafka 2.8) gets one that depends only on the cluster and its name, so it
+    is the same after every start.
+    """
+
+    def __init__(self, topics: TopicCatalog) -> None:
+        self._topics = topics
+        self._names: dict[bytes, str] | None = None
+        topics.listeners.append(self._changed)
+
+    def _changed(self, _: str) -> None:
+        self._names = None
+
+    def id_of(self, name: str) -> bytes:
+        """Return the id of a topic that exists."""
+        text = self._topics.info(name).topic_id
+        if text is not None:
+            return urlsafe_b64decode(text + "==")
+        cluster_id = cluster_id_of(self._topics.access.store)
+        return sha256(f"{cluster_id}/{name}".encode()).digest()[: len(NO_ID)]
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with an id; None if there is none."""
+        if self._names is None:
+            self._names = {self.id_of(name): name for name in self._topics}
+        return self._names.get(topic_id)
+
+
+def cluster_id_of(store: LogStore) -> str:
+    """Return the cluster id from the store's directory, or `CLUSTER_ID` if the store has none."""
+    stored = store.cluster_id if isinstance(store, SupportsClusterId) else None
+    return stored or CLUSTER_ID
 
 
 def check_new_name(topic: str) -> None:

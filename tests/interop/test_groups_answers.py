@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from api.kafka.protocol.messages.groups import FindCoordinatorRequest
+from api.kafka.protocol.messages.cluster import (
+    FindCoordinatorRequest,
+)
 from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
 from tests.interop.brokers import Broker as RealBroker
 from tests.wire.group_requests import (

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.interop.peers import KAFKA
 from tests.wire.harness import Broker, Connection, broker
 
 
@@ -22,3 +25,11 @@ async def connection(kafka: Broker) -> AsyncIterator[Connection]:
     """A connection to `kafka`."""
     async with kafka.connect() as open_one:
         yield open_one
+
+
+@pytest.fixture(scope="session")
+def classpath() -> str:
+    """The class path of the tools; the first call of a machine fetches them."""
+    subprocess.run([KAFKA / "setup"], check=True, capture_output=True, timeout=600)
+    cache = Path(os.environ.get("PEERS_CACHE", Path.home() / ".cache" / "peers" / "kafka"))
+    return f"{cache}/libs/*"

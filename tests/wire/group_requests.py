@@ -34,7 +34,7 @@ from api.kafka.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignments,
 )
-from logserver.groups.consumer_protocol import encode_subscription
+from logserver.groups.classic.consumer_protocol import encode_subscription
 from tests.wire.harness import Connection
 
 Partitions = Mapping[str, Sequence[int]]
@@ -211,3 +211,15 @@ async def alone(connection: Connection, version: int = 9, **changed: Any) -> Any
     )
     assert (synced.error_code, synced.assignment) == (0, b"mine")
     return answer
+
+
+def fetched_as(member_id: str | None, epoch: int, *, group: str = "g") -> OffsetFetchRequest:
+    """Return a fetch of the offset of t-0 as a member of the new protocol."""
+    topics = [OffsetFetchRequestGroupsTopics(name="t", partition_indexes=[0])]
+    return OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroups(
+                group_id=group, member_id=member_id, member_epoch=epoch, topics=topics
+            )
+        ]
+    )

@@ -10,14 +10,19 @@ import pytest
 
 from api.kafka.apis import SERVED
 from api.kafka.protocol.errors import ErrorCode
+from api.kafka.protocol.messages.cluster import (
+    FindCoordinatorRequest,
+)
 from api.kafka.protocol.messages.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroups,
     OffsetFetchRequestTopics,
 )
-from api.kafka.protocol.messages.groups import FindCoordinatorRequest, JoinGroupRequestProtocols
+from api.kafka.protocol.messages.groups import (
+    JoinGroupRequestProtocols,
+)
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
-from logserver.groups.consumer_protocol import decode_assignment, encode_assignment
+from logserver.groups.classic.consumer_protocol import decode_assignment, encode_assignment
 from storage import TopicPartition
 from tests.http.test_security import PRODUCER, READER, token_file
 from tests.wire.group_requests import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -12,20 +11,11 @@ import pytest
 
 from logserver.access.scram import made
 from tests.http.running import Running
-from tests.interop.peers import KAFKA
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TOOLS = "org.apache.kafka.tools"
 COUNT = 200
-
-
-@pytest.fixture(scope="module")
-def classpath() -> str:
-    """The class path of the tools; the first call of a machine fetches them."""
-    subprocess.run([KAFKA / "setup"], check=True, capture_output=True, timeout=600)
-    cache = Path(os.environ.get("PEERS_CACHE", Path.home() / ".cache" / "peers" / "kafka"))
-    return f"{cache}/libs/*"
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.wire import exchanges, placement_exchanges, transaction_exchanges
-from tests.wire.harness import Broker, Connection
+from tests.wire import exchanges, modern_exchanges, placement_exchanges, transaction_exchanges
+from tests.wire.harness import Broker, Connection, broker
 
 HERE = Path(__file__).parent
 
@@ -35,3 +35,11 @@ async def test_transactions_are_those_of_the_real_broker(
 
 async def test_placement_is_that_of_the_real_broker(kafka: Broker, connection: Connection) -> None:
     check(await placement_exchanges.answers(connection), "recorded_placement.json")
+
+
+async def test_groups_of_the_new_protocol_are_those_of_the_real_broker(tmp_path: Path) -> None:
+    async with (
+        broker(tmp_path / "store", group_consumer_assignment_interval_ms=0) as kafka,
+        kafka.connect() as connection,
+    ):
+        check(await modern_exchanges.answers(connection), "recorded_modern.json")

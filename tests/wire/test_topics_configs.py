@@ -9,7 +9,10 @@ import pytest
 
 from api.kafka.apis import SERVED
 from api.kafka.protocol.errors import ErrorCode
-from api.kafka.protocol.messages.cluster import DescribeClusterRequest
+from api.kafka.protocol.messages.cluster import (
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+)
 from api.kafka.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsRequestResources,
@@ -23,7 +26,6 @@ from api.kafka.protocol.messages.configs import (
 )
 from api.kafka.protocol.messages.group_admin import DescribeGroupsRequest
 from api.kafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestGroups
-from api.kafka.protocol.messages.groups import FindCoordinatorRequest
 from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
 from api.kafka.protocol.messages.placement import DescribeLogDirsRequest
 from api.kafka.protocol.messages.produce import InitProducerIdRequest

@@ -10,8 +10,10 @@ import pytest
 
 from api.kafka.protocol.errors import ErrorCode as E
 from api.kafka.protocol.messages import APIS
-from api.kafka.protocol.messages.cluster import ApiVersionsRequest
-from api.kafka.protocol.messages.groups import FindCoordinatorRequest
+from api.kafka.protocol.messages.cluster import (
+    ApiVersionsRequest,
+    FindCoordinatorRequest,
+)
 from api.kafka.protocol.messages.topics import DeleteTopicsRequest
 from api.kafka.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,

@@ -12,8 +12,10 @@ import json
 import sys
 from typing import Any, Final
 
-from api.kafka.protocol.messages.cluster import ApiVersionsRequest
-from api.kafka.protocol.messages.groups import FindCoordinatorRequest
+from api.kafka.protocol.messages.cluster import (
+    ApiVersionsRequest,
+    FindCoordinatorRequest,
+)
 from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
 from api.kafka.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,

@@ -26,8 +26,6 @@ from api.kafka.protocol.messages.cluster import (
     DescribeQuorumResponseTopics,
     DescribeQuorumResponseTopicsPartitions,
     DescribeQuorumResponseTopicsPartitionsCurrentVoters,
-)
-from api.kafka.protocol.messages.groups import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     FindCoordinatorResponseCoordinators,

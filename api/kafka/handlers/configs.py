@@ -132,6 +132,11 @@ def _node_configs(call: Call) -> Iterator[Config]:
         "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
         "broker.id": str(call.node_id),
         "default.replication.factor": "1",
+        "group.consumer.assignment.interval.ms": str(
+            settings.group_consumer_assignment_interval_ms
+        ),
+        "group.consumer.heartbeat.interval.ms": str(settings.group_consumer_heartbeat_interval_ms),
+        "group.consumer.session.timeout.ms": str(settings.group_consumer_session_timeout_ms),
         "log.dirs": str(settings.data.absolute()),
         "max.connections": str(settings.max_connections),
         "node.id": str(call.node_id),

@@ -1,7 +1,8 @@
 """DescribeGroups, ListGroups, DeleteGroups: groups as tools see them.
 
 Owns the answer for each group; must not know how a group works. HTTP's consumer instances are shown as members that
-subscribe by Kafka's consumer protocol, so tools show who reads which partition. Groups have the type `classic`.
+subscribe by Kafka's consumer protocol, so tools show who reads which partition. They have the type `classic`; groups
+of the new protocol have the type `consumer`, and are described by an API of their own (`consumer_groups`).
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from api.kafka.protocol.messages.group_admin import (
 )
 from api.kafka.refusals import code_of
 from logserver.errors import ConsumerState
-from logserver.groups.classic_values import GroupView, State
+from logserver.groups.classic.values import GroupView, State
 from storage import StorageError
 
-TYPE: Final = "classic"
 NOT_FOUND_FROM: Final = 6
 
 
@@ -76,17 +76,16 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
     """List groups, of these states and types if the request names any; upper and lower case are the same."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    groups = await call.service.groups.views() if not types or TYPE in types else ()
     return ListGroupsResponse(
         groups=[
             ListGroupsResponseGroups(
                 group_id=group.name,
                 protocol_type=group.protocol_type,
-                group_state=group.state.value,
-                group_type=TYPE,
+                group_state=group.state,
+                group_type=group.kind,
             )
-            for group in groups
-            if not states or group.state.value.lower() in states
+            for group in await call.service.groups.listed()
+            if (not states or group.state.lower() in states) and (not types or group.kind in types)
         ]
     )
 

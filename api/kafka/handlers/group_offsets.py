@@ -29,7 +29,7 @@ from api.kafka.protocol.messages.group_offsets import (
     OffsetFetchResponseTopicsPartitions,
 )
 from api.kafka.refusals import code_of
-from logserver.groups.classic_values import Caller, Refusal
+from logserver.groups.classic.values import Caller, Refusal
 from storage import CommittedOffset, StorageError, TopicPartition
 
 NEW_GROUP_ERRORS_FROM: Final = 9
@@ -78,7 +78,8 @@ async def _committed(
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
     )
     try:
-        refusal = await call.service.groups.classic.commit(request.group_id, caller, offsets)
+        commits = call.service.groups.commits
+        refusal = await commits.commit(request.group_id, caller, offsets, call.version)
     except StorageError as error:
         code = code_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
@@ -124,7 +125,12 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
         topics = None
         if group.topics is not None:
             topics = [(topic.name, topic.partition_indexes) for topic in group.topics]
-        found = await _fetched(call, group.group_id, topics, stable=request.require_stable)
+        refusal = call.service.groups.commits.check_fetch(
+            group.group_id, group.member_id, group.member_epoch
+        )
+        found = OffsetFetchResponseGroups(error_code=refusal)
+        if not refusal:
+            found = await _fetched(call, group.group_id, topics, stable=request.require_stable)
         groups.append(
             OffsetFetchResponseGroups(
                 group_id=group.group_id, error_code=found.error_code, topics=found.topics
@@ -213,10 +219,10 @@ def _of_one_group(found: OffsetFetchResponseGroups) -> OffsetFetchResponse:
 async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete offsets of a group, in topics that none of its members reads."""
     groups = call.service.groups
-    subscribed = groups.classic.subscribed(request.group_id)
+    subscribed = groups.commits.subscribed(request.group_id)
     if subscribed is None:
         return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
-    if await groups.view(request.group_id) is None:
+    if not groups.modern.has(request.group_id) and await groups.view(request.group_id) is None:
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     deleted = []
     topics = []

@@ -31,7 +31,7 @@ from api.kafka.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from logserver.groups.classic_values import Caller, Join, JoinAnswer, Leaving, Offer, Refusal, Sync
+from logserver.groups.classic.values import Caller, Join, JoinAnswer, Leaving, Offer, Refusal, Sync
 
 REBALANCE_TIMEOUT_FROM: Final = 1
 KNOWN_ID_FROM: Final = 4
@@ -123,7 +123,12 @@ async def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupRespo
     leaving = [Leaving(member.member_id, member.group_instance_id) for member in request.members]
     if single:
         leaving = [Leaving(request.member_id)]
-    results = call.service.groups.classic.leave(request.group_id, leaving)
+    groups, name = call.service.groups, request.group_id
+    results = (
+        groups.modern.leave(name, leaving)
+        if groups.modern.has(name)
+        else groups.classic.leave(name, leaving)
+    )
     if single:
         return LeaveGroupResponse(error_code=results[0])
     if results and results[0] in OF_THE_GROUP:

@@ -19,8 +19,8 @@ from api.kafka.protocol.messages.metadata import (
     MetadataResponseTopicsPartitions,
 )
 from api.kafka.refusals import code_of
-from api.kafka.topic_ids import NO_ID
 from logserver.access.tokens import Scope
+from logserver.service.topics import NO_ID
 from storage import StorageError, TopicInfo
 from storage.errors import UnknownTopic
 

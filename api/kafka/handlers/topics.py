@@ -28,8 +28,7 @@ from api.kafka.protocol.messages.topics import (
     DeleteTopicsResponseResponses,
 )
 from api.kafka.refusals import code_of, message_of, refusal
-from api.kafka.topic_ids import NO_ID
-from logserver.service.topics import check_new_name
+from logserver.service.topics import NO_ID, check_new_name
 from storage import StorageError, SupportsTopicConfigs
 from storage.errors import InvalidArgument, TopicExists
 

@@ -35,7 +35,7 @@ from api.kafka.protocol.messages.transactions import (
 from api.kafka.refusals import code_of, coordinator_code_of
 from api.kafka.transaction_refusals import added, committed
 from logserver.errors import TransactionEnded
-from logserver.groups.classic_values import Caller, Refusal
+from logserver.groups.classic.values import Caller, Refusal
 from logserver.service.topics import check_open
 from storage import CommittedOffset, ProducerEpoch, StorageError, TopicPartition
 from storage.errors import FencedProducer, InvalidTopic, StoreReadOnly
@@ -199,8 +199,10 @@ async def _committed(
     if not offsets:
         return ErrorCode.NONE
     caller = Caller(request.member_id, request.generation_id, request.group_instance_id)
-    refusal = call.service.groups.classic.check_commit(request.group_id, caller, transactional=True)
-    if refusal is Refusal.GROUP_ID_NOT_FOUND:
+    refusal = call.service.groups.commits.check(
+        request.group_id, caller, offsets.keys(), call.version, transactional=True
+    )
+    if refusal in (Refusal.GROUP_ID_NOT_FOUND, Refusal.STALE_MEMBER_EPOCH):
         refusal = Refusal.ILLEGAL_GENERATION
     if refusal:
         return ErrorCode(refusal)

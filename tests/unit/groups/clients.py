@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from logserver.groups.classic import ClassicGroup
-from logserver.groups.classic_values import (
+from logserver.groups.classic.group import ClassicGroup
+from logserver.groups.classic.values import (
     NO_GENERATION,
     NO_MEMBER,
     Caller,

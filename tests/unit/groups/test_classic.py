@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from logserver.groups.classic import EMPTY_KEPT_MS, NEW_MEMBER_TIMEOUT_MS
-from logserver.groups.classic_values import (
+from logserver.groups.classic.group import EMPTY_KEPT_MS, NEW_MEMBER_TIMEOUT_MS
+from logserver.groups.classic.values import (
     NO_GENERATION,
     NO_MEMBER,
     Caller,

@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from logserver.groups.classic import EMPTY_KEPT_MS, MEMBER_BYTES
-from logserver.groups.classic_values import Refusal, State
+from logserver.groups.classic.group import EMPTY_KEPT_MS, MEMBER_BYTES
+from logserver.groups.classic.values import Refusal, State
 from tests.unit.groups.clients import LIMITS, PARTITIONS, Client, World, settle
 
 

@@ -1,4 +1,4 @@
-"""Messages of the wire protocol: ApiVersions, DescribeCluster, DescribeQuorum. Made by scripts/kafka_messages; not to be changed by hand.
+"""Messages of the wire protocol: ApiVersions, DescribeCluster, DescribeQuorum, FindCoordinator. Made by scripts/kafka_messages; not to be changed by hand.
 
 Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
 lacks is read as its default, and is not written.
@@ -596,4 +596,144 @@ class DescribeQuorumResponse(Struct, kw_only=True):
         if v >= 2:
             for nodes_item in w.array(self.nodes):
                 nodes_item.write(w, v)
+        w.end_struct()
+
+
+class FindCoordinatorRequest(Struct, kw_only=True):
+    """Message of API 10: versions 0 to 6, flexible from 3."""
+
+    API_KEY: ClassVar[int] = 10
+
+    key: str = ""
+    key_type: int = 0
+    coordinator_keys: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> FindCoordinatorRequest:
+        """Read one of version `v`."""
+        m = cls()
+        if v <= 3:
+            m.key = r.string()
+        if v >= 1:
+            m.key_type = r.int8()
+        if v >= 4:
+            m.coordinator_keys = [r.string() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v <= 3:
+            w.string(self.key)
+        if v >= 1:
+            w.int8(self.key_type)
+        if v >= 4:
+            for coordinator_keys_item in w.array(self.coordinator_keys):
+                w.string(coordinator_keys_item)
+        w.end_struct()
+
+
+class FindCoordinatorResponseCoordinators(Struct, kw_only=True):
+    """An entry of `coordinators` in FindCoordinatorResponse."""
+
+    key: str = ""
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> FindCoordinatorResponseCoordinators:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 4:
+            m.key = r.string()
+        if v >= 4:
+            m.node_id = r.int32()
+        if v >= 4:
+            m.host = r.string()
+        if v >= 4:
+            m.port = r.int32()
+        if v >= 4:
+            m.error_code = r.int16()
+        if v >= 4:
+            m.error_message = r.nullable_string() if v >= 4 else r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 4:
+            w.string(self.key)
+        if v >= 4:
+            w.int32(self.node_id)
+        if v >= 4:
+            w.string(self.host)
+        if v >= 4:
+            w.int32(self.port)
+        if v >= 4:
+            w.int16(self.error_code)
+        if v >= 4:
+            if v >= 4:
+                w.nullable_string(self.error_message)
+            else:
+                w.string(self.error_message)
+        w.end_struct()
+
+
+class FindCoordinatorResponse(Struct, kw_only=True):
+    """Message of API 10: versions 0 to 6, flexible from 3."""
+
+    API_KEY: ClassVar[int] = 10
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
+    coordinators: list[FindCoordinatorResponseCoordinators] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> FindCoordinatorResponse:
+        """Read one of version `v`."""
+        m = cls()
+        if v >= 1:
+            m.throttle_time_ms = r.int32()
+        if v <= 3:
+            m.error_code = r.int16()
+        if v >= 1 and v <= 3:
+            m.error_message = r.nullable_string() if v >= 1 and v <= 3 else r.string()
+        if v <= 3:
+            m.node_id = r.int32()
+        if v <= 3:
+            m.host = r.string()
+        if v <= 3:
+            m.port = r.int32()
+        if v >= 4:
+            m.coordinators = [FindCoordinatorResponseCoordinators.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        if v >= 1:
+            w.int32(self.throttle_time_ms)
+        if v <= 3:
+            w.int16(self.error_code)
+        if v >= 1 and v <= 3:
+            if v >= 1 and v <= 3:
+                w.nullable_string(self.error_message)
+            else:
+                w.string(self.error_message)
+        if v <= 3:
+            w.int32(self.node_id)
+        if v <= 3:
+            w.string(self.host)
+        if v <= 3:
+            w.int32(self.port)
+        if v >= 4:
+            for coordinators_item in w.array(self.coordinators):
+                coordinators_item.write(w, v)
         w.end_struct()

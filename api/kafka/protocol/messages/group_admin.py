@@ -1,4 +1,4 @@
-"""Messages of the wire protocol: DeleteGroups, DescribeGroups, ListGroups. Made by scripts/kafka_messages; not to be changed by hand.
+"""Messages of the wire protocol: ConsumerGroupDescribe, DeleteGroups, DescribeGroups, ListGroups. Made by scripts/kafka_messages; not to be changed by hand.
 
 Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
 lacks is read as its default, and is not written.
@@ -11,6 +11,244 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from api.kafka.protocol.primitives import Reader, Writer
+
+
+class ConsumerGroupDescribeRequest(Struct, kw_only=True):
+    """Message of API 69: versions 0 to 1, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 69
+
+    group_ids: list[str] = field(default_factory=list)
+    include_authorized_operations: bool = False
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.group_ids = [r.string() for _ in range(r.count())]
+        m.include_authorized_operations = r.boolean()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for group_ids_item in w.array(self.group_ids):
+            w.string(group_ids_item)
+        w.boolean(self.include_authorized_operations)
+        w.end_struct()
+
+
+class ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions(Struct, kw_only=True):
+    """An entry of `topic_partitions` in ConsumerGroupDescribeResponseGroupsMembersAssignment."""
+
+    topic_id: bytes = bytes(16)
+    topic_name: str = ""
+    partitions: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_id = r.uuid()
+        m.topic_name = r.string()
+        m.partitions = [r.int32() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.uuid(self.topic_id)
+        w.string(self.topic_name)
+        for partitions_item in w.array(self.partitions):
+            w.int32(partitions_item)
+        w.end_struct()
+
+
+class ConsumerGroupDescribeResponseGroupsMembersAssignment(Struct, kw_only=True):
+    """An entry of `assignment` in ConsumerGroupDescribeResponseGroupsMembers."""
+
+    topic_partitions: list[ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembersAssignment:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_partitions = [ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for topic_partitions_item in w.array(self.topic_partitions):
+            topic_partitions_item.write(w, v)
+        w.end_struct()
+
+
+class ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions(Struct, kw_only=True):
+    """An entry of `topic_partitions` in ConsumerGroupDescribeResponseGroupsMembersTargetAssignment."""
+
+    topic_id: bytes = bytes(16)
+    topic_name: str = ""
+    partitions: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_id = r.uuid()
+        m.topic_name = r.string()
+        m.partitions = [r.int32() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.uuid(self.topic_id)
+        w.string(self.topic_name)
+        for partitions_item in w.array(self.partitions):
+            w.int32(partitions_item)
+        w.end_struct()
+
+
+class ConsumerGroupDescribeResponseGroupsMembersTargetAssignment(Struct, kw_only=True):
+    """An entry of `target_assignment` in ConsumerGroupDescribeResponseGroupsMembers."""
+
+    topic_partitions: list[ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembersTargetAssignment:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_partitions = [ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for topic_partitions_item in w.array(self.topic_partitions):
+            topic_partitions_item.write(w, v)
+        w.end_struct()
+
+
+class ConsumerGroupDescribeResponseGroupsMembers(Struct, kw_only=True):
+    """An entry of `members` in ConsumerGroupDescribeResponseGroups."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    member_epoch: int = 0
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: list[str] = field(default_factory=list)
+    subscribed_topic_regex: str | None = None
+    assignment: ConsumerGroupDescribeResponseGroupsMembersAssignment = field(default_factory=lambda: ConsumerGroupDescribeResponseGroupsMembersAssignment())
+    target_assignment: ConsumerGroupDescribeResponseGroupsMembersTargetAssignment = field(default_factory=lambda: ConsumerGroupDescribeResponseGroupsMembersTargetAssignment())
+    member_type: int = -1
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembers:
+        """Read one of version `v`."""
+        m = cls()
+        m.member_id = r.string()
+        m.instance_id = r.nullable_string()
+        m.rack_id = r.nullable_string()
+        m.member_epoch = r.int32()
+        m.client_id = r.string()
+        m.client_host = r.string()
+        m.subscribed_topic_names = [r.string() for _ in range(r.count())]
+        m.subscribed_topic_regex = r.nullable_string()
+        m.assignment = ConsumerGroupDescribeResponseGroupsMembersAssignment.read(r, v)
+        m.target_assignment = ConsumerGroupDescribeResponseGroupsMembersTargetAssignment.read(r, v)
+        if v >= 1:
+            m.member_type = r.int8()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.member_id)
+        w.nullable_string(self.instance_id)
+        w.nullable_string(self.rack_id)
+        w.int32(self.member_epoch)
+        w.string(self.client_id)
+        w.string(self.client_host)
+        for subscribed_topic_names_item in w.array(self.subscribed_topic_names):
+            w.string(subscribed_topic_names_item)
+        w.nullable_string(self.subscribed_topic_regex)
+        self.assignment.write(w, v)
+        self.target_assignment.write(w, v)
+        if v >= 1:
+            w.int8(self.member_type)
+        w.end_struct()
+
+
+class ConsumerGroupDescribeResponseGroups(Struct, kw_only=True):
+    """An entry of `groups` in ConsumerGroupDescribeResponse."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    group_id: str = ""
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: list[ConsumerGroupDescribeResponseGroupsMembers] = field(default_factory=list)
+    authorized_operations: int = -2147483648
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroups:
+        """Read one of version `v`."""
+        m = cls()
+        m.error_code = r.int16()
+        m.error_message = r.nullable_string()
+        m.group_id = r.string()
+        m.group_state = r.string()
+        m.group_epoch = r.int32()
+        m.assignment_epoch = r.int32()
+        m.assignor_name = r.string()
+        m.members = [ConsumerGroupDescribeResponseGroupsMembers.read(r, v) for _ in range(r.count())]
+        m.authorized_operations = r.int32()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int16(self.error_code)
+        w.nullable_string(self.error_message)
+        w.string(self.group_id)
+        w.string(self.group_state)
+        w.int32(self.group_epoch)
+        w.int32(self.assignment_epoch)
+        w.string(self.assignor_name)
+        for members_item in w.array(self.members):
+            members_item.write(w, v)
+        w.int32(self.authorized_operations)
+        w.end_struct()
+
+
+class ConsumerGroupDescribeResponse(Struct, kw_only=True):
+    """Message of API 69: versions 0 to 1, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 69
+
+    throttle_time_ms: int = 0
+    groups: list[ConsumerGroupDescribeResponseGroups] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.groups = [ConsumerGroupDescribeResponseGroups.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        for groups_item in w.array(self.groups):
+            groups_item.write(w, v)
+        w.end_struct()
 
 
 class DeleteGroupsRequest(Struct, kw_only=True):

@@ -1,4 +1,4 @@
-"""Messages of the wire protocol: FindCoordinator, Heartbeat, JoinGroup, LeaveGroup, SyncGroup. Made by scripts/kafka_messages; not to be changed by hand.
+"""Messages of the wire protocol: ConsumerGroupHeartbeat, Heartbeat, JoinGroup, LeaveGroup, SyncGroup. Made by scripts/kafka_messages; not to be changed by hand.
 
 Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
 lacks is read as its default, and is not written.
@@ -13,143 +13,169 @@ from msgspec import Struct, field
 from api.kafka.protocol.primitives import Reader, Writer
 
 
-class FindCoordinatorRequest(Struct, kw_only=True):
-    """Message of API 10: versions 0 to 6, flexible from 3."""
+class ConsumerGroupHeartbeatRequestTopicPartitions(Struct, kw_only=True):
+    """An entry of `topic_partitions` in ConsumerGroupHeartbeatRequest."""
 
-    API_KEY: ClassVar[int] = 10
-
-    key: str = ""
-    key_type: int = 0
-    coordinator_keys: list[str] = field(default_factory=list)
+    topic_id: bytes = bytes(16)
+    partitions: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FindCoordinatorRequest:
+    def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatRequestTopicPartitions:
         """Read one of version `v`."""
         m = cls()
-        if v <= 3:
-            m.key = r.string()
-        if v >= 1:
-            m.key_type = r.int8()
-        if v >= 4:
-            m.coordinator_keys = [r.string() for _ in range(r.count())]
+        m.topic_id = r.uuid()
+        m.partitions = [r.int32() for _ in range(r.count())]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v <= 3:
-            w.string(self.key)
-        if v >= 1:
-            w.int8(self.key_type)
-        if v >= 4:
-            for coordinator_keys_item in w.array(self.coordinator_keys):
-                w.string(coordinator_keys_item)
+        w.uuid(self.topic_id)
+        for partitions_item in w.array(self.partitions):
+            w.int32(partitions_item)
         w.end_struct()
 
 
-class FindCoordinatorResponseCoordinators(Struct, kw_only=True):
-    """An entry of `coordinators` in FindCoordinatorResponse."""
+class ConsumerGroupHeartbeatRequest(Struct, kw_only=True):
+    """Message of API 68: versions 0 to 1, flexible from 0."""
 
-    key: str = ""
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
+    API_KEY: ClassVar[int] = 68
+
+    group_id: str = ""
+    member_id: str = ""
+    member_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: list[str] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FindCoordinatorResponseCoordinators:
+    def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatRequest:
         """Read one of version `v`."""
         m = cls()
-        if v >= 4:
-            m.key = r.string()
-        if v >= 4:
-            m.node_id = r.int32()
-        if v >= 4:
-            m.host = r.string()
-        if v >= 4:
-            m.port = r.int32()
-        if v >= 4:
-            m.error_code = r.int16()
-        if v >= 4:
-            m.error_message = r.nullable_string() if v >= 4 else r.string()
+        m.group_id = r.string()
+        m.member_id = r.string()
+        m.member_epoch = r.int32()
+        m.instance_id = r.nullable_string()
+        m.rack_id = r.nullable_string()
+        m.rebalance_timeout_ms = r.int32()
+        n = r.nullable_count()
+        m.subscribed_topic_names = None if n is None else [r.string() for _ in range(n)]
+        if v >= 1:
+            m.subscribed_topic_regex = r.nullable_string() if v >= 1 else r.string()
+        m.server_assignor = r.nullable_string()
+        n = r.nullable_count()
+        m.topic_partitions = None if n is None else [ConsumerGroupHeartbeatRequestTopicPartitions.read(r, v) for _ in range(n)]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 4:
-            w.string(self.key)
-        if v >= 4:
-            w.int32(self.node_id)
-        if v >= 4:
-            w.string(self.host)
-        if v >= 4:
-            w.int32(self.port)
-        if v >= 4:
-            w.int16(self.error_code)
-        if v >= 4:
-            if v >= 4:
-                w.nullable_string(self.error_message)
+        w.string(self.group_id)
+        w.string(self.member_id)
+        w.int32(self.member_epoch)
+        w.nullable_string(self.instance_id)
+        w.nullable_string(self.rack_id)
+        w.int32(self.rebalance_timeout_ms)
+        for subscribed_topic_names_item in w.nullable_array(self.subscribed_topic_names):
+            w.string(subscribed_topic_names_item)
+        if v >= 1:
+            if v >= 1:
+                w.nullable_string(self.subscribed_topic_regex)
             else:
-                w.string(self.error_message)
+                w.string(self.subscribed_topic_regex)
+        w.nullable_string(self.server_assignor)
+        for topic_partitions_item in w.nullable_array(self.topic_partitions):
+            topic_partitions_item.write(w, v)
         w.end_struct()
 
 
-class FindCoordinatorResponse(Struct, kw_only=True):
-    """Message of API 10: versions 0 to 6, flexible from 3."""
+class ConsumerGroupHeartbeatResponseAssignmentTopicPartitions(Struct, kw_only=True):
+    """An entry of `topic_partitions` in ConsumerGroupHeartbeatResponseAssignment."""
 
-    API_KEY: ClassVar[int] = 10
+    topic_id: bytes = bytes(16)
+    partitions: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatResponseAssignmentTopicPartitions:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_id = r.uuid()
+        m.partitions = [r.int32() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.uuid(self.topic_id)
+        for partitions_item in w.array(self.partitions):
+            w.int32(partitions_item)
+        w.end_struct()
+
+
+class ConsumerGroupHeartbeatResponseAssignment(Struct, kw_only=True):
+    """An entry of `assignment` in ConsumerGroupHeartbeatResponse."""
+
+    topic_partitions: list[ConsumerGroupHeartbeatResponseAssignmentTopicPartitions] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatResponseAssignment:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_partitions = [ConsumerGroupHeartbeatResponseAssignmentTopicPartitions.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for topic_partitions_item in w.array(self.topic_partitions):
+            topic_partitions_item.write(w, v)
+        w.end_struct()
+
+
+class ConsumerGroupHeartbeatResponse(Struct, kw_only=True):
+    """Message of API 68: versions 0 to 1, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 68
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = ""
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    coordinators: list[FindCoordinatorResponseCoordinators] = field(default_factory=list)
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: ConsumerGroupHeartbeatResponseAssignment | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FindCoordinatorResponse:
+    def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatResponse:
         """Read one of version `v`."""
         m = cls()
-        if v >= 1:
-            m.throttle_time_ms = r.int32()
-        if v <= 3:
-            m.error_code = r.int16()
-        if v >= 1 and v <= 3:
-            m.error_message = r.nullable_string() if v >= 1 and v <= 3 else r.string()
-        if v <= 3:
-            m.node_id = r.int32()
-        if v <= 3:
-            m.host = r.string()
-        if v <= 3:
-            m.port = r.int32()
-        if v >= 4:
-            m.coordinators = [FindCoordinatorResponseCoordinators.read(r, v) for _ in range(r.count())]
+        m.throttle_time_ms = r.int32()
+        m.error_code = r.int16()
+        m.error_message = r.nullable_string()
+        m.member_id = r.nullable_string()
+        m.member_epoch = r.int32()
+        m.heartbeat_interval_ms = r.int32()
+        m.assignment = ConsumerGroupHeartbeatResponseAssignment.read(r, v) if r.int8() >= 0 else None
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 1:
-            w.int32(self.throttle_time_ms)
-        if v <= 3:
-            w.int16(self.error_code)
-        if v >= 1 and v <= 3:
-            if v >= 1 and v <= 3:
-                w.nullable_string(self.error_message)
-            else:
-                w.string(self.error_message)
-        if v <= 3:
-            w.int32(self.node_id)
-        if v <= 3:
-            w.string(self.host)
-        if v <= 3:
-            w.int32(self.port)
-        if v >= 4:
-            for coordinators_item in w.array(self.coordinators):
-                coordinators_item.write(w, v)
+        w.int32(self.throttle_time_ms)
+        w.int16(self.error_code)
+        w.nullable_string(self.error_message)
+        w.nullable_string(self.member_id)
+        w.int32(self.member_epoch)
+        w.int32(self.heartbeat_interval_ms)
+        if self.assignment is None:
+            w.int8(-1)
+        else:
+            w.int8(1)
+            self.assignment.write(w, v)
         w.end_struct()
 
 

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from logserver.groups.classic_values import (
+from logserver.groups.classic.values import (
     NO_GENERATION,
     NO_MEMBER,
     AnswerJoin,

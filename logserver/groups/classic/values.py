@@ -1,6 +1,6 @@
 """Requests and answers of Kafka's classic group protocol: values only.
 
-Owns the states of a group, the protocol's refusals and the content of its messages, as the machine in `classic.py`
+Owns the states of a group, the protocol's refusals and the content of its messages, as the machine in `group.py`
 takes and gives them. Must not know the bytes of a request or the version that a client speaks: a front end turns a
 version's rules into the flags of `Join`. Metadata and assignments are bytes of the clients; nothing here reads them.
 """
@@ -38,12 +38,19 @@ class Refusal(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
     GROUP_SUBSCRIBED_TO_TOPIC = 86
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    INVALID_REGULAR_EXPRESSION = 128
 
 
 class Limits(NamedTuple):
