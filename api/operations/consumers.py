@@ -23,7 +23,7 @@ from api.http.errors import CONSUMER_FORMAT, JSON, MALFORMED, PAYLOAD, ApiError
 from api.http.negotiation import BINARY_V2_JSON, JSON_V2_JSON, V2_JSON, Format, negotiate
 from api.http.parameters import MAX_INT32, Choice, Integer, Parameter, Text
 from api.operation import Answer, Example, Resource, optional, required
-from api.operations.parameters import MAX_PAGE_BYTES
+from api.operations.parameters import MAX_LEVEL, MAX_PAGE_BYTES
 from api.records.decode import PartitionNumber, Timestamp
 from api.records.encode import RecordRow, encode_rows, run_encoder
 from api.request_context import RequestContext, as_kind
@@ -31,7 +31,8 @@ from logserver.groups import config
 from logserver.groups.coordinator import Subscription
 from logserver.groups.reading import GroupRead, Reset
 from logserver.groups.topic_pattern import TopicPattern
-from storage import CommittedOffset, LogStore, TopicPartition
+from logserver.groups.unacknowledged import MAX_HELD
+from storage import BY_LADDER, TO_DEAD_LETTERS, CommittedOffset, LogStore, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,9 @@ CONSUMERS: Final = Resource("Consumers")
 INSTANCE: Final = "/consumers/{group}/instances/{instance}"
 MAX_TOPICS: Final = 1000
 MAX_PARTITIONS: Final = 10_000
+INVISIBLE_MS: Final = 60_000
+"""As long as RocketMQ's pop consumer by default."""
+MAX_INVISIBLE_MS: Final = 43_200_000
 OFFERS: Final[Mapping[str, Sequence[str]]] = {
     "binary": (BINARY_V2_JSON, JSON, V2_JSON),
     "json": (JSON_V2_JSON, JSON, V2_JSON),
@@ -58,6 +62,17 @@ _MAX_BYTES: Final = Parameter(
     "max_bytes",
     Integer(1, MAX_PAGE_BYTES),
     "About this many bytes; at least one record is returned, of any size. Else the instance's `fetch.max.bytes`.",
+)
+_ACK: Final = Parameter(
+    "ack",
+    Choice({"auto": False, "manual": True}),
+    "`manual`: each record waits for its acknowledgement, and is delivered again after `invisible_ms`.",
+    "auto",
+)
+_INVISIBLE: Final = Parameter(
+    "invisible_ms",
+    Integer(1, MAX_INVISIBLE_MS),
+    "With `ack=manual`: after so many milliseconds a record that was not acknowledged is delivered again.",
 )
 _ASYNC: Final = Parameter(
     "async",
@@ -141,6 +156,37 @@ class OffsetsAnswer(Struct):
     """Committed offsets: the next offset of each partition."""
 
     offsets: Sequence[PartitionOffset]
+
+
+class RecordPlace(Struct):
+    """A record by its place. Of a row with `retry`: the topic and partition in `retry`."""
+
+    topic: Name
+    partition: PartitionNumber
+    offset: Offset
+
+
+class AckBody(Struct):
+    """Records that were processed."""
+
+    records: Annotated[list[RecordPlace], Meta(min_length=1, max_length=MAX_HELD)]
+
+
+class NackBody(Struct):
+    """Records that could not be processed. `delay_level` and `max_times`: as for POST /groups/{group}/retry."""
+
+    records: Annotated[list[RecordPlace], Meta(min_length=1, max_length=MAX_HELD)]
+    delay_level: Annotated[int, Meta(ge=TO_DEAD_LETTERS, le=MAX_LEVEL)] = BY_LADDER
+    max_times: Annotated[int, Meta(ge=0, le=MAX_INT32)] | None = None
+
+
+class AckAnswer(Struct):
+    """How many of the records were held. The others are no longer this instance's: they were acknowledged before, or
+    are delivered again, to this instance or to another one.
+    """
+
+    acknowledged: int
+    unknown: Sequence[RecordPlace]
 
 
 class TimeRow(Struct):
@@ -304,7 +350,7 @@ async def get_assignments(call: RequestContext) -> web.Response:
 @CONSUMERS.get(
     f"{INSTANCE}/records",
     Answer(200, "The records; an empty list after the timeout.", Sequence[RecordRow]),
-    query=(_TIMEOUT, _MAX_BYTES),
+    query=(_TIMEOUT, _MAX_BYTES, _ACK, _INVISIBLE),
     errors=(40403, 40601, 40903, 41601, 50010, 50302),
     examples=(
         Example(
@@ -333,10 +379,12 @@ async def poll(call: RequestContext) -> web.Response:
     Records of all its partitions in turn. Positions move when the answer has been written to the connection: a client
     that disconnected before gets the same records again. Polls of one instance run one after the other; a new poll
     ends the wait of the poll before. A row with `retry` is a message that the group handed back: its partition is -1,
-    and its offset is committed under the topic and partition in `retry`.
+    and its offset is committed under the topic and partition in `retry`. With `ack=manual` the group's progress goes up
+    to the first record that is not acknowledged, and an instance holds at most 10,000 records.
     """
     if call.request.method == "HEAD":
         raise ApiError(405, "records are read with GET", headers={"Allow": "GET"})
+    invisible_ms = _invisible_ms(call)
     response = web.Response()
     with call.consumer() as consumer:
         call.answer_type = _agreed_type(call, consumer.config.format)
@@ -349,6 +397,7 @@ async def poll(call: RequestContext) -> web.Response:
                     timeout_ms=consumer.config.timeout_ms if wait_ms is None else wait_ms,
                     max_bytes=call.params.get(_MAX_BYTES) or consumer.config.max_bytes,
                     until=call.half_closed,
+                    invisible_ms=invisible_ms,
                 ) as batch:
                     kind = Format(consumer.config.format)
                     body = await _rendered(store, batch, kind, consumer.retry_topic)
@@ -359,6 +408,90 @@ async def poll(call: RequestContext) -> web.Response:
         except ConnectionError as error:
             log.debug("group %r: a poll was not delivered: %s", call.group, error)
     return response
+
+
+def _invisible_ms(call: RequestContext) -> int | None:
+    """Return the invisibility time of a poll; None for a poll without acknowledgements."""
+    given = call.params.get(_INVISIBLE)
+    if call.params[_ACK]:
+        return given or INVISIBLE_MS
+    if given is not None:
+        raise ApiError(MALFORMED, "query parameter invisible_ms needs ack=manual")
+    return None
+
+
+@CONSUMERS.post(
+    f"{INSTANCE}/ack",
+    Answer(200, "The acknowledged records are done.", AckAnswer),
+    body=required(AckBody, '{"records": [...]}', lax=True),
+    errors=(40403, 50302, 50701),
+    examples=(
+        _example(
+            body={"records": [{"topic": "orders", "partition": 0, "offset": 7}]},
+            answer={
+                "acknowledged": 0,
+                "unknown": [{"topic": "orders", "partition": 0, "offset": 7}],
+            },
+        ),
+    ),
+)
+async def acknowledge(call: RequestContext, body: AckBody) -> web.Response:
+    """Acknowledge records.
+
+    Of polls with `ack=manual`. The group's progress is committed: up to the first record that is not acknowledged.
+    Answered when the store's flush mode is met.
+    """
+    places = _places(body.records)
+    with call.consumer() as consumer:
+        done = await consumer.acknowledge(places)
+    return _acknowledged(call, places, done)
+
+
+@CONSUMERS.post(
+    f"{INSTANCE}/nack",
+    Answer(200, "The records are handed back, and done.", AckAnswer),
+    body=required(NackBody, '{"records": [...]}', lax=True),
+    errors=(40403, 40404, 42203, 42206, 42207, 42901, 50302, 50701),
+    examples=(
+        _example(
+            body={"records": [{"topic": "orders", "partition": 0, "offset": 7}]},
+            answer={
+                "acknowledged": 0,
+                "unknown": [{"topic": "orders", "partition": 0, "offset": 7}],
+            },
+        ),
+    ),
+)
+async def hand_back_held(call: RequestContext, body: NackBody) -> web.Response:
+    """Hand records back, for another delivery.
+
+    Of polls with `ack=manual`: as POST /groups/{group}/retry for each record, and then as `ack`. After an error the
+    records before the one that failed are handed back, and the others are still held.
+    """
+    places = _places(body.records)
+    done: list[tuple[TopicPartition, int]] = []
+    with call.consumer() as consumer:
+        for place in consumer.held(dict.fromkeys(places)):
+            message_id = await call.service.retries.id_at(*place)
+            await call.service.retries.send_back(
+                call.group, message_id, level=body.delay_level, max_times=body.max_times
+            )
+            done += await consumer.acknowledge([place])
+    return _acknowledged(call, places, done)
+
+
+def _places(records: Iterable[RecordPlace]) -> list[tuple[TopicPartition, int]]:
+    return [(TopicPartition(row.topic, row.partition), row.offset) for row in records]
+
+
+def _acknowledged(
+    call: RequestContext,
+    places: Iterable[tuple[TopicPartition, int]],
+    done: Sequence[tuple[TopicPartition, int]],
+) -> web.Response:
+    held = set(done)
+    unknown = [RecordPlace(*at, offset) for at, offset in places if (at, offset) not in held]
+    return call.json(AckAnswer(len(held), unknown))
 
 
 @CONSUMERS.post(

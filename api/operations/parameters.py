@@ -13,6 +13,7 @@ from api.http.negotiation import FORMATS
 from api.http.parameters import MAX_INT32, Choice, Integer, Parameter, Text
 
 MAX_PAGE_BYTES: Final = 64 << 20
+MAX_LEVEL: Final = 255
 ConfigValue: TypeAlias = str | int | float | bool
 
 _PATH_PARAMETERS: Final[Mapping[Parameter[Any], str]] = {

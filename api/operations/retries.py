@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from api.http.errors import JSON
 from api.http.parameters import MAX_INT32
 from api.operation import Answer, Example, Resource, required
-from api.operations.parameters import SAMPLES
+from api.operations.parameters import MAX_LEVEL, SAMPLES
 from api.request_context import RequestContext
 from logserver.access.tokens import Scope
 from logserver.groups.retries import GroupRetries
@@ -23,7 +23,6 @@ from storage import BY_LADDER, TO_DEAD_LETTERS
 RETRIES: Final = Resource("Retries")
 
 MAX_ID_CHARACTERS: Final = 512
-MAX_LEVEL: Final = 255
 
 
 class Handback(Struct, forbid_unknown_fields=True):

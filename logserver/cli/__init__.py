@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "transaction": Lazy(
         "logserver.cli.online.transaction:command", "List, begin, commit transactions."
     ),
+    "store": Lazy("logserver.cli.online.store:command", "Show the store, change retention."),
     "kcat": Lazy(
         "logserver.cli.online.kcat:command", "Consume, produce, list with kcat's options."
     ),

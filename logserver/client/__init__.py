@@ -9,6 +9,7 @@ Owns the names that programs import. Must not import the server: a program that 
 """
 
 from logserver.client.blocking import BlockingClient
+from logserver.client.broadcast import BroadcastConsumer
 from logserver.client.client import LogClient
 from logserver.client.consumer import GroupConsumer
 from logserver.client.groups import GroupDescription, GroupMember, GroupPartition
@@ -49,6 +50,7 @@ from storage import Isolation, Record, TimedOffset, TopicPartition
 __all__ = [
     "BegunTransaction",
     "BlockingClient",
+    "BroadcastConsumer",
     "ClientError",
     "Delay",
     "FetchedBatches",

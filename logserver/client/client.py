@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from ssl import SSLContext
 from typing import Any, Final, Self, Unpack
 
 import msgspec
 from msgspec import Struct
 
+from logserver.client.broadcast import BroadcastConsumer
 from logserver.client.calls import RecordCalls
 from logserver.client.groups import GroupCalls
 from logserver.client.producer import IdempotentProducer
@@ -23,7 +25,7 @@ from logserver.client.retries import RetryCalls
 from logserver.client.transactions import TransactionCalls
 from logserver.client.transport import Retry, Transport
 from logserver.client.values import FetchedPage, FetchedRecord, ProducerId, Start
-from storage import StoredFile
+from storage import Isolation, StoredFile
 
 TIMEOUT_S: Final = 30.0
 FILES_AT_ONCE: Final = 1000
@@ -115,6 +117,22 @@ class LogClient(RecordCalls, QueryCalls, GroupCalls, RetryCalls, TransactionCall
         empty.
         """
         return read_topic(self, topic, partition, offset, **options)
+
+    def broadcast(
+        self,
+        group: str,
+        topics: Sequence[str],
+        folder: Path,
+        *,
+        offset_reset: str = "earliest",
+        isolation: Isolation | None = None,
+    ) -> BroadcastConsumer:
+        """Return a consumer that reads all partitions of these topics, and keeps its offsets in `folder`: RocketMQ's
+        broadcast mode. See `BroadcastConsumer`.
+        """
+        return BroadcastConsumer(
+            self, group, topics, folder, offset_reset=offset_reset, isolation=isolation
+        )
 
     async def files(self) -> AsyncGenerator[StoredFile, None]:
         """Yield the files of the server's store, in order of their paths."""

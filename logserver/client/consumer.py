@@ -7,16 +7,17 @@ is committed here is the offset of the last record taken, as on all paths of the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from typing import Final, Self
 
 import msgspec
 from msgspec import Struct
 
+from logserver.client.retries import retry_fields
 from logserver.client.transport import BINARY_JSON, JSON, V2_JSON, Transport, segment
 from logserver.client.values import FetchedRecord, PartitionOffset, PartitionOffsets
 from logserver.errors import ClientError, ServerRefused
-from storage import TopicPartition
+from storage import Isolation, TopicPartition
 
 POLL_MS: Final = 10_000
 _NO_INSTANCE: Final = 40403
@@ -24,6 +25,10 @@ _NO_INSTANCE: Final = 40403
 
 class _Created(Struct):
     instance_id: str
+
+
+class _Acknowledged(Struct):
+    acknowledged: int
 
 
 class _Place(Struct):
@@ -43,6 +48,9 @@ class GroupConsumer:
     may get the same records again: each record is delivered at least once.
 
     On RocketMQ's format it also gets the messages that the group handed back (`LogClient.hand_back`).
+
+    With `invisible_ms` each record waits for its own `ack` or `nack`, in place of `commit`: a record that was not
+    acknowledged within this time is delivered again.
     """
 
     def __init__(
@@ -55,8 +63,11 @@ class GroupConsumer:
         partitions: Sequence[TopicPartition] = (),
         name: str | None = None,
         offset_reset: str = "earliest",
+        isolation: Isolation | None = None,
+        invisible_ms: int | None = None,
     ) -> None:
         self._transport = transport
+        self._invisible_ms = invisible_ms
         self._group = f"/consumers/{segment(group)}"
         self._subscription: dict[str, object] = (
             {"topics": list(topics)} if pattern is None else {"topic_pattern": pattern}
@@ -67,6 +78,7 @@ class GroupConsumer:
             "format": "binary",
             "auto.offset.reset": offset_reset,
             "auto.commit.enable": False,
+            "isolation.level": None if isolation is None else isolation.value,
         }
         self._taken: dict[TopicPartition, int] = {}
         self._kept: deque[FetchedRecord] = deque()
@@ -140,6 +152,41 @@ class GroupConsumer:
                 self._taken = taken | self._taken  # the commit may be tried again
                 raise
 
+    async def ack(self, records: Iterable[FetchedRecord]) -> int:
+        """Acknowledge records, as durably as the server's flush mode requires. Return how many of them were held: the
+        others were delivered again meanwhile, to this consumer or another one.
+        """
+        return await self._acknowledge("ack", records, {})
+
+    async def nack(
+        self,
+        records: Iterable[FetchedRecord],
+        *,
+        delay_level: int | None = None,
+        max_times: int | None = None,
+        dead: bool = False,
+    ) -> int:
+        """Hand records back, and acknowledge them: see `LogClient.hand_back`. Return how many of them were held."""
+        return await self._acknowledge(
+            "nack", records, retry_fields(delay_level, max_times, dead=dead)
+        )
+
+    async def _acknowledge(
+        self, call: str, records: Iterable[FetchedRecord], more: Mapping[str, object]
+    ) -> int:
+        rows = [PartitionOffset(*record.stored_in, record.offset) for record in records]
+        if not rows:
+            return 0
+        answer = await self._transport.json(
+            _Acknowledged,
+            "POST",
+            f"{self._path}/{call}",
+            body=msgspec.json.encode({"records": rows, **more}),
+            content_type=V2_JSON,
+            accept=f"{V2_JSON}, {JSON}",
+        )
+        return answer.acknowledged
+
     async def assigned(self) -> list[TopicPartition]:
         """Return the partitions that the member has at the moment."""
         answer = await self._transport.json(
@@ -176,13 +223,19 @@ class GroupConsumer:
             raise ClientError(
                 "a poll's answer was lost: make another consumer, it begins before it"
             )
-        self._in_doubt = True
+        # A record of a lost answer that waits for its acknowledgement is delivered again.
+        self._in_doubt = self._invisible_ms is None
         try:
             records = await self._transport.json(
                 list[FetchedRecord],
                 "GET",
                 f"{self._path}/records",
-                query={"timeout": timeout_ms, "max_bytes": max_bytes},
+                query={
+                    "timeout": timeout_ms,
+                    "max_bytes": max_bytes,
+                    "ack": None if self._invisible_ms is None else "manual",
+                    "invisible_ms": self._invisible_ms,
+                },
                 accept=BINARY_JSON,
                 wait_ms=timeout_ms,
                 repeatable=False,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from logserver.client.consumer import GroupConsumer
 from logserver.client.transport import Transport, segment
 from logserver.client.values import PartitionOffsets, Start
-from storage import TopicPartition
+from storage import Isolation, TopicPartition
 
 
 class GroupMember(Struct, frozen=True):
@@ -64,9 +64,11 @@ class GroupCalls:
         partitions: Sequence[TopicPartition] = (),
         name: str | None = None,
         offset_reset: str = "earliest",
+        isolation: Isolation | None = None,
+        invisible_ms: int | None = None,
     ) -> GroupConsumer:
         """Return a member of a consumer group. A group without commits begins at `offset_reset`, "earliest" or
-        "latest".
+        "latest". With `invisible_ms` records are acknowledged one by one: see `GroupConsumer`.
 
         >>> async with client.consumer("billing", ["orders"]) as consumer:
         ...     for record in await consumer.poll():
@@ -83,6 +85,8 @@ class GroupCalls:
             partitions=partitions,
             name=name,
             offset_reset=offset_reset,
+            isolation=isolation,
+            invisible_ms=invisible_ms,
         )
 
     async def groups(self) -> list[str]:

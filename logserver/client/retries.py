@@ -6,6 +6,7 @@ Owns these calls and the shapes of their answers; must not know connections (`tr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -70,11 +71,8 @@ class RetryCalls:
         ...     (await client.hand_back("billing", record)).times
         1
         """
-        asked: dict[str, object] = {"message_id": message_id_of(record)}
-        if dead or delay_level is not None:
-            asked["delay_level"] = _DEAD_LETTERS if dead else delay_level
-        if max_times is not None:
-            asked["max_times"] = max_times
+        fields = retry_fields(delay_level, max_times, dead=dead)
+        asked = {"message_id": message_id_of(record), **fields}
         return await self.transport.json(
             HandedBack, "POST", _path(group), body=msgspec.json.encode(asked)
         )
@@ -87,6 +85,18 @@ class RetryCalls:
         """Set how many retries a group has (RocketMQ stores only); a missing group is created."""
         body = msgspec.json.encode({"max_times": max_times})
         return await self.transport.json(GroupRetries, "PUT", _path(group), body=body)
+
+
+def retry_fields(
+    delay_level: int | None, max_times: int | None, *, dead: bool
+) -> Mapping[str, object]:
+    """Return the members of a body that say how a record is retried."""
+    fields: dict[str, object] = {}
+    if dead or delay_level is not None:
+        fields["delay_level"] = _DEAD_LETTERS if dead else delay_level
+    if max_times is not None:
+        fields["max_times"] = max_times
+    return fields
 
 
 def message_id_of(record: FetchedRecord | str) -> str:

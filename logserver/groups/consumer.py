@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import uuid
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -22,16 +24,19 @@ from logserver.groups.config import ConsumerConfig, check_group_name, check_inst
 from logserver.groups.coordinator import Coordinator, Subscription
 from logserver.groups.offsets import Acknowledgement, Offsets
 from logserver.groups.reading import (
+    NOT_MOVED,
     GroupRead,
     Reading,
     Reset,
     Slice,
     check_range,
+    read_again,
     read_batch,
     reset_positions,
     timed_positions,
 )
 from logserver.groups.registry import Registry
+from logserver.groups.unacknowledged import MAX_HELD, Unacknowledged
 from logserver.service.topics import TopicCatalog
 from storage import CommittedOffset, SupportsRetry, TopicPartition
 
@@ -73,6 +78,7 @@ class Consumer:
         self._polls = 0  # polls in progress, including polls that wait for their turn
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._last_first: TopicPartition | None = None  # the first partition of the last poll
+        self._held = Unacknowledged()
         self._closed = False
         self.member = coordinator.join(
             group,
@@ -184,14 +190,44 @@ class Consumer:
         wanted = {partition: committed.offset for partition, committed in offsets.items()}
         await self._access.run(check_range, self._access.store, wanted, from_start=False)
         await self._offsets.commit(self.group, offsets)
+        for partition, offset in wanted.items():
+            self._held.take_below(partition, offset)
         self._committed |= {at: self._positions[at] for at in offsets if at in self._positions}
 
     async def commit_consumed(self) -> None:
-        """Commit the positions in the instance's partitions: all delivered records.
+        """Commit the positions in the instance's partitions: all delivered records, but only up to the first record
+        that is held and not acknowledged.
 
         On return they are durable as the flush mode requires. Raises StoreReadOnly, ...
         """
-        await self._offsets.commit(self.group, self._kept(self._positions))
+        await self._commit_progress(self._positions)
+
+    def held(
+        self, records: Iterable[tuple[TopicPartition, int]]
+    ) -> Sequence[tuple[TopicPartition, int]]:
+        """Return the records among these that were delivered to be acknowledged, and were not yet."""
+        return [record for record in records if self._held.holds(*record)]
+
+    async def acknowledge(
+        self, records: Iterable[tuple[TopicPartition, int]]
+    ) -> Sequence[tuple[TopicPartition, int]]:
+        """Acknowledge records that were delivered with an invisibility time, and commit how far all are acknowledged.
+
+        Return the records that were held; any other is ignored: it was acknowledged before, or is no longer this
+        instance's. On return the commit is durable as the flush mode requires. Raises StoreReadOnly, ...
+        """
+        self._access.check_writable()
+        taken = [record for record in records if self._held.take(*record)]
+        partitions = {partition for partition, _ in taken} & self._positions.keys()
+        if partitions:
+            await self._commit_progress({at: self._positions[at] for at in sorted(partitions)})
+            self._wake()  # a poll may wait for room
+        return taken
+
+    async def _commit_progress(self, positions: Mapping[TopicPartition, int]) -> None:
+        progress = self._held.progress(positions)
+        await self._offsets.commit(self.group, self._kept(progress))
+        self._committed |= {at: progress[at] for at in progress if at in self._positions}
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
@@ -213,11 +249,18 @@ class Consumer:
 
     @asynccontextmanager
     async def poll(
-        self, *, timeout_ms: int, max_bytes: int, until: asyncio.Future[None] | None = None
+        self,
+        *,
+        timeout_ms: int,
+        max_bytes: int,
+        until: asyncio.Future[None] | None = None,
+        invisible_ms: int | None = None,
     ) -> AsyncIterator[GroupRead]:
         """Yield records of the instance's partitions, waiting for them, but not longer than `until`.
 
-        The block delivers the records: positions move at its end, but not if it raises.
+        The block delivers the records: positions move at its end, but not if it raises. With `invisible_ms` the
+        records are held until they are acknowledged: a record that is not acknowledged within this time from now is
+        delivered again, by the next poll of this kind.
 
         Raises UnknownConsumer if the instance is closed meanwhile, ConsumerState if it has no partitions or no start
         position, OffsetOutOfRange without a reset, Corrupt, Busy. May be cancelled.
@@ -228,14 +271,22 @@ class Consumer:
             async with self._turn:
                 self._auto_commit_when_due()
                 with self._woken_by(until):
-                    batch = await self._wait_for_batch(timeout_ms, max_bytes, until)
+                    batch = await self._wait_for_batch(
+                        timeout_ms, max_bytes, until, holds=invisible_ms is not None
+                    )
+                due_ms = None if invisible_ms is None else self._access.clock() + invisible_ms
                 yield batch
-                self._delivered(batch)
+                self._delivered(batch, due_ms)
         finally:
             self._polls -= 1
 
     async def _wait_for_batch(
-        self, timeout_ms: int, max_bytes: int, until: asyncio.Future[None] | None
+        self,
+        timeout_ms: int,
+        max_bytes: int,
+        until: asyncio.Future[None] | None,
+        *,
+        holds: bool,
     ) -> GroupRead:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_ms / 1000
@@ -245,15 +296,41 @@ class Consumer:
             await self._locate()
             tickets = {at: self._access.waiters.ticket(at) for at in self._positions}
             self._moved.clear()
-            batch = await self._access.run(read_batch, self._access.store, self._reading(max_bytes))
-            batch = self._own(batch)
+            batch = await self._read(max_bytes, holds=holds)
             left_s = deadline_s - loop.time()
             enough = batch.full or batch.size_bytes >= self.config.min_bytes
             over = left_s <= 0 or self._polls > 1 or (until is not None and until.done())
             if (batch.slices and enough) or over:
                 return batch
-            if not await self._access.waiters.changed(tickets, left_s, or_done=changed):
+            due_s = self._due_s() if holds else left_s
+            woken = await self._access.waiters.changed(tickets, min(left_s, due_s), or_done=changed)
+            # Not woken, and nothing is due: the time is over, or the server stops.
+            if not woken and (left_s <= due_s or self._due_s() > 0):
                 return batch
+
+    async def _read(self, max_bytes: int, *, holds: bool) -> GroupRead:
+        """Read once. `holds`: first the records that were held and whose time is over, then as many new records as may
+        be held.
+        """
+        reading = self._reading(max_bytes)
+        store = self._access.store
+        if holds:
+            due = self._held.due(self._access.clock())
+            if due:
+                again, gone = await self._access.run(read_again, store, due, reading)
+                for record in gone:
+                    self._held.take(*record)
+                slices = [part for part in again.slices if part.partition in self._positions]
+                if slices:
+                    return GroupRead(slices=slices, size_bytes=again.size_bytes, full=True)
+            room = MAX_HELD - len(self._held)
+            reading = replace(reading, max_records=max(min(reading.max_records, room), 0))
+        return self._own(await self._access.run(read_batch, store, reading))
+
+    def _due_s(self) -> float:
+        """Return how long it takes until a held record is due."""
+        next_ms = self._held.next_due_ms()
+        return math.inf if next_ms is None else max(next_ms - self._access.clock(), 0) / 1000
 
     def _reading(self, max_bytes: int) -> Reading:
         """Return a request to read at all positions. It begins with the partition after the one that was first in the
@@ -288,8 +365,15 @@ class Consumer:
         size_bytes = batch.size_bytes if slices else 0
         return GroupRead(slices=slices, size_bytes=size_bytes, full=batch.full)
 
-    def _delivered(self, batch: GroupRead) -> None:
+    def _delivered(self, batch: GroupRead, due_ms: int | None) -> None:
         for part in batch.slices:
+            at = part.partition
+            offsets = [record.offset for record in part.records]
+            # Delivered again: it may have been acknowledged meanwhile.
+            is_again = part.begin == NOT_MOVED
+            if due_ms is not None and (is_again or self._stands_at(part)):
+                chosen = [o for o in offsets if not is_again or self._held.holds(at, o)]
+                self._held.add(at, chosen, due_ms)
             self._advance(part)
         if batch.slices:
             self._last_first = batch.slices[0].partition
@@ -347,6 +431,7 @@ class Consumer:
             self._auto_commit(gone)
         self._moved |= gone.keys()
         for partition in gone:
+            self._held.drop(partition)
             del self._positions[partition]
             self._committed.pop(partition, None)
         self._wake()
@@ -356,6 +441,8 @@ class Consumer:
         chosen = {at: offset for at, offset in positions.items() if at in own}
         self._moved |= chosen.keys()
         self._positions |= chosen
+        for partition in chosen:
+            self._held.drop(partition)
         self._wake()
 
     def _wake(self) -> None:
@@ -387,9 +474,8 @@ class Consumer:
 
     def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the positions that have changed, without waiting; a failure is logged."""
-        fresh = {
-            at: offset for at, offset in positions.items() if self._committed.get(at) != offset
-        }
+        progress = self._held.progress(positions)
+        fresh = {at: offset for at, offset in progress.items() if self._committed.get(at) != offset}
         if fresh and self.config.auto_commit and not self._access.store.read_only:
             self._committed |= fresh
             answer = self._offsets.submit(self.group, self._kept(fresh))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -26,6 +26,10 @@ class Reset(enum.Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     NONE = "none"
+
+
+NOT_MOVED: Final = -1
+"""In place of both offsets of a slice of records that are delivered again: the position stays where it is."""
 
 
 class Slice(NamedTuple):
@@ -102,6 +106,39 @@ def read_batch(store: LogStore, reading: Reading) -> GroupRead:
         count += len(page.records)
         full = full or result.more
     return GroupRead(slices=slices, size_bytes=size_bytes, full=full)
+
+
+def read_again(
+    store: LogStore, wanted: Mapping[TopicPartition, Sequence[int]], limits: Reading
+) -> tuple[GroupRead, Sequence[tuple[TopicPartition, int]]]:
+    """Read single records by their offsets, until the answer is full, and return also the offsets that no record has
+    any more: retention, compaction or a deletion has removed them. Of `limits` only the limits count.
+
+    Raises Corrupt, ...
+    """
+    slices: list[Slice] = []
+    gone: list[tuple[TopicPartition, int]] = []
+    size_bytes = count = 0
+    for partition, offsets in wanted.items():
+        records: list[StoredRecord] = []
+        for offset in offsets:
+            try:
+                page = store.read(partition, offset, max_records=1, isolation=limits.isolation)
+            except (OffsetOutOfRange, UnknownTopic, UnknownPartition):
+                gone.append((partition, offset))
+                continue
+            if not page.records or page.records[0].offset != offset:
+                gone.append((partition, offset))
+                continue
+            record = page.records[0]
+            size_bytes += len(record.key or b"") + len(record.value or b"")
+            if count and (size_bytes > limits.max_bytes or count >= limits.max_records):
+                break
+            records.append(record)
+            count += 1
+        if records:
+            slices.append(Slice(partition, NOT_MOVED, records, NOT_MOVED))
+    return GroupRead(slices=slices, size_bytes=size_bytes, full=bool(slices)), gone
 
 
 def reset_positions(

@@ -32,7 +32,7 @@ from storage import (
     SupportsRetry,
     TopicPartition,
 )
-from storage.errors import InvalidArgument, NotOffered
+from storage.errors import InvalidArgument, NotOffered, RecordNotFound
 
 RETRY_SUFFIX: Final = ".retry"
 DEAD_LETTER_SUFFIX: Final = ".dlq"
@@ -115,6 +115,16 @@ class Retries:
         await self._topics.refresh([sent.partition, sent.stored_in])
         self._access.waiters.notify(sent.stored_in)
         return sent
+
+    async def id_at(self, partition: TopicPartition, offset: int) -> str:
+        """Return the id of the record at an offset. Raises RecordNotFound, OffsetOutOfRange, UnknownTopic, Corrupt."""
+        store = self._access.store
+        page = await self._access.run(partial(store.read, partition, offset, max_records=1))
+        if not page.records or page.records[0].offset != offset:
+            place = f"{partition.topic}:{partition.partition}:{offset}"
+            raise RecordNotFound(f"no record is at {place}", id=place)
+        locator = page.records[0].locator if store.capabilities.messages else offset
+        return store.record_id(partition, locator)
 
     # -- internal
 

@@ -205,3 +205,33 @@ async def test_deleting(client: LogClient) -> None:
     assert raised.value.error_code == 40903
     await client.delete_group("g")
     assert await client.groups() == []
+
+
+async def test_records_are_acknowledged_one_by_one(client: LogClient) -> None:
+    async with client.consumer("g", partitions=[FIRST], invisible_ms=50) as consumer:
+        records = await consumer.poll()
+        assert [one.text for one in records] == ["0-0", "0-1", "0-2"]
+        assert await consumer.ack([]) == 0
+        assert await consumer.ack(records[1:]) == 2
+        assert (await client.group("g")).partitions[0].committed == 0
+        assert await consumer.poll(timeout_ms=5000) == records[:1], "after the time"
+        assert await consumer.nack(records, dead=True) == 1
+        assert (await client.group("g")).partitions[0].committed == 3
+        assert await consumer.poll(timeout_ms=100) == []
+
+
+async def test_a_lost_answer_is_delivered_again_where_records_are_acknowledged(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client.consumer("g", partitions=[FIRST], invisible_ms=20) as consumer:
+        answers = consumer._transport.json
+
+        async def lost(*args: Any, **options: Any) -> Any:
+            await answers(*args, **options)
+            raise ServerUnreachable("the answer was lost", url="")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(consumer._transport, "json", lost)
+            with pytest.raises(ServerUnreachable):
+                await consumer.poll()
+        assert len(await consumer.poll(timeout_ms=5000)) == 3

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -33,7 +34,13 @@ from logserver.cli.online.options import (
     partition_option,
     start_option,
 )
-from logserver.client import FetchedPage, FetchedRecord, LogClient, ServerRefused
+from logserver.client import (
+    FetchedPage,
+    FetchedRecord,
+    GroupConsumer,
+    LogClient,
+    ServerRefused,
+)
 from storage import Isolation, TopicPartition
 from storage.display import one_line
 
@@ -111,6 +118,12 @@ def _options(
         click.option(
             "-Z", "shows_null", is_flag=True, help="Print NULL for a null key or value (with -f)."
         ),
+        click.option(
+            "--isolation",
+            type=click.Choice([kind.value for kind in Isolation]),
+            callback=lambda _ctx, _param, value: None if value is None else Isolation(value),
+            help="read_committed: leave out records of open and aborted transactions.",
+        ),
         click.option("-T", "--tag", metavar="TAG", help="Only records with this tag."),
         click.option(
             "--skip-damaged",
@@ -131,8 +144,28 @@ def _options(
 @click.command("consume", epilog=r"Example: logserver consume -t orders -e -f '%o %k: %s\n'")
 @_options("beginning", READING_NAMES, "Topic (with -G: may be repeated).")
 @click.option("-G", "--group", metavar="GROUP", help="Read as a member of this group, and commit.")
+@click.option(
+    "--invisible",
+    "invisible_ms",
+    type=click.IntRange(min=1),
+    metavar="MS",
+    help="With -G: acknowledge each record when it is printed; the server delivers it again after this time.",
+)
+@click.option(
+    "--broadcast",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="With -G: read all partitions, and keep the offsets in this folder instead of on the server.",
+)
 @online
-async def command(client: LogClient, *, group: str | None, **options: Any) -> None:
+async def command(
+    client: LogClient,
+    *,
+    group: str | None,
+    invisible_ms: int | None,
+    broadcast: Path | None,
+    **options: Any,
+) -> None:
     """Print a topic's records from the beginning, then new records as they arrive, until Ctrl-C.
 
     Prints JSON lines in a pipe, one line of text per record on a terminal, or the format of -f. With -G the printed
@@ -140,10 +173,14 @@ async def command(client: LogClient, *, group: str | None, **options: Any) -> No
     record.
     """
     reading = _reading(**options)
+    if invisible_ms is not None and broadcast is not None:
+        raise click.UsageError("--invisible and --broadcast exclude each other")
     if group is None:
+        if invisible_ms is not None or broadcast is not None:
+            raise click.UsageError("--invisible and --broadcast need a group: give -G")
         await read(client, reading)
     else:
-        await read_as_member(client, group, reading)
+        await read_as_member(client, group, reading, invisible_ms=invisible_ms, broadcast=broadcast)
 
 
 @click.command("tail")
@@ -179,28 +216,26 @@ async def read(client: LogClient, reading: Reading) -> None:
     skipped.end()
 
 
-async def read_as_member(client: LogClient, group: str, reading: Reading) -> None:
-    """Read as a member of a group. Exactly the printed records are committed."""
+async def read_as_member(
+    client: LogClient,
+    group: str,
+    reading: Reading,
+    *,
+    invisible_ms: int | None = None,
+    broadcast: Path | None = None,
+) -> None:
+    """Read as a member of a group. Exactly the printed records are committed, or acknowledged with `invisible_ms`.
+
+    `broadcast`: read all partitions, and keep the offsets in this folder.
+    """
     if reading.start not in READING_NAMES.values():
         raise click.UsageError("with -G, -o is beginning, end or stored")
     if reading.tag is not None:
         raise click.UsageError("-T and -G exclude each other: a group reads everything")
     printer = Printer(reading.show, reading.count)
-    number = reading.partition
-    chosen = [TopicPartition(topic, number) for topic in reading.topics if number is not None]
-    reset = "earliest" if reading.start == STORED else str(reading.start)
     skipped = _Skipped()
-    async with (
-        _hint(),
-        until_reader_closes(),
-        client.consumer(
-            group,
-            reading.topics,
-            pattern=reading.pattern,
-            partitions=chosen,
-            offset_reset=reset,
-        ) as consumer,
-    ):
+    reader = _member(client, group, reading, invisible_ms, broadcast)
+    async with _hint(), until_reader_closes(), reader as consumer:
         while True:
             try:
                 records = await consumer.poll(timeout_ms=POLL_MS, max_records=printer.left)
@@ -212,10 +247,42 @@ async def read_as_member(client: LogClient, group: str, reading: Reading) -> Non
                 await consumer.seek({place: following})
                 continue
             is_full = printer.write(records)
-            await consumer.commit()
+            if invisible_ms is None:
+                await consumer.commit()
+            else:
+                await consumer.ack(records)
             if is_full or (reading.at_end and not records):
                 break
     skipped.end()
+
+
+def _member(
+    client: LogClient,
+    group: str,
+    reading: Reading,
+    invisible_ms: int | None,
+    broadcast: Path | None,
+) -> GroupConsumer:
+    """Return the consumer that the options describe."""
+    reset = "earliest" if reading.start == STORED else str(reading.start)
+    number = reading.partition
+    if broadcast is not None:
+        if number is not None or reading.pattern is not None:
+            raise click.UsageError("--broadcast reads all partitions of the topics of -t")
+        return client.broadcast(
+            group, reading.topics, broadcast, offset_reset=reset, isolation=reading.isolation
+        )
+    return client.consumer(
+        group,
+        reading.topics,
+        pattern=reading.pattern,
+        partitions=[
+            TopicPartition(topic, number) for topic in reading.topics if number is not None
+        ],
+        offset_reset=reset,
+        isolation=reading.isolation,
+        invisible_ms=invisible_ms,
+    )
 
 
 @asynccontextmanager

@@ -139,3 +139,39 @@ def test_hand_back(filled: str, server: LogServer) -> None:
     assert ended.code == (2 if is_kafka else 0)
     assert run("group", "retry", group, "x", "--dead", "--delay-level", 1).code == 2
     assert run("group", "retry", group, "x").code == 2
+
+
+def test_what_was_printed_is_acknowledged(filled: str) -> None:
+    assert consumed(filled, "-c", 2, "--invisible", 60_000) == ["a", "b"]
+    assert shown(filled)["lag"] == 1
+    assert consumed(filled, "-e", "--invisible", 60_000) == ["c"]
+
+
+def test_broadcast_keeps_the_offsets_in_a_folder(filled: str, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        assert consumed(filled, "-e", "--broadcast", folder) == ["a", "b", "c"]
+        assert consumed(filled, "-e", "--broadcast", folder) == []
+        assert (folder / "offsets.json").exists()
+    assert run("group", "show", group_of(filled)).code == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--invisible", 5),
+        ("--broadcast", "x"),
+        ("-G", "g", "--invisible", 5, "--broadcast", "x"),
+        ("-G", "g", "--broadcast", "x", "-p", 0),
+        ("-G", "g", "--invisible", 0),
+        ("--isolation", "dirty"),
+    ],
+)
+def test_options_that_do_not_fit(filled: str, options: tuple[object, ...]) -> None:
+    assert run("consume", "-t", filled, "-e", *options).code == 2
+
+
+@pytest.mark.parametrize("options", [(), ("-G", "isolated")])
+def test_committed_records_only(filled: str, options: tuple[str, ...]) -> None:
+    rows = fine("consume", "-t", filled, "-e", "--isolation", "read_committed", *options).rows
+    assert [row["value"] for row in rows] == ["a", "b", "c"]

@@ -13,8 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logserver.groups import topic_pattern
-from logserver.groups.plain_pattern import MAX_STEPS, PlainPatternError, compile_plain
-from logserver.groups.topic_pattern import TopicPattern
+from logserver.groups.topic_pattern import (
+    MAX_STEPS,
+    PlainPatternError,
+    TopicPattern,
+    compile_plain,
+)
 from storage.errors import InvalidArgument
 
 COSTLY = f"it could take more than {MAX_STEPS:,} steps for one name. Use fewer repetitions, "
