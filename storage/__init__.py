@@ -28,6 +28,16 @@ from storage.contract import (
     TaskRunner,
 )
 from storage.errors import StorageError
+from storage.half_messages import (
+    HalfChecked,
+    HalfEnd,
+    HalfEnded,
+    HalfMessages,
+    HalfOutcome,
+    HalfTransaction,
+    Prepared,
+    SupportsHalfMessages,
+)
 from storage.model import (
     AbortedTransaction,
     AppendResult,
@@ -159,6 +169,12 @@ __all__ = [
     "Finding",
     "FoundPage",
     "GroupCommit",
+    "HalfChecked",
+    "HalfEnd",
+    "HalfEnded",
+    "HalfMessages",
+    "HalfOutcome",
+    "HalfTransaction",
     "Header",
     "Isolation",
     "Journal",
@@ -170,6 +186,7 @@ __all__ = [
     "OffsetBounds",
     "OffsetRange",
     "Page",
+    "Prepared",
     "ProducerEpoch",
     "ProducerSequence",
     "Progress",
@@ -201,6 +218,7 @@ __all__ = [
     "SupportsDelay",
     "SupportsDeleteRecords",
     "SupportsGroupOffsets",
+    "SupportsHalfMessages",
     "SupportsInspect",
     "SupportsLeaderEpochs",
     "SupportsParts",

@@ -57,6 +57,7 @@ LAST_RESORTS = {
     "logserver/groups/offsets.py",
     "logserver/service/commit.py",
     "logserver/service/upkeep.py",
+    "logserver/transactions/half.py",
     "logserver/transactions/service.py",
 }
 

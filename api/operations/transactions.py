@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from aiohttp import web
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from api.http.errors import JSON
 from api.http.parameters import MAX_INT32, Choice, Parameter
@@ -23,6 +23,7 @@ from api.operations.consumers import (
 )
 from api.request_context import RequestContext
 from logserver.access.tokens import Scope
+from logserver.transactions.half import UNKNOWN, HalfListed, HalfTransactions
 from storage import CommittedOffset, TransactionStatus
 
 TRANSACTIONS: Final = Resource("Transactions")
@@ -31,8 +32,10 @@ DEFAULT_TIMEOUT_MS: Final = 60_000  # transaction.timeout.ms of Kafka's producer
 _LISTED: Final = [status for status in TransactionStatus if status is not TransactionStatus.DEAD]
 _STATE: Final = Parameter(
     "state",
-    Choice({status.label: status for status in _LISTED}),
-    "Only transactions in this state.",
+    Choice(
+        {**{status.label: status.label for status in _LISTED}, UNKNOWN: UNKNOWN, "unknown": UNKNOWN}
+    ),
+    "Only transactions in this state. `unknown`: RocketMQ's format, whose producers must name the outcome.",
 )
 
 
@@ -47,12 +50,12 @@ class NewTransaction(Struct, forbid_unknown_fields=True):
 
 class BegunTransaction(Struct):
     """A transaction. Records are sent with `?transaction=` and its `id`; whole record batches have `producer_id` and
-    `epoch` in their headers.
+    `epoch` in their headers. RocketMQ's format has neither.
     """
 
     id: str
-    producer_id: int
-    epoch: int
+    producer_id: int | None
+    epoch: int | None
 
 
 class TransactionEnd(Struct):
@@ -70,17 +73,24 @@ class TransactionOffsets(Struct, forbid_unknown_fields=True):
 
 
 class ListedTransaction(Struct):
-    """The newest transaction of a transactional id. `started_ms` is null if the id has had no transaction yet."""
+    """The newest transaction of a transactional id. `started_ms` is null if the id has had no transaction yet.
+
+    RocketMQ's format: an open transaction. `messages`: how many wait; `checks`: how often its producers were asked;
+    `message_id`: of its first half message.
+    """
 
     id: str
     transactional_id: str
-    producer_id: int
-    epoch: int
+    producer_id: int | None
+    epoch: int | None
     state: str
     timeout_ms: int
     started_ms: int | None
     updated_ms: int
     partitions: Sequence[PartitionName]
+    messages: int | UnsetType = UNSET
+    checks: int | UnsetType = UNSET
+    message_id: str | UnsetType = UNSET
 
 
 _ID: Final = "1125899906842624-0"
@@ -110,11 +120,13 @@ async def begin_transaction(call: RequestContext, body: NewTransaction | None) -
     """Begin a transaction.
 
     Of records in any number of partitions and of offsets of groups: readers of committed records
-    (`isolation=read_committed`) see all of them or none. Not offered on RocketMQ's format.
+    (`isolation=read_committed`) see all of them or none. On RocketMQ's format `transactional_id` is the group of the
+    producers that are asked for the outcome after `timeout_ms`.
     """
     wanted = body or NewTransaction()
-    begun = await call.service.transactions.begin(wanted.transactional_id, wanted.timeout_ms)
-    return call.json(BegunTransaction(begun.id, *begun.producer), status=201)
+    transactions = call.service.http_transactions
+    begun = await transactions.begin(wanted.transactional_id, wanted.timeout_ms)
+    return call.json(BegunTransaction(begun.id, *(begun.producer or (None, None))), status=201)
 
 
 @TRANSACTIONS.get(
@@ -145,10 +157,17 @@ async def begin_transaction(call: RequestContext, body: NewTransaction | None) -
 async def list_transactions(call: RequestContext) -> web.Response:
     """All transactional ids, each with its newest transaction.
 
-    A transaction that was begun without a transactional id has one of the server's own. States have Kafka's names.
+    A transaction that was begun without a transactional id has one of the server's own. States have Kafka's names. On
+    RocketMQ's format: the open transactions, RocketMQ clients' too; Unknown is a transaction whose producers must name
+    the outcome.
     """
-    status = call.params.get(_STATE)
-    listed = await call.service.transactions.states(() if status is None else (status,))
+    state_label = call.params.get(_STATE)
+    transactions = call.service.http_transactions
+    if isinstance(transactions, HalfTransactions):
+        return call.json([_half_row(row) for row in await transactions.listed(state_label)])
+    listed = await transactions.states(
+        [status for status in _LISTED if state_label in {None, status.label}]
+    )
     return call.json(
         [
             ListedTransaction(
@@ -164,6 +183,24 @@ async def list_transactions(call: RequestContext) -> web.Response:
             )
             for transaction_id, state in listed
         ]
+    )
+
+
+def _half_row(row: HalfListed) -> ListedTransaction:
+    found = row.found
+    return ListedTransaction(
+        id=row.id,
+        transactional_id=row.transactional_id,
+        producer_id=None,
+        epoch=None,
+        state=row.state,
+        timeout_ms=row.timeout_ms,
+        started_ms=row.started_ms,
+        updated_ms=row.updated_ms,
+        partitions=[PartitionName(*at) for at in found.partitions] if found else [],
+        messages=found.messages if found else 0,
+        checks=found.checks if found else 0,
+        message_id=found.record_id if found else UNSET,
     )
 
 
@@ -191,9 +228,11 @@ async def list_transactions(call: RequestContext) -> web.Response:
 async def add_offsets(call: RequestContext, body: TransactionOffsets) -> web.Response:
     """Commit offsets of a group in a transaction.
 
-    They are next offsets, and count once the transaction is committed.
+    They are next offsets, and count once the transaction is committed. Not offered on RocketMQ's format.
     """
-    transactions = call.service.transactions
+    transactions = call.service.http_transactions
+    if isinstance(transactions, HalfTransactions):
+        raise transactions.no_offsets()
     producer = await transactions.resolve(call.transaction)
     offsets = {
         call.service.topics.partition(row.topic, row.partition): CommittedOffset(
@@ -236,5 +275,6 @@ async def rollback_transaction(call: RequestContext) -> web.Response:
 
 
 async def _end(call: RequestContext, *, commit: bool) -> web.Response:
-    status = await call.service.transactions.end_by_id(call.transaction, commit=commit)
+    transactions = call.service.http_transactions
+    status = await transactions.end_by_id(call.transaction, commit=commit)
     return call.json(TransactionEnd(call.transaction, status.label))

@@ -131,7 +131,7 @@ def offset_rows(
     Runs count the valid records only; `positions` maps these to positions in the request. `record_names`: set if the
     answer contains the id of each record that still exists.
     """
-    if len(runs) == 1 and not failed and runs[0].error is None and runs[0].delayed is None:
+    if len(runs) == 1 and not failed and runs[0].error is None and runs[0].has_offsets:
         (run,) = runs
         offsets = range(run.base_offset, run.base_offset + count)
         stored = [OffsetRow(run.partition, offset) for offset in offsets]
@@ -158,8 +158,10 @@ def offset_rows(
 
 def _stored_row(run: AppendOutcome, index: int) -> OffsetRow:
     """Return the row of one record of a run that was stored, without its id."""
-    if run.delayed is None:
+    if run.has_offsets:
         return OffsetRow(run.partition, run.base_offset + index)
+    if run.delayed is None:
+        return OffsetRow(run.partition, None)
     row = OffsetRow(run.partition, None, delay_level=run.delayed.level)
     if run.delayed.deliver_at_ms is not None:
         row.deliver_at = run.delayed.deliver_at_ms

@@ -22,6 +22,7 @@ from api.records.encode import RecordNames
 from api.request_context import RequestContext
 from logserver.service.memory_budget import Reservation
 from logserver.service.requests import Acks, Delay, Produce, ProduceOptions, RequestKey
+from logserver.transactions.half import HalfTransactions
 from storage import LogStore, ProducerSequence, TopicPartition
 
 COMPRESSIONS: Final = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
@@ -152,7 +153,11 @@ async def in_transaction(options: ProduceOptions, call: RequestContext) -> Produ
     refuse_key(call, "a transaction is stored once or not at all")
     if options.acks is Acks.NONE:
         raise ApiError(MALFORMED, "a request of a transaction needs an answer: acks=1 or acks=all")
-    owner = await call.service.transactions.resolve(transaction_id)
+    transactions = call.service.http_transactions
+    if isinstance(transactions, HalfTransactions):
+        call.params.refuse((SEQUENCE,), "half messages have no sequence")
+        return structs.replace(options, prepared=await transactions.resolve(transaction_id))
+    owner = await transactions.resolve(transaction_id)
     sequence = call.params.get(SEQUENCE)
     mark = None if sequence is None else ProducerSequence(*owner, sequence, transactional=True)
     return structs.replace(options, transaction=owner, producer=mark)
@@ -207,6 +212,7 @@ def request_of(
         key=options.key,
         born_host=options.born_host,
         transaction=options.transaction,
+        prepared=options.prepared,
     )
 
 

@@ -237,7 +237,7 @@ def reports_of(
             key_kind, value_kind = decoded.kinds[position]
             fields: dict[str, Any] = {
                 "partition_id": run.partition,
-                "offset": run.base_offset + index if run.delayed is None else None,
+                "offset": run.base_offset + index if run.has_offsets else None,
                 "timestamp": _EPOCH + stored_ms * _MILLISECOND,
                 "key": _shown(key_kind, record.key),
                 "value": _shown(value_kind, record.value),

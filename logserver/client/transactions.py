@@ -25,11 +25,13 @@ PATH = "/transactions"
 
 
 class BegunTransaction(Struct, frozen=True):
-    """A transaction: its id, and the producer whose id and epoch whole record batches must have."""
+    """A transaction: its id, and the producer whose id and epoch whole record batches must have; None on RocketMQ's
+    format.
+    """
 
     id: str
-    producer_id: int
-    epoch: int
+    producer_id: int | None
+    epoch: int | None
 
 
 class TransactionPartition(Struct, frozen=True):
@@ -40,17 +42,24 @@ class TransactionPartition(Struct, frozen=True):
 
 
 class ListedTransaction(Struct, frozen=True):
-    """The newest transaction of a transactional id; `state` is Kafka's name. `started_ms` is None before the first."""
+    """The newest transaction of a transactional id; `state` is Kafka's name. `started_ms` is None before the first.
+
+    RocketMQ's format: an open transaction, Ongoing or, once its producers must end it, Unknown. `messages`: how many
+    wait; `checks`: how often its producers were asked; `message_id`: of its first half message. None on Kafka's.
+    """
 
     id: str
     transactional_id: str
-    producer_id: int
-    epoch: int
+    producer_id: int | None
+    epoch: int | None
     state: str
     timeout_ms: int
     started_ms: int | None
     updated_ms: int
     partitions: Sequence[TransactionPartition]
+    messages: int | None = None
+    checks: int | None = None
+    message_id: str | None = None
 
 
 class Transaction:
@@ -80,7 +89,9 @@ class Transaction:
     async def produce_many(
         self, topic: str, records: Iterable[Record], *, partition: int | None = None
     ) -> list[Placed]:
-        """Store records in the transaction. It waits for no disk: the commit makes them durable."""
+        """Store records in the transaction. It waits for no disk: the commit makes them durable. On RocketMQ's format
+        the places are `PlacedLater`.
+        """
         return await self._calls.produce_many(
             topic, records, partition=partition, acks=1, transaction=self.id
         )
@@ -97,7 +108,7 @@ class Transaction:
 
 
 class TransactionCalls:
-    """The calls of LogClient for transactions (Kafka stores only)."""
+    """The calls of LogClient for transactions."""
 
     transport: Transport
 
@@ -108,7 +119,9 @@ class TransactionCalls:
         """Begin a transaction. It is committed at the end of the block, and rolled back if the block raises.
 
         A `transactional_id` names a producer over its restarts: a transaction that an earlier one left open is rolled
-        back. After `timeout_ms` the server rolls it back; then the commit raises ServerRefused 40903.
+        back. After `timeout_ms` the server rolls it back; then the commit raises ServerRefused 40903. On RocketMQ's
+        format it is the group of producers, which must end the transaction after `timeout_ms`: poll
+        `transactions("unknown")`.
 
             async with client.transaction() as transaction:
                 await transaction.produce("orders", "3 apples", key="ann")
@@ -139,7 +152,7 @@ class TransactionCalls:
         await self.transport.call("POST", f"{PATH}/{segment(transaction_id)}/rollback")
 
     async def transactions(self, state: str | None = None) -> list[ListedTransaction]:
-        """Return all transactional ids with their newest transaction, or those in one state (Ongoing, ...)."""
+        """Return all transactional ids with their newest transaction, or those in one state (Ongoing, unknown, ...)."""
         return await self.transport.json(
             list[ListedTransaction], "GET", PATH, query={"state": state}
         )

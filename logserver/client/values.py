@@ -123,7 +123,8 @@ class Placed(Struct, frozen=True, gc=False):
 
 
 class PlacedLater(Placed, frozen=True, gc=False):
-    """A delayed record: `offset` is -1 until its delivery, which is another message.
+    """A record that waits, for its time or (`delay_level` 0) for the commit of its transaction in RocketMQ's format:
+    `offset` is -1, because its delivery is another message.
 
     `message_id` is that of the message that waits. `deliver_at_ms`: None if it was delivered and deleted.
     """

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from msgspec import structs
 
@@ -19,7 +20,7 @@ from logserver.errors import Busy, NotReady, TimedOut
 from logserver.idempotency.keys import KeyedWriter
 from logserver.metrics import Metrics
 from logserver.service.commit import Writer, without_waiting
-from logserver.service.delay import Waits, outcomes_of, split
+from logserver.service.delay import outcomes_of, split
 from logserver.service.partitioning import Partitioner, address, only_partition
 from logserver.service.requests import (
     Acks,
@@ -29,19 +30,26 @@ from logserver.service.requests import (
     ProduceBatches,
 )
 from logserver.service.topics import TopicCatalog, check_new_name, check_open
+from logserver.transactions import half
+from logserver.transactions.half import HalfTransactions
 from logserver.transactions.service import Transactions
 from storage import (
     LogStore,
+    Prepared,
     ProducerEpoch,
     ProducerSequence,
     Record,
     SupportsBatchBytes,
+    SupportsHalfMessages,
     TopicInfo,
     TopicPartition,
 )
 from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
 
 log = logging.getLogger(__name__)
+
+Converted: TypeAlias = Callable[[Sequence[AppendOutcome]], list[AppendOutcome]]
+"""Changes outcomes of records that wait elsewhere into the terms of the request. May read records; blocks."""
 
 MAX_AHEAD_MS: Final = HOUR_MS  # a broker's default of message.timestamp.after.max.ms
 WARN_AGAIN_MS: Final = 60_000
@@ -62,9 +70,12 @@ class Producer:
         keyed_writer: KeyedWriter,
         metrics: Metrics,
         transactions: Transactions,
+        *,
+        half_transactions: HalfTransactions | None = None,
     ) -> None:
         self._access = topics.access
         self._transactions = transactions
+        self._half_transactions = half_transactions
         self._store = store = topics.access.store
         self._batches = store if isinstance(store, SupportsBatchBytes) else None
         self._topics = topics
@@ -104,13 +115,14 @@ class Producer:
             is_new = request.topic not in self._topics
         check_open(info)
         parts, failed = self._partitioner.parts(info, request)
-        waits: Mapping[int, Waits] = {}
-        if request.delays is not None:
-            parts, impossible, waits = split(self._store, request, parts, self._access.clock())
-            failed += impossible
+        parts, impossible, converted = self._placed(request, parts)
+        failed += impossible
         unanswered = request.acks is Acks.NONE
-        if is_new or unanswered or (request.transaction is not None and len(parts) > 1):
-            refused = failed + await self._refused(parts, request, waits)
+        is_whole = request.prepared is not None or (
+            request.transaction is not None and len(parts) > 1
+        )
+        if is_new or unanswered or is_whole:
+            refused = failed + await self._refused(parts, request, converted)
             if len(refused) == len(request.records) or (refused and unanswered):
                 return refused
         if is_new:
@@ -121,19 +133,38 @@ class Producer:
         if relaxed and request.acks is Acks.ALL:
             request = structs.replace(request, acks=Acks.WRITTEN)
         outcomes = await self._append(parts, request)
-        if waits:
-            outcomes = await self._access.run(outcomes_of, outcomes, waits, self._store)
+        if converted is not None:
+            outcomes = await self._access.run(converted, outcomes)
             await self._topics.refresh(part.partition for part in parts)
         self._count(request, outcomes)
         return failed + outcomes if failed else outcomes
 
+    def _placed(
+        self, request: Produce, parts: list[PartitionAppend]
+    ) -> tuple[list[PartitionAppend], Sequence[AppendOutcome], Converted | None]:
+        """Return the parts where the records wait for their time or for the end of their transaction, the records that
+        cannot wait, and the change of the outcomes into outcomes of the records; None: no record waits.
+        """
+        store = self._store
+        if request.prepared is not None:
+            assert isinstance(store, SupportsHalfMessages)
+            halves, places = half.split(store.half_messages, request, parts, request.prepared)
+            return halves, (), partial(half.outcomes_of, places=places)
+        if request.delays is None:
+            return parts, (), None
+        parts, impossible, waits = split(store, request, parts, self._access.clock())
+        return parts, impossible, partial(outcomes_of, waits=waits, store=store) if waits else None
+
     async def _refused(
-        self, parts: Sequence[PartitionAppend], request: Produce, waits: Mapping[int, Waits]
+        self,
+        parts: Sequence[PartitionAppend],
+        request: Produce,
+        converted: Converted | None,
     ) -> list[AppendOutcome]:
         """Return the records that the store would reject. Raises what `_refusals` raises."""
-        marked = request.producer or request.key or request.transaction
+        marked = request.producer or request.key or request.transaction or request.prepared
         refused = await self._access.run(_refusals, self._store, parts, whole=marked is not None)
-        return outcomes_of(refused, waits, self._store) if waits else refused
+        return refused if converted is None else converted(refused)
 
     def _count(self, request: Produce, outcomes: Sequence[AppendOutcome]) -> None:
         if request.acks is not Acks.NONE:
@@ -288,6 +319,8 @@ class Producer:
     ) -> list[AppendOutcome]:
         if request.transaction is not None:
             answer = await self._submit_in_transaction(request.transaction, parts, request.acks)
+        elif isinstance(request, Produce) and request.prepared is not None:
+            answer = await self._submit_prepared(request.prepared, parts, request.acks)
         elif isinstance(request, Produce) and request.key is not None:
             answer = self._keyed_writer.append(request.key, parts, request.acks)
         else:
@@ -331,6 +364,20 @@ class Producer:
             member.leave()
             raise
         answer.add_done_callback(lambda _: member.leave())
+        return answer
+
+    async def _submit_prepared(
+        self, transaction: Prepared, parts: Sequence[PartitionAppend], acks: Acks
+    ) -> asyncio.Future[list[AppendOutcome]]:
+        """Queue the half messages of a transaction, which ends after them."""
+        assert self._half_transactions is not None
+        entry = await self._half_transactions.join(transaction)
+        try:
+            answer = self._writer.submit(parts, acks)
+        except NotReady:
+            entry.leave()
+            raise
+        answer.add_done_callback(lambda _: entry.leave())
         return answer
 
     async def _target(self, topic: str, partition: int | None) -> TopicInfo:

@@ -11,7 +11,15 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from logserver.service.memory_budget import Reservation
-from storage import Isolation, ProducerEpoch, ProducerSequence, Record, StorageError, TopicPartition
+from storage import (
+    Isolation,
+    Prepared,
+    ProducerEpoch,
+    ProducerSequence,
+    Record,
+    StorageError,
+    TopicPartition,
+)
 
 
 class Acks(enum.Enum):
@@ -42,7 +50,8 @@ class AppendOutcome(NamedTuple):
 
     Stored records have the offsets base_offset, base_offset + 1, ... and their locators; failed records have `error`.
     `timestamp_ms`: the time of the append, if the store sets it on its records (LogAppendTime), else -1.
-    `delayed`: the records wait for their time. Then they have no offset yet, and the locators of the waiting messages.
+    `delayed`: the records wait for their time. `is_prepared`: for the end of their transaction. Then they have no
+    offset yet, and the locators of the waiting messages.
     """
 
     partition: int
@@ -52,6 +61,12 @@ class AppendOutcome(NamedTuple):
     locators: Sequence[int] = ()
     timestamp_ms: int = -1
     delayed: Delayed | None = None
+    is_prepared: bool = False
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether the records are where consumers read them."""
+        return self.delayed is None and not self.is_prepared
 
 
 @dataclass(slots=True)
@@ -87,7 +102,7 @@ class ProduceOptions(Struct, frozen=True, kw_only=True):
     `timeout_ms` None: wait for the answer without a limit. `born_host`: the address of the sender, as in
     `LogStore.append`. `key` and `producer` exclude each other. `delay`: of the records without a delay of their own.
     `transaction`: the producer of the transaction that the records belong to; `producer` is then None, or its mark with
-    a sequence number.
+    a sequence number. `prepared`: the transaction, in a store with half messages.
     """
 
     acks: Acks = Acks.ALL
@@ -98,6 +113,7 @@ class ProduceOptions(Struct, frozen=True, kw_only=True):
     born_host: bytes | None = None
     delay: Delay | None = None
     transaction: ProducerEpoch | None = None
+    prepared: Prepared | None = None
 
 
 class Produce(ProduceOptions, frozen=True, kw_only=True):

@@ -45,6 +45,7 @@ from logserver.service.produce import Producer
 from logserver.service.requests import Fetch, Follow
 from logserver.service.topics import TopicCatalog, cluster_id_of
 from logserver.service.upkeep import ServiceStatus, Upkeep
+from logserver.transactions.half import HalfTransactions
 from logserver.transactions.service import Transactions
 from storage import (
     BatchPage,
@@ -62,6 +63,7 @@ from storage import (
     SupportsBatchBytes,
     SupportsClusterId,
     SupportsDelay,
+    SupportsHalfMessages,
     SupportsLeaderEpochs,
     SupportsRetentionSettings,
     TimedOffset,
@@ -131,6 +133,7 @@ class LogService:
         self._upkeep: Upkeep | None = None
         self._groups: Groups | None = None
         self._transactions: Transactions | None = None
+        self._half_transactions: HalfTransactions | None = None  # with half messages alone
         # Set by `start`, before the state is ready.
         self._topics: TopicCatalog
         self._producer: Producer
@@ -174,14 +177,19 @@ class LogService:
             keyed_writer = self._keyed_writer = await open_keyed_writer(access, writer.submit)
             transactions = self._begin_reading(TopicCatalog(access, topics, keyed_writer))
             self._producer = self.producer_type(
-                self._topics, writer, keyed_writer, self.metrics, transactions
+                self._topics,
+                writer,
+                keyed_writer,
+                self.metrics,
+                transactions,
+                half_transactions=self._half_transactions,
             )
             services = [
                 *maintenance(
                     store, self.settings, writer.take_unflushed, keyed_writer.keys.journal
                 ),
                 *delivery(store, self.settings.delivery_interval_ms, self._delivered_from_thread()),
-                *transactions.services(),
+                *(self._half_transactions or transactions).services(),
             ]
             self._upkeep = Upkeep(services, self._clock)
             self._upkeep.start()
@@ -200,6 +208,12 @@ class LogService:
         transactions = self._transactions = Transactions(topics, self._groups, self.waiters.notify)
         transactions.start()
         topics.deleting = transactions.deleting
+        store = topics.access.store
+        if isinstance(store, SupportsHalfMessages):
+            self._half_transactions = HalfTransactions(
+                topics, store.half_messages, self.waiters.notify, self._delivered_from_thread()
+            )
+            topics.deleting = self._half_transactions.deleting
         return transactions
 
     def begin_stop(self) -> None:
@@ -221,6 +235,8 @@ class LogService:
             await self._upkeep.stop()
         if self._transactions is not None:
             await self._transactions.stop()
+        if self._half_transactions is not None:
+            await self._half_transactions.stop()
         keyed_writer, self._keyed_writer = self._keyed_writer, None
         if keyed_writer is not None:
             await keyed_writer.close()
@@ -336,6 +352,12 @@ class LogService:
         if self._transactions is None or self._state.name != "ready":
             raise self._state.not_ready()
         return self._transactions
+
+    @property
+    def http_transactions(self) -> Transactions | HalfTransactions:
+        """The transactions over HTTP: of half messages if the store has these. Raises NotReady."""
+        transactions = self.transactions
+        return self._half_transactions or transactions
 
     @property
     def producer(self) -> Producer:

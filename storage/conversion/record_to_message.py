@@ -40,18 +40,17 @@ from storage.rocketmq.format.properties import (
     KEYS,
     MAX_PROPERTIES_BYTES,
     NUL,
-    RESERVED,
     SEPARATORS,
     SHARDING_KEY,
     TAGS,
     decode_properties,
     encode_properties,
 )
-from storage.rocketmq.log.record_run import SEQUENCE_PROPERTY
+from storage.rocketmq.log.record_run import NOT_THE_USERS
 
 HOLDS_NUL: Final = "holds a NUL"
 _KEPT: Final = frozenset({KEYS, TAGS})
-_RESERVED: Final = (RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}) - _KEPT
+_RESERVED: Final = NOT_THE_USERS - _KEPT
 
 
 class _Encoding:

@@ -40,6 +40,7 @@ from storage.rocketmq.state.settings import StoreSettings
 from storage.shared.sequencing import SequencedBatch
 
 UNITS_AT_ONCE: Final = 1024
+ENTRIES_READ: Final = 4096  # of a queue that is read in order
 WINDOW_BYTES: Final = 1 << 20
 NEAR_BYTES: Final = 8 << 10  # records closer than this are read together
 WRONG_PLACE: Final = "the unit leads to no record of this queue"
@@ -281,6 +282,20 @@ class QueueReader:
         message = self._log.checked(data, position, unit.physical_offset)
         check_address(self._log, self._partition, message, unit.physical_offset)
         return message
+
+
+def entries_from(queue: Queue, offset: int, end: int) -> Sequence[QueueEntry]:
+    """Return entries from `offset` on; none if their file is missing."""
+    try:
+        return queue.units.read(offset, min(ENTRIES_READ, end - offset))
+    except Corrupt:
+        return ()
+
+
+def after_gap(queue: Queue, offset: int, end: int) -> int:
+    """Return the offset at which the next file of a queue begins."""
+    bases = (base // UNIT_SIZE for base in queue.units.run.bases)
+    return min([*(base for base in bases if base > offset), end])
 
 
 def check_address(

@@ -59,13 +59,15 @@ from storage.rocketmq.format.properties import (
     decode_properties,
     properties_text,
 )
-from storage.rocketmq.format.queue_entry import DELAYS_MS, UNIT_SIZE, QueueEntry
+from storage.rocketmq.format.queue_entry import DELAYS_MS, QueueEntry
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.reading import locator_of
 from storage.rocketmq.log.record_run import SEQUENCE_PROPERTY
 from storage.rocketmq.queue import (
     WRONG_PLACE,
+    after_gap,
     check_address,
+    entries_from,
     fitting_entries,
     unit_error,
     window_bytes,
@@ -85,7 +87,6 @@ _TIMER_CHECK: Final = Struct(
 )  # config/timercheck begins with the time up to which the wheel was read
 TIMERS_PROBED: Final = 1000
 
-ENTRIES_READ: Final = 4096
 DELIVERED_BYTES: Final = 8 << 20  # of one append, more for a larger record
 _SEQUENCE, _CRC, _REAL_TOPIC, _REAL_QUEUE_ID = (
     f"{name}{NAME_VALUE_SEPARATOR}".encode()
@@ -249,9 +250,9 @@ class Schedule:
         A range of the queue whose file is missing is passed over, as the broker does.
         """
         self._home.files.catch_up(queue, end)
-        entries = _entries(queue, offset, end)
+        entries = entries_from(queue, offset, end)
         if not entries:
-            after = _after_gap(queue, offset, end)
+            after = after_gap(queue, offset, end)
             log.error(
                 "%s: offsets %d to %d are missing: passed over", queue.partition, offset, after
             )
@@ -371,11 +372,11 @@ class Schedule:
         offset = max(offset, bounds.start)
         self._home.files.catch_up(queue, bounds.end)
         while offset < bounds.end:
-            entries = _entries(queue, offset, bounds.end)
+            entries = entries_from(queue, offset, bounds.end)
             for at, entry in enumerate(entries, offset):
                 if not entry.is_filler:
                     yield entry.tags_code, level, at, entry
-            offset = offset + len(entries) if entries else _after_gap(queue, offset, bounds.end)
+            offset = offset + len(entries) if entries else after_gap(queue, offset, bounds.end)
 
     def _delayed_record(
         self, level: int | None, offset: int, entry: QueueEntry, due_ms: int | None
@@ -463,20 +464,6 @@ class Schedule:
                 message=f"{len(page.records)} of the newest {end - first} timed messages wait for their time: only a "
                 "broker delivers them; they stay as they are",
             )
-
-
-def _entries(queue: Queue, offset: int, end: int) -> Sequence[QueueEntry]:
-    """Return entries from `offset` on; none if their file is missing."""
-    try:
-        return queue.units.read(offset, min(ENTRIES_READ, end - offset))
-    except Corrupt:
-        return ()
-
-
-def _after_gap(queue: Queue, offset: int, end: int) -> int:
-    """Return the offset at which the next file of a queue begins."""
-    bases = (base // UNIT_SIZE for base in queue.units.run.bases)
-    return min([*(base for base in bases if base > offset), end])
 
 
 def _time_up(message: Message) -> _Due:

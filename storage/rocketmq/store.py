@@ -101,6 +101,7 @@ from storage.rocketmq.state.topics import (
     check_new_topic,
     check_same_shape,
 )
+from storage.rocketmq.transactions import HalfMessageStore
 from storage.shared.disk_store import DiskStore, open_directory
 from storage.shared.group_offsets import KeepsGroupOffsets
 from storage.shared.sequencing import PRODUCER_EXPIRATION_MS, ProducerIds, highest_id
@@ -264,6 +265,9 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             self, self._directory, self._fence, self._clock, self._settings.delays_ms
         )
         self._retries = Retries(self, self._directory, self._fence, self._clock, self.delays.levels)
+        self.half_messages = HalfMessageStore(
+            self, self._clock, lambda: self._settings, len(self.delays.levels)
+        )
 
     # ---- topics ----
 
@@ -308,6 +312,14 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                 info = self._topic_files.create(topic, count, configs or {}, now_ms=self._clock())
             return self._adopt(info)
 
+    def create_own_topic(self, topic: str) -> None:
+        """Create a topic of the broker's own, with one queue and an entry, if it is missing."""
+        with self._lock:
+            if topic not in self._topics:
+                with self._fence.guarding():
+                    info = self._topic_files.create(topic, 1, {}, now_ms=self._clock())
+                self._adopt(info)
+
     def _adopt(self, info: TopicInfo) -> TopicInfo:
         for queue_id in info.partitions:
             self.queues.add(info.name, queue_id)
@@ -324,7 +336,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     ) -> TopicInfo:
         self._check_writable()
         info = self._topics.get(topic)
-        if info is None and topic == names.SCHEDULE_TOPIC:
+        if info is None and topic in {names.SCHEDULE_TOPIC, names.HALF_TOPIC}:
             info = self._topic_files.info(topic)
         elif info is None:
             self._topic_files.check_offered(topic)
@@ -411,9 +423,11 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             return self._appender.append(queue, run, producer=producer, publish=publish)
 
     def _queue_to_write(self, partition: TopicPartition) -> Queue:
-        """Return the queue of a partition. That of a delay level is created, as the broker does at its first start."""
-        is_level = partition.topic == names.SCHEDULE_TOPIC
-        if is_level and partition.partition in range(len(self.delays.levels)):
+        """Return the queue of a partition. That of a delay level or of half messages is created, as the broker does at
+        its first start.
+        """
+        own = {names.SCHEDULE_TOPIC: len(self.delays.levels), names.HALF_TOPIC: 1}
+        if partition.partition in range(own.get(partition.topic, 0)):
             with self._lock:
                 return self.queues.get(*partition) or self._new_queue(partition)
         return self.queue(partition)

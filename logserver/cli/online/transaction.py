@@ -21,11 +21,13 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--state", metavar="STATE", help="Only those in this state, such as Ongoing.")
+@click.option(
+    "--state", metavar="STATE", help="Only those in this state, such as Ongoing or unknown."
+)
 @output_option
 @online
 async def list_transactions(client: LogClient, *, state: str | None, output: str) -> None:
-    """List the transactional ids, each with its newest transaction."""
+    """List the transactional ids, each with its newest transaction; on RocketMQ's format the open transactions."""
     write_rows([[_row(listed) for listed in await client.transactions(state)]], output)
 
 
@@ -34,14 +36,15 @@ async def list_transactions(client: LogClient, *, state: str | None, output: str
     "-n",
     "--name",
     metavar="NAME",
-    help="The transactional id: an open transaction of an earlier producer is rolled back.",
+    help="The transactional id: an open transaction of an earlier producer is rolled back. RocketMQ's format: the "
+    "group of the producers.",
 )
 @click.option(
     "--timeout",
     "timeout_ms",
     type=click.IntRange(min=1),
     metavar="MS",
-    help="Roll it back after so many milliseconds.",
+    help="Roll it back after so many milliseconds; on RocketMQ's format it is unknown then.",
 )
 @output_option
 @online
@@ -70,6 +73,8 @@ async def rollback(client: LogClient, transaction: str) -> None:
 
 
 def _begun(begun: BegunTransaction) -> Row:
+    if begun.producer_id is None:
+        return {"id": begun.id}
     return {"id": begun.id, "producer_id": begun.producer_id, "epoch": begun.epoch}
 
 
@@ -81,4 +86,5 @@ def _row(listed: ListedTransaction) -> Row:
         "timeout_ms": listed.timeout_ms,
         "started_ms": listed.started_ms,
         "partitions": " ".join(f"{at.topic}-{at.partition}" for at in listed.partitions),
+        **({} if listed.checks is None else {"messages": listed.messages, "checks": listed.checks}),
     }

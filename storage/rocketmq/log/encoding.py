@@ -18,16 +18,21 @@ from storage.errors import InvalidArgument, RecordTooLarge, UnrepresentableRecor
 from storage.files import process_id
 from storage.model import ProducerSequence, RawMessage, Record, TopicPartition
 from storage.rocketmq.format.body import compress
+from storage.rocketmq.format.half_message import IMMUNITY_S
 from storage.rocketmq.format.message_id import UniqueIds
-from storage.rocketmq.format.names import SCHEDULE_TOPIC
+from storage.rocketmq.format.names import HALF_TOPIC, SCHEDULE_TOPIC
 from storage.rocketmq.format.properties import (
     DELAY,
     KEYS,
     MAX_PROPERTIES_BYTES,
+    PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     SHARDING_KEY,
     TAGS,
+    TRANSACTION_ID,
+    TRANSACTION_MARK,
+    TRANSACTION_PREPARED,
     UNIQ_KEY,
     WAIT,
     encode_properties,
@@ -44,7 +49,12 @@ from storage.rocketmq.log.record_run import (
 from storage.rocketmq.state.settings import StoreSettings
 
 SETTABLE: Final = frozenset({UNIQ_KEY, WAIT})
-SETTABLE_DELAYED: Final = SETTABLE | {DELAY, REAL_TOPIC, REAL_QUEUE_ID}
+_PREPARED: Final = {TRANSACTION_PREPARED, PRODUCER_GROUP, IMMUNITY_S, TRANSACTION_MARK}
+SETTABLE_IN: Final = {
+    SCHEDULE_TOPIC: SETTABLE | {DELAY, REAL_TOPIC, REAL_QUEUE_ID},
+    HALF_TOPIC: SETTABLE | _PREPARED | {REAL_TOPIC, REAL_QUEUE_ID},
+}
+"""The properties that a record may set itself in a topic of the broker's own."""
 HOST_SIZES: Final = (8, 20)
 _FIELDS: Final = {
     SHARDING_KEY: "key",
@@ -109,7 +119,7 @@ class Encoder:
         host = self._default_host
         form = form_of(partition.topic)
         limit_bytes = self._max_message_bytes
-        settable = SETTABLE_DELAYED if partition.topic == SCHEDULE_TOPIC else SETTABLE
+        settable = SETTABLE_IN.get(partition.topic, SETTABLE)
         writer = RunWriter(form, partition.partition, host, limit_bytes=limit_bytes)
         if producer is not None:
             writer.mark = mark_text(producer, len(records)).encode()
@@ -168,6 +178,8 @@ class Encoder:
         properties = properties_of(record, index, settable)
         if UNIQ_KEY not in properties:
             properties[UNIQ_KEY] = unique_id
+        if TRANSACTION_PREPARED in properties:
+            properties[TRANSACTION_ID] = properties[UNIQ_KEY]
         if mark:
             properties[SEQUENCE_PROPERTY] = mark.decode()
         value = record.value or b""

@@ -11,13 +11,13 @@ from typing import Final
 from storage.model import Header, StoredRecord
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.format.properties import KEYS, RESERVED, SHARDING_KEY, TAGS, decode_properties
+from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, TAGS, decode_properties
 from storage.rocketmq.format.suspect_fields import suspect_parts
-from storage.rocketmq.log.record_run import SEQUENCE_PROPERTY
+from storage.rocketmq.log.record_run import NOT_THE_USERS
 
 MAX_BODY_BYTES: Final = 64 << 20  # limit for a body after decompression
 V6_MARK: Final = 1 << 224  # distinguishes an id of 28 bytes from one of 16 in a locator
-HIDDEN_PROPERTIES: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
+HIDDEN_PROPERTIES: Final = NOT_THE_USERS
 
 
 def locator_of(store_host: bytes, physical_offset: int) -> int:

@@ -61,12 +61,13 @@ from storage.rocketmq.format.properties import (
     RESERVED,
     SHARDING_KEY,
     TAGS,
+    TRANSACTION_MARK,
     UNIQ_KEY,
     closed_record,
 )
 
 SEQUENCE_PROPERTY: Final = "__LOGSERVER_SEQ"
-NOT_THE_USERS: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
+NOT_THE_USERS: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY, TRANSACTION_MARK}
 """The names that no header may have."""
 
 _CRC_POSITION: Final = 8

@@ -34,6 +34,9 @@ _NUMBERS: Final[dict[str, tuple[int, int]]] = {  # lowest, highest
     "maxMessageSize": (1, INT32_MAX - (64 << 10)),
     "defaultTopicQueueNums": (1, MAX_QUEUES),
     "fileReservedTime": (1, 1_000_000),
+    "transactionTimeOut": (0, INT32_MAX),
+    "transactionCheckMax": (1, 1_000_000),
+    "transactionCheckInterval": (1, INT32_MAX),
     "diskMaxUsedSpaceRatio": (10, 95),
     "diskSpaceCleanForciblyRatio": (10, 99),
     "diskSpaceWarningLevelRatio": (10, 99),
@@ -46,6 +49,11 @@ _BOOLEANS: Final = ("false", "true")
 _DEFAULT_STORE_HOST: Final = "127.0.0.1:10911"
 _DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
 _DEFAULT_TOPIC_QUEUES: Final = 8
+_TRANSACTION_DEFAULTS: Final = {
+    "transactionTimeOut": 6000,
+    "transactionCheckMax": 15,
+    "transactionCheckInterval": 30_000,
+}
 LOG_FOLDERS: Final = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
 MULTI_PATH_SPLITTER: Final = ","
 STORE_SETTINGS: Final = (
@@ -123,6 +131,9 @@ class StoreSettings:
     disk_warning_percent: int | None
     delete_hours: frozenset[int]
     delays_ms: tuple[int, ...] | None
+    transaction_timeout_ms: int
+    check_max: int
+    check_interval_ms: int
     log_folders: tuple[str, ...]  # empty: commitlog in the store
 
 
@@ -144,6 +155,11 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         for name in _BY_FILES
     }
     reserved_hours = numbers["fileReservedTime"]
+
+    def _of_transactions(name: str) -> int:
+        number = numbers[name]
+        return _TRANSACTION_DEFAULTS[name] if number is None else number
+
     return StoreSettings(
         commit_log_bytes=numbers["mappedFileSizeCommitLog"],
         consume_queue_bytes=_whole_units(numbers["mappedFileSizeConsumeQueue"]),
@@ -162,6 +178,9 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         disk_warning_percent=numbers["diskSpaceWarningLevelRatio"],
         delete_hours=_delete_hours(settings),
         delays_ms=_delays_ms(settings.get("messageDelayLevel")),
+        transaction_timeout_ms=_of_transactions("transactionTimeOut"),
+        check_max=_of_transactions("transactionCheckMax"),
+        check_interval_ms=_of_transactions("transactionCheckInterval"),
         log_folders=_log_folders(settings),
     )
 

@@ -16,6 +16,16 @@ def kafka(server: LogServer) -> LogServer:
     """The server, if it is of Kafka's format."""
     if run("transaction", "list").code:
         pytest.skip("no transactions on this format")
+    if "producer_id" not in fine("transaction", "begin").rows[0]:
+        pytest.skip("RocketMQ's format")
+    return server
+
+
+@pytest.fixture
+def rocketmq(server: LogServer) -> LogServer:
+    """The server, if it is of RocketMQ's format."""
+    if run("transaction", "list").code or "producer_id" in fine("transaction", "begin").rows[0]:
+        pytest.skip("Kafka's format, or none")
     return server
 
 
@@ -58,7 +68,22 @@ def test_wrong_use(kafka: LogServer) -> None:
     assert run("transaction", "list", "--state", "open").code != 0
 
 
-def test_a_format_without_transactions(server: LogServer) -> None:
-    refused = run("transaction", "begin")
-    if refused.code:
-        assert "rocketmq has no transactions" in refused.err
+@pytest.mark.parametrize("how", ["commit", "rollback"])
+def test_half_messages(rocketmq: LogServer, topic: str, tmp_path: Path, how: str) -> None:
+    group = f"producer-{how}"
+    (begun,) = fine("transaction", "begin", "-n", group, "--timeout", 1).rows
+    assert begun.keys() == {"id"}
+    put(topic, tmp_path / "lines", "a\nb\n", "--transaction", begun["id"])
+    put(topic, tmp_path / "lines", "plain\n")
+    assert committed(rocketmq, topic) == ["plain"]
+    rows = fine("transaction", "list", "--state", "unknown").rows
+    (listed,) = [row for row in rows if row["id"] == begun["id"]]
+    assert (listed["transactional_id"], listed["messages"], listed["checks"]) == (group, 2, 0)
+    assert topic in listed["partitions"]
+    for _ in range(2):
+        fine("transaction", how, begun["id"])
+    values = ["a", "b", "plain"] if how == "commit" else ["plain"]
+    assert sorted(committed(rocketmq, topic)) == values
+    refused = run("transaction", "rollback" if how == "commit" else "commit", begun["id"])
+    assert refused.code != 0
+    assert begun["id"] in refused.err

@@ -285,8 +285,8 @@ async def test_the_topic_of_the_states_is_closed_to_clients(kafka: Api) -> None:
     assert refused.code == 42203
 
 
-@pytest.mark.parametrize("backend", ["memory", "rocketmq"])
-async def test_other_formats_have_none_yet(api: Api) -> None:
+@pytest.mark.parametrize("backend", ["memory"])
+async def test_a_store_without_transactions(api: Api) -> None:
     for answer in (
         await api.post("/transactions", b""),
         await api.get("/transactions"),

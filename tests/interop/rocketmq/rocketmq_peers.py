@@ -239,7 +239,8 @@ def talk(port: int, *actions: Sequence[str]) -> RocketAnswer:
 
     Actions: ("pull", TOPIC...), ("query", TOPIC, KEY, BEGIN, END), ("send", TOPIC, COUNT), ("timed", TOPIC, COUNT,
     DELAY_MS), ("delayed", TOPIC, COUNT, LEVEL), ("committed", TOPIC, GROUP...), ("consume", TOPIC, GROUP, COUNT,
-    FAIL), ("delete", TOPIC...). The client waits until the name server knows a newly started broker: 10 s.
+    FAIL), ("delete", TOPIC...), ("transact", TOPIC, GROUP, COUNT, END), ("answer", TOPIC, GROUP, COUNT, END). The
+    client waits until the name server knows a newly started broker: 10 s.
     """
     arguments = [word for action in actions for word in ("--", *action)][1:]
     return _sorted(_lines("talk", f"127.0.0.1:{port}", *arguments))

@@ -11,15 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.robustness.process.backends import BACKENDS
 from tests.robustness.process.server import Answer, Client, Server
 
 CYCLES, SOAKED = 5, 400
 CLIENTS = 3
-OPTIONS = (
-    "--set=transaction.state.log.num.partitions=3",
-    "--set=internal.segment.bytes=4000",
-    "--set=offsets.topic.num.partitions=2",
-)
+OPTIONS = {
+    "kafka": (
+        "--set=transaction.state.log.num.partitions=3",
+        "--set=internal.segment.bytes=4000",
+        "--set=offsets.topic.num.partitions=2",
+    ),
+    "rocketmq": (*BACKENDS["rocketmq"].options, "--set=transactionCheckInterval=100"),
+}
 
 
 class Known:
@@ -126,23 +130,28 @@ def committed(client: Client, partition: int) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", OPTIONS)
 def test_transactions_survive_kills(
-    tmp_path: Path, figures: Callable[[str], None], amount: Callable[[int, int], int], seed: int
+    tmp_path: Path,
+    backend: str,
+    figures: Callable[[str], None],
+    amount: Callable[[int, int], int],
+    seed: int,
 ) -> None:
     dice, known = random.Random(seed), Known()
     cycles = amount(CYCLES, SOAKED)
     for cycle in range(cycles):
-        with Server(tmp_path / "data", *OPTIONS) as server:
+        with Server(tmp_path / "data", *OPTIONS[backend]) as server:
             if cycle == 0:
                 with server.client() as client:
                     assert client.call("PUT", "/topics/t", {"partitions": 2}).status == 201
             check(server, known)
             work_and_kill(server, known, dice)
-    with Server(tmp_path / "data", *OPTIONS) as server:
+    with Server(tmp_path / "data", *OPTIONS[backend]) as server:
         check(server, known)
         server.stop()
     commits = sum(how == "commit" for how in known.asked.values())
     figures(
-        f"kill -9, transactions: {cycles} cycles, {len(known.begun)} of them, {commits} committed"
+        f"kill -9, transactions, {backend}: {cycles} cycles, {len(known.begun)} of them, {commits} committed"
     )
     assert len(known.answered) > 5 * cycles

@@ -18,6 +18,7 @@ from storage import (
     TopicPartition,
 )
 from storage.errors import InvalidArgument, UnrepresentableRecord
+from storage.rocketmq import queue as rocketmq_queue
 from storage.rocketmq import schedule
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.format.message import Message
@@ -138,7 +139,7 @@ def test_a_delivery_with_a_limit_goes_on_in_the_next_one() -> None:
 
 
 def test_more_messages_than_one_append_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "ENTRIES_READ", 3)
+    monkeypatch.setattr(rocketmq_queue, "ENTRIES_READ", 3)
     monkeypatch.setattr(schedule, "DELIVERED_BYTES", 500)
     shop = Workshop()
     store = shop.open_with_topic()

@@ -17,6 +17,8 @@ import org.apache.rocketmq.common.message.*;
  * "delete TOPIC..." topics, as mqadmin's deleteTopic does in the broker,
  * "timed TOPIC COUNT DELAY_MS" new messages that the broker delivers after so long,
  * "delayed TOPIC COUNT LEVEL" new messages that wait for the time of a delay level,
+ * "transact TOPIC GROUP COUNT END" new messages in transactions of a producer of the group, which ends them: commit, rollback, or leave to leave them open,
+ * "answer TOPIC GROUP COUNT END" what the broker asks a producer of the group, until it asked COUNT times for different messages; the answer is END,
  * "consume TOPIC GROUP COUNT FAIL" what a push consumer of the group gets, until it got COUNT; it hands back those whose body begins with FAIL.
  */
 public class Talk {
@@ -140,6 +142,58 @@ public class Talk {
         if (!all) throw new IllegalStateException(left.getCount() + " of " + count + " did not come");
     }
 
+    static LocalTransactionState state(String end) {
+        return end.equals("commit") ? LocalTransactionState.COMMIT_MESSAGE : end.equals("rollback") ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.UNKNOW;
+    }
+
+    /** A producer of transactions. The broker knows it, and can ask it, once it has sent heartbeats to the topic's brokers. */
+    TransactionMQProducer transactional(String topic, String group, TransactionListener listener) throws Exception {
+        route(topic);
+        TransactionMQProducer tx = new TransactionMQProducer(group);
+        tx.setNamesrvAddr(c.getNamesrvAddr());
+        tx.setInstanceName("producer-of-" + group);
+        tx.setSendMsgTimeout(60_000);
+        tx.setRetryTimesWhenSendFailed(0);
+        tx.setTransactionListener(listener);
+        tx.start();
+        MQClientInstance client = tx.getDefaultMQProducerImpl().getMqClientFactory();
+        client.updateTopicRouteInfoFromNameServer(topic);
+        client.sendHeartbeatToAllBrokerWithLock();
+        return tx;
+    }
+
+    void transact(String topic, String group, int count, String end) throws Exception {
+        TransactionMQProducer tx = transactional(topic, group, new TransactionListener() {
+            public LocalTransactionState executeLocalTransaction(Message m, Object a) { return state(end); }
+            public LocalTransactionState checkLocalTransaction(MessageExt m) { return LocalTransactionState.UNKNOW; }
+        });
+        for (int n = 0; n < count; n++) {
+            Message m = new Message(topic, "half", "half-" + n, (group + " " + n).getBytes(StandardCharsets.UTF_8));
+            SendResult r = tx.sendMessageInTransaction(m, null);
+            Peer.emit(Peer.row("kind", "sent", "topic", topic, "body", Base64.getEncoder().encodeToString(m.getBody()), "transactionId", r.getTransactionId(),
+                "msgId", r.getOffsetMsgId(), "status", r.getSendStatus().name()));
+        }
+        Thread.sleep(500); // the ends are sent one way
+        tx.shutdown();
+    }
+
+    void answer(String topic, String group, int count, String end) throws Exception {
+        Set<String> asked = ConcurrentHashMap.newKeySet();
+        TransactionMQProducer tx = transactional(topic, group, new TransactionListener() {
+            public LocalTransactionState executeLocalTransaction(Message m, Object a) { return LocalTransactionState.UNKNOW; }
+            public LocalTransactionState checkLocalTransaction(MessageExt m) {
+                if (asked.add(m.getTransactionId())) synchronized (asked) { Peer.emit(row("found", m)); }
+                return state(end);
+            }
+        });
+        for (int i = 0; asked.size() < count; i++) {
+            if (i == 600) throw new IllegalStateException(asked.size() + " of " + count + " were asked for");
+            Thread.sleep(100);
+        }
+        Thread.sleep(1000); // for the ends
+        tx.shutdown();
+    }
+
     void delete(String topic) throws Exception {
         MQClientInstance client = p.getDefaultMQProducerImpl().getMqClientFactory();
         String name = route(topic).get(0).getBrokerName();
@@ -157,6 +211,8 @@ public class Talk {
             case "delayed": delayed(a.get(1), Integer.parseInt(a.get(2)), Integer.parseInt(a.get(3))); break;
             case "committed": committed(a.get(1), a.subList(2, a.size())); break;
             case "consume": consume(a.get(1), a.get(2), Integer.parseInt(a.get(3)), a.get(4)); break;
+            case "transact": transact(a.get(1), a.get(2), Integer.parseInt(a.get(3)), a.get(4)); break;
+            case "answer": answer(a.get(1), a.get(2), Integer.parseInt(a.get(3)), a.get(4)); break;
             case "delete": for (String topic : a.subList(1, a.size())) delete(topic); break;
             default: throw new IllegalArgumentException("pull | query | send | timed | delayed | committed | delete");
         }

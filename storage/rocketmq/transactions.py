@@ -1,0 +1,689 @@
+"""Transactions: which half messages wait, and the order of the writes that end them.
+
+Owns the state of the half and op queues in memory, which it derives from these queues at each start, and the progress
+of the broker's check in consumerOffset.json; must not decide when it is called. Sources: TransactionalMessageBridge,
+TransactionalMessageServiceImpl.check and EndTransactionProcessor of RocketMQ 5.5.0; the bytes are in
+format/half_message.py.
+
+    commit     the messages to their real queues -> the op record, with the outcome -> sync the log, show all of them
+    rollback   the op record -> sync
+    check      the half messages again, with the number of their checks -> sync -> progress of the half and op queue
+    discard    the messages to TRANS_CHECK_MAX_TIME_TOPIC -> the op record -> sync -> progress
+
+All are appended to one log, so a crash leaves a beginning of these writes, and no reader sees a message before the op
+record is on disk. A start that finds a message in its real queue whose half message has no op record, which a broker
+leaves too, does not deliver it again. The broker collects op records for three seconds; here the answer waits for them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
+
+from storage.contract import Clock
+from storage.errors import (
+    CallerError,
+    Corrupt,
+    InvalidTopic,
+    NotOffered,
+    StorageError,
+    UnknownPartition,
+    UnknownTopic,
+)
+from storage.half_messages import (
+    HalfChecked,
+    HalfEnd,
+    HalfEnded,
+    HalfOutcome,
+    HalfTransaction,
+    Prepared,
+)
+from storage.model import (
+    AppendResult,
+    CommittedOffset,
+    FindQuery,
+    FoundPage,
+    GroupCommit,
+    RawMessage,
+    Record,
+    TopicPartition,
+)
+from storage.rocketmq.format import half_message, names
+from storage.rocketmq.format.half_message import HalfFields, HalfMark
+from storage.rocketmq.format.message import TRANSACTION_COMMIT, TRANSACTION_MASK, Message
+from storage.rocketmq.format.properties import (
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TRANSACTION_MARK,
+    TRANSACTION_PREPARED,
+)
+from storage.rocketmq.format.queue_entry import QueueEntry
+from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.log.reading import locator_of, locator_text
+from storage.rocketmq.lookup.find import LocatedMessage
+from storage.rocketmq.queue import after_gap, check_address, entries_from
+from storage.rocketmq.recovery.store_files import OpenedStore
+from storage.rocketmq.retries import check_group
+from storage.rocketmq.state.settings import StoreSettings
+
+log = logging.getLogger(__name__)
+
+GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""The group whose offsets in the half and op queues are the progress of the check (MixAll.CID_SYS_RMQ_TRANS)."""
+HALF: Final = TopicPartition(names.HALF_TOPIC, 0)
+MAX_TIME: Final = TopicPartition(names.CHECK_MAX_TIME_TOPIC, 0)
+DEFAULT_RESERVED_MS: Final = 72 * 3_600_000  # fileReservedTime of the broker
+KEPT_OUTCOMES: Final = 10_000
+KEPT_OP_RECORDS: Final = 1000
+"""Op records before the progress that a start reads for the outcomes in them."""
+WRITTEN_BYTES: Final = 8 << 20  # of one append of messages that are written again
+
+
+class Home(Protocol):
+    """The methods of the store that transactions need."""
+
+    files: OpenedStore
+
+    def append_messages(
+        self,
+        partition: TopicPartition,
+        messages: Sequence[RawMessage],
+        *,
+        store_host: bytes | None = None,
+        publish: bool = True,
+    ) -> AppendResult:
+        """See SupportsRawMessages.append_messages."""
+
+    def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """See LogStore.flush."""
+
+    def find_page(self, topic: str, query: FindQuery) -> FoundPage:
+        """See LogStore.find_page."""
+
+    def record_id(self, partition: TopicPartition, locator: int) -> str:
+        """See LogStore.record_id."""
+
+    def message_by_id(self, record_id: str) -> LocatedMessage:
+        """Return a message. Raises RecordNotFound."""
+
+    def commit_offsets(self, commits: Sequence[GroupCommit], *, durable: bool = True) -> None:
+        """See SupportsGroupOffsets.commit_offsets."""
+
+    def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """See SupportsGroupOffsets.committed."""
+
+    def create_own_topic(self, topic: str) -> None:
+        """Create a topic of the broker's own, with one queue, if it is missing."""
+
+
+class _Copy(NamedTuple):
+    """A half message in the log."""
+
+    offset: int
+    physical_offset: int
+    size: int
+
+
+class _Waiting:
+    """A message that waits, and its half messages: the newest counts. `is_found`: it may be in its real queue already,
+    because an earlier process began to end it. `is_delivered`: it is there.
+    """
+
+    __slots__ = ("copies", "fields", "host", "is_delivered", "is_found", "prepared_ms", "queue_id")
+
+    def __init__(
+        self, queue_id: int, fields: HalfFields, message: Message, *, is_found: bool
+    ) -> None:
+        self.queue_id = queue_id
+        self.fields = fields
+        self.copies: list[_Copy] = []
+        self.host = message.store_host
+        mark = fields.mark
+        self.prepared_ms = message.born_timestamp_ms if mark is None else mark.prepared_ms
+        self.is_found = is_found
+        self.is_delivered = False
+
+    @property
+    def newest(self) -> _Copy:
+        return self.copies[-1]
+
+
+class _Transaction:
+    """An open transaction: its messages by their keys, in the order of their first half messages."""
+
+    __slots__ = ("id", "updated_ms", "waiting")
+
+    def __init__(self, transaction_id: str) -> None:
+        self.id = transaction_id
+        self.waiting: dict[str, _Waiting] = {}
+        self.updated_ms = 0
+
+    @property
+    def first(self) -> _Waiting:
+        return next(iter(self.waiting.values()))
+
+    @property
+    def is_delivered(self) -> bool:
+        return any(one.is_delivered for one in self.waiting.values())
+
+
+class _QueueState:
+    """What was read of a half queue and its op queue. `ops`: op records from the progress on, with the half messages
+    that they name; `ended`: all of these.
+    """
+
+    __slots__ = ("by_offset", "ended", "half", "next_half", "next_op", "op", "ops", "start")
+
+    def __init__(self, half: Queue) -> None:
+        self.half = half
+        self.start = half.bounds().start
+        self.op: Queue | None = None
+        self.next_half = -1
+        self.next_op = -1
+        self.by_offset: dict[int, tuple[_Transaction, _Waiting]] = {}
+        self.ops: deque[tuple[int, Sequence[int]]] = deque()
+        self.ended: set[int] = set()
+
+
+class HalfMessageStore:
+    """The half messages of one store: see storage.half_messages.HalfMessages."""
+
+    topics = frozenset({names.HALF_TOPIC, names.OP_TOPIC})
+
+    def __init__(
+        self, home: Home, clock: Clock, settings: Callable[[], StoreSettings], levels: int
+    ) -> None:
+        """Read nothing yet. `settings` returns the settings of now; `levels`: the number of delay levels."""
+        self.check_interval_ms = settings().check_interval_ms
+        self._home = home
+        self._clock = clock
+        self._settings = settings
+        self._levels = levels
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(secrets.randbits(32))
+        self._queues: dict[int, _QueueState] = {}
+        self._counted = 0  # queues of the store when its half queues were listed
+        self._transactions: dict[str, _Transaction] = {}
+        self._outcomes: OrderedDict[str, HalfOutcome] = OrderedDict()
+        self._unflushed: dict[TopicPartition, None] = {}  # an earlier call failed before its sync
+
+    @property
+    def max_timeout_ms(self) -> int:
+        """See HalfMessages.max_timeout_ms."""
+        return self._settings().file_reserved_ms or DEFAULT_RESERVED_MS
+
+    # ---- half messages ----
+
+    def check_group(self, group: str) -> None:
+        """See HalfMessages.check_group."""
+        check_group(group)
+
+    def prepared(
+        self, record: Record, partition: TopicPartition, transaction: Prepared
+    ) -> tuple[TopicPartition, Record]:
+        """See HalfMessages.prepared."""
+        mark = HalfMark(transaction.id, transaction.timeout_ms, self._clock(), next(self._numbers))
+        properties = {
+            **(record.properties or {}),
+            TRANSACTION_PREPARED: "true",
+            PRODUCER_GROUP: transaction.group,
+            REAL_TOPIC: partition.topic,
+            REAL_QUEUE_ID: str(partition.partition),
+            half_message.IMMUNITY_S: str(-(-transaction.timeout_ms // 1000)),
+            TRANSACTION_MARK: mark.text(),
+        }
+        return HALF, record._replace(properties=properties)
+
+    def transactions(self) -> Sequence[HalfTransaction]:
+        """See HalfMessages.transactions."""
+        with self._lock:
+            self._catch_up()
+            return [self._described(one) for one in self._open()]
+
+    def find(self, transaction_id: str) -> HalfTransaction | HalfOutcome | None:
+        """See HalfMessages.find."""
+        with self._lock:
+            self._catch_up()
+            outcome = self._outcomes.get(transaction_id)
+            if outcome is not None:
+                return outcome
+            found = self._transactions.get(transaction_id)
+            return None if found is None else self._described(found)
+
+    def _open(self) -> list[_Transaction]:
+        """Return the transactions without an outcome."""
+        return [one for one in self._transactions.values() if one.id not in self._outcomes]
+
+    def _described(self, one: _Transaction) -> HalfTransaction:
+        waiting, first = one.waiting.values(), one.first
+        partitions = {each.fields.partition for each in waiting} - {None}
+        return HalfTransaction(
+            id=one.id,
+            group=first.fields.group,
+            is_ours=first.fields.mark is not None,
+            partitions=sorted(each for each in partitions if each is not None),
+            messages=len(waiting),
+            record_id=locator_text(locator_of(first.host, first.newest.physical_offset)),
+            started_ms=min(each.prepared_ms for each in waiting),
+            updated_ms=one.updated_ms,
+            timeout_ms=self._timeout_ms(first.fields),
+            checks=max(each.fields.checks for each in waiting),
+        )
+
+    def _timeout_ms(self, fields: HalfFields) -> int:
+        if fields.mark is not None:
+            return fields.mark.timeout_ms
+        immunity_ms = fields.immunity_ms
+        return self._settings().transaction_timeout_ms if immunity_ms is None else immunity_ms
+
+    # ---- reading the queues ----
+
+    def _catch_up(self) -> None:
+        """Read what was appended to the half and op queues since the last call; at the first call, since the progress.
+
+        The op records come first: they may name half messages that are not read yet. Only this object appends op
+        records, under its lock.
+        """
+        queues = self._home.files.queues
+        known = [state.half for state in self._queues.values()]
+        if any(queues.get(*half.partition) is not half for half in known):  # deleted meanwhile
+            self._queues.clear()
+            self._transactions.clear()
+        if self._counted != len(queues) or not self._queues:
+            self._counted = len(queues)
+            for half in queues.of_topic(names.HALF_TOPIC):
+                self._queues.setdefault(half.partition.partition, _QueueState(half))
+        for number, state in self._queues.items():
+            half, is_first = state.half, state.next_half < 0
+            if is_first:
+                state.next_half = self._start(half)
+            op = queues.get(names.OP_TOPIC, number)
+            if op is not None and state.op is not op:
+                state.op = op
+                state.next_op = self._start(op)
+                self._read_outcomes(op, state.next_op)
+            self._read_ops(state)
+            self._read_half(number, state, is_first=is_first)
+            self._drop_deleted(state)
+
+    def _start(self, queue: Queue) -> int:
+        """Return the progress of the check in a queue (fetchConsumeOffset), within the queue's bounds."""
+        bounds = queue.bounds()
+        committed = self._home.committed(GROUP).get(queue.partition)
+        offset = bounds.start if committed is None else committed.offset
+        return min(max(offset, bounds.start), bounds.end)
+
+    def _messages(
+        self, queue: Queue, offset: int, end: int
+    ) -> Iterator[tuple[int, QueueEntry, Message]]:
+        """Yield (offset, entry, message) of a queue's messages; damaged ones are logged and passed over."""
+        files = self._home.files
+        files.catch_up(queue, end)
+        while offset < end:
+            entries = entries_from(queue, offset, end)
+            for at, entry in enumerate(entries, offset):
+                if entry.is_filler:
+                    continue
+                try:
+                    yield (
+                        at,
+                        entry,
+                        self._message(queue.partition, entry.physical_offset, entry.size),
+                    )
+                except Corrupt as error:
+                    log.error("%s offset %d: passed over: %s", queue.partition, at, error.message)  # noqa: TRY400
+            offset = offset + len(entries) if entries else after_gap(queue, offset, end)
+
+    def _message(self, of: TopicPartition, physical_offset: int, size: int) -> Message:
+        """Return the message of a queue that is stored at a physical offset. Raises Corrupt."""
+        log_ = self._home.files.log
+        if physical_offset < log_.start:
+            raise log_.damage(physical_offset, "the record was deleted with the head of the log")
+        message = log_.checked(log_.read(physical_offset, size), 0, physical_offset)
+        check_address(log_, of, message, physical_offset)
+        return message
+
+    def _read_outcomes(self, op: Queue, end: int) -> None:
+        """Remember the outcomes in op records before the progress."""
+        first = max(op.bounds().start, end - KEPT_OP_RECORDS)
+        for _, _, message in self._messages(op, first, end):
+            self._remember(half_message.op_fields(message).outcomes)
+
+    def _remember(self, outcomes: Iterable[tuple[str, str]]) -> None:
+        for transaction_id, code in outcomes:
+            with suppress(ValueError):  # of a later version
+                self._outcomes[transaction_id] = HalfOutcome(code)
+        while len(self._outcomes) > KEPT_OUTCOMES:
+            self._outcomes.popitem(last=False)
+
+    def _read_ops(self, state: _QueueState) -> None:
+        if state.op is None:
+            return
+        end = state.op.appended()[0]
+        for at, _, message in self._messages(state.op, state.next_op, end):
+            found = half_message.op_fields(message)
+            self._remember(found.outcomes)
+            self._note_op(state, at, found.offsets)
+        state.next_op = max(state.next_op, end)
+
+    def _note_op(self, state: _QueueState, op_offset: int, offsets: Sequence[int]) -> None:
+        """Take the messages off that an op record names, each with all its half messages."""
+        state.ops.append((op_offset, offsets))
+        state.ended.update(offsets)
+        state.next_op = op_offset + 1
+        for offset in offsets:
+            found = state.by_offset.get(offset)
+            if found is not None:
+                self._take_off(state, *found)
+
+    def _take_off(self, state: _QueueState, one: _Transaction, waiting: _Waiting) -> None:
+        for copy in waiting.copies:
+            state.by_offset.pop(copy.offset, None)
+        one.waiting.pop(waiting.fields.key, None)
+        if not one.waiting:
+            self._transactions.pop(one.id, None)
+
+    def _read_half(self, number: int, state: _QueueState, *, is_first: bool) -> None:
+        end = state.half.appended()[0]
+        for at, entry, message in self._messages(state.half, state.next_half, end):
+            fields = half_message.half_fields(message, number, at)
+            if at in state.ended or fields.first_offset in state.ended:
+                continue
+            one = self._transactions.setdefault(
+                fields.transaction_id, _Transaction(fields.transaction_id)
+            )
+            known = one.waiting.get(fields.key)
+            if known is None or known.queue_id != number:
+                is_found = is_first or one.id in self._outcomes
+                known = _Waiting(number, fields, message, is_found=is_found)
+                one.waiting[fields.key] = known
+            known.fields = fields
+            known.host = message.store_host
+            known.copies.append(_Copy(at, entry.physical_offset, entry.size))
+            one.updated_ms = max(one.updated_ms, message.store_timestamp_ms)
+            state.by_offset[at] = one, known
+        state.next_half = max(state.next_half, end)
+
+    def _drop_deleted(self, state: _QueueState) -> None:
+        """Drop the messages whose half messages were deleted with the head of the log."""
+        start = state.half.bounds().start
+        if start == state.start:
+            return
+        state.start = start
+        for one, waiting in list(state.by_offset.values()):
+            if waiting.copies and waiting.newest.offset < start:
+                log.warning("transaction %s: a message was deleted before it ended", one.id)
+                self._take_off(state, one, waiting)
+                waiting.copies = []
+
+    # ---- the end of a transaction ----
+
+    def end(self, ends: Sequence[HalfEnd]) -> Sequence[HalfEnded]:
+        """See HalfMessages.end."""
+        with self._lock:
+            self._catch_up()
+            results = [HalfEnded(None)] * len(ends)
+            decided: dict[str, HalfOutcome] = {}
+            for at, wish in enumerate(ends):
+                try:
+                    results[at] = self._decide(wish, decided)
+                except StorageError as error:
+                    results[at] = HalfEnded(None, error=error)
+            try:
+                self._write_ops(decided)
+                self._flush()
+            except StorageError as error:
+                return [
+                    result if result.error or result.outcome is None else HalfEnded(None, (), error)
+                    for result in results
+                ]
+            return results
+
+    def _decide(self, wish: HalfEnd, decided: dict[str, HalfOutcome]) -> HalfEnded:
+        """Return the result of a wish; append the messages of a transaction that it commits."""
+        known = decided.get(wish.id) or self._outcomes.get(wish.id)
+        one = self._transactions.get(wish.id)
+        if known is not None or one is None:
+            return HalfEnded(known)
+        self._find_delivered(one)
+        wanted = HalfOutcome.COMMITTED if wish.commit else HalfOutcome.ROLLED_BACK
+        if one.is_delivered:  # an earlier commit was interrupted: its outcome is fixed
+            wanted = HalfOutcome.COMMITTED
+        partitions = self._deliver(one) if wanted is HalfOutcome.COMMITTED else ()
+        decided[wish.id] = wanted
+        return HalfEnded(wanted, partitions)
+
+    def _find_delivered(self, one: _Transaction) -> None:
+        """Look for the messages of a transaction in their real queues."""
+        for waiting in one.waiting.values():
+            if waiting.is_found:
+                waiting.is_delivered = waiting.is_delivered or self._is_delivered(waiting)
+                waiting.is_found = False
+
+    def _is_delivered(self, waiting: _Waiting) -> bool:
+        """Return whether the message of a half message is in its real queue. Our message names its half message; a
+        client's may name one from before the progress, and has a unique id that no other message has.
+        """
+        fields = waiting.fields
+        if fields.partition is None or not fields.unique_id:
+            return False
+        places = [copy.physical_offset for copy in waiting.copies]
+        query = FindQuery(unique_id=fields.unique_id)
+        with suppress(UnknownTopic, UnknownPartition, Corrupt, NotOffered):
+            for number, record in self._home.find_page(fields.partition.topic, query).records:
+                if number != fields.partition.partition:
+                    continue
+                record_id = self._home.record_id(fields.partition, record.locator)
+                found = self._home.message_by_id(record_id).message
+                is_named = fields.mark is None or found.prepared_transaction_offset in places
+                if is_named and found.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT:
+                    return True
+        return False
+
+    def _deliver(self, one: _Transaction) -> Sequence[TopicPartition]:
+        """Append the messages of a transaction to their queues. Raises what `append_messages` raises, InvalidTopic for
+        a message that names no queue, and Corrupt.
+        """
+        groups: dict[tuple[TopicPartition, bytes], list[tuple[_Waiting, RawMessage]]] = {}
+        for waiting in one.waiting.values():
+            if waiting.is_delivered:
+                continue
+            if waiting.fields.partition is None:
+                raise InvalidTopic(
+                    f"transaction {one.id} has a message that names no queue of a topic: it can be rolled back",
+                    topic="",
+                )
+            copy = waiting.newest
+            message = self._message(_half(waiting.queue_id), copy.physical_offset, copy.size)
+            target, raw = half_message.committed(
+                message, waiting.fields, copy.physical_offset, self._levels
+            )
+            groups.setdefault((target, message.store_host), []).append((waiting, raw))
+        for (target, host), group in groups.items():
+            messages = [raw for _, raw in group]
+            self._home.append_messages(target, messages, store_host=host, publish=False)
+            self._unflushed[target] = None
+            for waiting, _ in group:
+                waiting.is_delivered = True
+        return list(dict.fromkeys(target for target, _ in groups))
+
+    def _write_ops(self, decided: Mapping[str, HalfOutcome]) -> None:
+        """Append the op records of transactions, and take their messages off."""
+        for number, state in self._queues.items():
+            ended = []
+            for transaction_id, outcome in decided.items():
+                one = self._transactions.get(transaction_id)
+                if one is not None:
+                    mine = [each for each in one.waiting.values() if each.queue_id == number]
+                    offsets = [copy.offset for each in mine for copy in each.copies]
+                    ended.append((transaction_id, outcome.value, offsets))
+            messages = half_message.op_messages(
+                [row for row in ended if row[2]], self._clock(), self._settings().store_host
+            )
+            if messages:
+                target = TopicPartition(names.OP_TOPIC, number)
+                result = self._home.append_messages(target, messages, publish=False)
+                self._unflushed[target] = None
+                self._remember((name, code) for name, code, offsets in ended if offsets)
+                self._take_over_ops(number, state, result, messages)
+
+    def _take_over_ops(
+        self, number: int, state: _QueueState, result: AppendResult, messages: Sequence[RawMessage]
+    ) -> None:
+        if state.op is None:
+            state.op = self._home.files.queues.get(names.OP_TOPIC, number)
+        for at, message in enumerate(messages, result.base_offset):
+            offsets = message.body.decode().rstrip(half_message.OFFSET_SEPARATOR)
+            self._note_op(state, at, [*map(int, offsets.split(half_message.OFFSET_SEPARATOR))])
+
+    def _flush(self) -> None:
+        """Make all appended records durable and visible, also those that an earlier call could not sync."""
+        for partition in list(self._unflushed):
+            with suppress(CallerError):  # the topic was deleted meanwhile
+                self._home.flush([partition])
+            del self._unflushed[partition]
+
+    # ---- checks ----
+
+    def check(self, now_ms: int) -> HalfChecked:
+        """See HalfMessages.check."""
+        with self._lock:
+            self._catch_up()
+            partitions: dict[TopicPartition, None] = {}
+            decided: dict[str, HalfOutcome] = {}
+            due: list[_Waiting] = []
+            for one in list(self._transactions.values()):
+                outcome = self._fixed_outcome(one, now_ms)
+                if outcome is None:
+                    due += [each for each in one.waiting.values() if self._is_due(each, now_ms)]
+                elif self._settle(one, outcome, partitions):
+                    decided[one.id] = outcome
+            checked = self._write_again(due)
+            self._write_ops(decided)
+            self._flush()
+            if checked:
+                self._catch_up()
+            self._write_progress()
+            return HalfChecked(checked, list(decided), list(partitions))
+
+    def _fixed_outcome(self, one: _Transaction, now_ms: int) -> HalfOutcome | None:
+        """Return the outcome of a transaction that no producer has to name any more; None: it is open."""
+        self._find_delivered(one)
+        if one.id in self._outcomes:
+            return self._outcomes[one.id]
+        if one.is_delivered:
+            return HalfOutcome.COMMITTED
+        if any(self._is_hopeless(each, now_ms) for each in one.waiting.values()):
+            return HalfOutcome.DISCARDED
+        return None
+
+    def _is_hopeless(self, waiting: _Waiting, now_ms: int) -> bool:
+        """Return whether a message was checked too often, or is older than the log's time (needDiscard, needSkip)."""
+        return (
+            waiting.fields.checks >= self._settings().check_max
+            or now_ms - waiting.prepared_ms > self.max_timeout_ms
+        )
+
+    def _is_due(self, waiting: _Waiting, now_ms: int) -> bool:
+        """Return whether the producers of a message are to be asked. One from the future is due, as in the broker."""
+        age_ms = now_ms - waiting.prepared_ms
+        return age_ms < 0 or age_ms > self._timeout_ms(waiting.fields)
+
+    def _settle(
+        self, one: _Transaction, outcome: HalfOutcome, partitions: dict[TopicPartition, None]
+    ) -> bool:
+        """Append the messages of a transaction that ends: one to be discarded, or one whose outcome was fixed before
+        all its messages were taken off. False: a message cannot be read or stored, so that it waits.
+        """
+        try:
+            if outcome is HalfOutcome.DISCARDED:
+                self._discard(one)
+                partitions[MAX_TIME] = None
+            elif outcome is HalfOutcome.COMMITTED:
+                partitions |= dict.fromkeys(self._deliver(one))
+        except (Corrupt, CallerError) as error:
+            log.error("transaction %s is not ended: %s", one.id, error.message)  # noqa: TRY400
+            return False
+        return True
+
+    def _discard(self, one: _Transaction) -> None:
+        """Append the messages of a transaction to the topic of those that got no answer."""
+        self._home.create_own_topic(MAX_TIME.topic)
+        groups: dict[bytes, list[RawMessage]] = {}
+        for waiting in one.waiting.values():
+            copy = waiting.newest
+            message = self._message(_half(waiting.queue_id), copy.physical_offset, copy.size)
+            groups.setdefault(message.store_host, []).append(half_message.discarded(message))
+        for host, messages in groups.items():
+            self._home.append_messages(MAX_TIME, messages, store_host=host, publish=False)
+            self._unflushed[MAX_TIME] = None
+        log.warning("transaction %s is discarded: no producer has ended it", one.id)
+
+    def _write_again(self, due: Sequence[_Waiting]) -> int:
+        """Append the half messages again, with the number of their checks; return how many."""
+        count = size_bytes = 0
+        group: list[RawMessage] = []
+        place: tuple[int, bytes] | None = None
+        for waiting in due:
+            copy = waiting.newest
+            at = waiting.queue_id, waiting.host
+            if group and (at != place or size_bytes + copy.size > WRITTEN_BYTES):
+                self._put_back(place, group)
+                group, size_bytes = [], 0
+            place = at
+            try:
+                message = self._message(_half(waiting.queue_id), copy.physical_offset, copy.size)
+                group.append(half_message.checked(message, waiting.fields, copy.offset))
+            except (Corrupt, CallerError) as error:
+                log.error("a half message is not checked: %s", error.message)  # noqa: TRY400
+                continue
+            count += 1
+            size_bytes += copy.size
+        if group:
+            self._put_back(place, group)
+        return count
+
+    def _put_back(self, place: tuple[int, bytes] | None, group: Sequence[RawMessage]) -> None:
+        assert place is not None
+        number, host = place
+        target = _half(number)
+        self._home.append_messages(target, group, store_host=host, publish=False)
+        self._unflushed[target] = None
+
+    def _write_progress(self) -> None:
+        """Write the progress of the check if it has changed: the first half message that still waits, and the first op
+        record that names it or a later one.
+        """
+        stored = self._home.committed(GROUP)
+        changed: dict[TopicPartition, CommittedOffset] = {}
+        for state in self._queues.values():
+            newest = (waiting.newest.offset for _, waiting in state.by_offset.values())
+            half_offset = min(newest, default=state.next_half)
+            self._forget_superseded(state, half_offset)
+            while state.ops and all(offset < half_offset for offset in state.ops[0][1]):
+                state.ended.difference_update(state.ops.popleft()[1])
+            offsets = {state.half: half_offset}
+            if state.op is not None:
+                offsets[state.op] = state.ops[0][0] if state.ops else state.next_op
+            for queue, offset in offsets.items():
+                if queue.partition not in stored or stored[queue.partition].offset != offset:
+                    changed[queue.partition] = CommittedOffset(offset)
+        if changed:
+            self._home.commit_offsets([GroupCommit(GROUP, changed)])
+
+    def _forget_superseded(self, state: _QueueState, half_offset: int) -> None:
+        """Forget the half messages before the progress: no start reads them again."""
+        for offset in [offset for offset in state.by_offset if offset < half_offset]:
+            _, waiting = state.by_offset.pop(offset)
+            waiting.copies = [copy for copy in waiting.copies if copy.offset >= half_offset]
+
+
+def _half(number: int) -> TopicPartition:
+    return TopicPartition(names.HALF_TOPIC, number)

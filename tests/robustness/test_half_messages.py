@@ -1,0 +1,181 @@
+"""Half messages over crashes: what was answered as prepared can be ended, what was answered as committed is delivered,
+each message once, and nothing else is; at every change of the disk.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from storage import HalfEnd, HalfOutcome, Prepared, Record, TopicPartition
+from storage.files import FileSystem, OverlayFileSystem
+from storage.rocketmq.store import RocketMQStore
+from storage.rocketmq.transactions import GROUP, HALF, MAX_TIME
+from tests.contract.harness import ManualClock
+from tests.robustness.crash.explorer import choices, moments
+from tests.robustness.crash.history import History
+from tests.robustness.crash.recorder import Recorder
+from tests.unit.rocketmq.workshop import T0, Workshop
+
+T1 = TopicPartition("t", 1)
+START_MS = 1_700_000_000_000
+STEP_MS = 40_000
+SETTINGS = {"transactionCheckMax": "2"}
+QUICK_STATES = 40
+IN = 8  # CI crashes at one moment in IN
+
+
+def shop_on(fs: FileSystem, now_ms: int) -> Workshop:
+    return Workshop(fs, ManualClock(now_ms))
+
+
+def values(store: RocketMQStore, *of: TopicPartition) -> list[str]:
+    known = [at for at in of if at.topic in store.topics()]
+    return [(record.value or b"").decode() for at in known for record in store.read(at, 0).records]
+
+
+class Producer:
+    """A producer of transactions until all are ended: committed, rolled back or discarded.
+
+    `prepared`: (events, transaction, value) of each answered half message; `ended`: (events, transaction, outcome) of
+    each answered end; `begun`: transactions whose end was asked for, with the wish.
+    """
+
+    def __init__(self) -> None:
+        shop = shop_on(OverlayFileSystem(), START_MS)
+        shop.open_with_topic(SETTINGS, partitions=2).close()
+        self.recorder = Recorder(shop.fs)
+        self.prepared: list[tuple[int, str, str]] = []
+        self.ended: list[tuple[int, str, HalfOutcome]] = []
+        self.begun: dict[str, tuple[int, bool]] = {}
+        self._shop = shop_on(self.recorder, START_MS + 1)
+        self._store = self._shop.open(SETTINGS)
+
+    @property
+    def now_ms(self) -> int:
+        return self._shop.clock.now_ms
+
+    def put(self, transaction: str, *values: str) -> None:
+        """Append half messages, in turn for two queues, and make them durable."""
+        prepared = Prepared(transaction, "g", 10_000)
+        for at, value in enumerate(values):
+            record = Record(None, value.encode() * 20)
+            target, half = self._store.half_messages.prepared(record, (T0, T1)[at % 2], prepared)
+            self._store.append(target, [half], publish=False)
+        self._store.flush([HALF])
+        events = len(self.recorder.events)
+        self.prepared += [(events, transaction, value * 20) for value in values]
+
+    def end(self, **wishes: bool) -> None:
+        """End transactions in one call."""
+        for name, commit in wishes.items():
+            self.begun[name] = (len(self.recorder.events), commit)
+        ends = [HalfEnd(name, commit) for name, commit in wishes.items()]
+        for name, ended in zip(wishes, self._store.half_messages.end(ends), strict=True):
+            assert ended.error is None
+            assert ended.outcome is not None
+            self.ended.append((len(self.recorder.events), name, ended.outcome))
+
+    def check(self) -> None:
+        self._shop.clock.now_ms += STEP_MS
+        for name in self._store.half_messages.check(self.now_ms).ended:
+            self.ended.append((len(self.recorder.events), name, HalfOutcome.DISCARDED))
+
+    def run(self) -> None:
+        self.put("a", "a0", "a1", "a2")
+        self.put("b", "b0")
+        self.put("c", "c0", "c1")
+        self.check()
+        self.end(b=True)
+        self.put("d", "d0", "d1")
+        self.put("a", "a3")
+        self.end(a=True, d=False)
+        self.check()
+        self.put("e", "e0")
+        self.check()
+        self.end(e=True)
+        assert [name for _, name, _ in self.ended] == ["b", "a", "d", "c", "e"]
+        self._store.close()
+
+
+def check(state: FileSystem, producer: Producer, happened: int, name: str) -> None:
+    """Check what a crash after `happened` events leaves, and that its client can go on."""
+    shop = shop_on(state, producer.now_ms)
+    store = shop.open(SETTINGS)
+    halves = store.half_messages
+    delivered = values(store, T0, T1)
+    assert len(delivered) == len(set(delivered)), f"{name}: delivered twice"
+    ended = {one: outcome for events, one, outcome in producer.ended if events <= happened}
+    for value in delivered:
+        wish = producer.begun.get(value[0])
+        assert wish is not None, f"{name}: {value} was never committed"
+        assert wish[0] <= happened, f"{name}: {value} was delivered before its commit"
+        assert wish[1], f"{name}: {value} was rolled back"
+    is_open = {one.id: one.messages for one in halves.transactions()}
+    for events, one, value in producer.prepared:
+        if events > happened:
+            continue
+        outcome = ended.get(one)
+        if outcome is HalfOutcome.COMMITTED:
+            assert value in delivered, f"{name}: {value} is lost"
+        elif outcome is HalfOutcome.DISCARDED:
+            assert value in values(store, MAX_TIME), f"{name}: {value} is in no topic"
+        elif outcome is None:
+            assert one in is_open or halves.find(one) is not None, f"{name}: {one} is lost"
+        if outcome is not None:
+            assert halves.find(one) is outcome, f"{name}: {one}"
+    finish(store, producer, happened, name)
+    store.close()
+
+
+def finish(store: RocketMQStore, producer: Producer, happened: int, name: str) -> None:
+    """Repeat the wishes; commit the other transactions. Then each prepared message is delivered once, or nowhere."""
+    halves = store.half_messages
+    left = {one for events, one, _ in producer.prepared if events <= happened}
+    left |= {one.id for one in halves.transactions()}  # without an answer
+    outcomes = {}
+    for one in sorted(left):
+        wish = producer.begun.get(one, (0, True))[1]
+        (ended,) = halves.end([HalfEnd(one, wish)])
+        assert ended.error is None
+        outcomes[one] = ended.outcome
+    assert halves.transactions() == [], name
+    delivered = values(store, T0, T1)
+    assert len(delivered) == len(set(delivered)), f"{name}: delivered twice after a repeat"
+    for events, one, value in producer.prepared:
+        if events <= happened:
+            is_committed = outcomes[one] is HalfOutcome.COMMITTED
+            assert (value in delivered) is is_committed, f"{name}: {value}, {outcomes[one]}"
+    halves.check(producer.now_ms)
+    progress = {at: one.offset for at, one in store.committed(GROUP).items()}
+    assert all(offset == store.bounds(at).end for at, offset in progress.items()), name
+
+
+def crash(producer: Producer, every: int, seed: int) -> int:
+    """Crash at every `every`-th moment, in several ways each; return the number of states."""
+    dice = random.Random(seed)
+    looked = 0
+    for number, disk in enumerate(moments(producer.recorder, History())):
+        if (number + seed) % every:
+            continue
+        for kind, choice in choices(dice):
+            check(disk.left(choice), producer, number, f"moment {number}, {kind}, seed {seed}")
+            looked += 1
+    return looked
+
+
+def test_some_crashes() -> None:
+    producer = Producer()
+    producer.run()
+    every = max(len(producer.recorder.events) * 7 // QUICK_STATES, 1)
+    assert crash(producer, every, random.randrange(1000)) >= QUICK_STATES // 2
+
+
+@pytest.mark.slow
+def test_a_crash_at_every_change(seed: int, amount: Callable[[int, int], int]) -> None:
+    producer = Producer()
+    producer.run()
+    every = amount(IN, 1)
+    assert crash(producer, every, seed) >= len(producer.recorder.events) // every
