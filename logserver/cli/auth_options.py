@@ -41,6 +41,27 @@ class Access:
             raise click.UsageError(f"{self.token_file} holds no token")
         return words[0]
 
+    def kafka_properties(self) -> dict[str, str]:
+        """Return the properties of librdkafka for the same: the token is the password of SASL PLAIN."""
+        token = self.token()
+        has_tls = self.ca_file is not None or self.cert_file is not None
+        properties: dict[str, str] = {}
+        if has_tls or token is not None:
+            protocol = "SSL" if has_tls else "PLAINTEXT"
+            properties["security.protocol"] = protocol if token is None else f"SASL_{protocol}"
+        if token is not None:
+            properties |= {
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "token",
+                "sasl.password": token,
+            }
+        if self.ca_file is not None:
+            properties["ssl.ca.location"] = str(self.ca_file)
+        if self.cert_file is not None:
+            properties["ssl.certificate.location"] = str(self.cert_file)
+            properties["ssl.key.location"] = str(self.cert_file)
+        return properties
+
     def tls(self) -> SSLContext | None:
         """Return the TLS context; None: use the system's certificates."""
         if self.ca_file is None and self.cert_file is None:

@@ -5,6 +5,7 @@ Owns the parsing of these into plain values; must not know what a command does w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -32,9 +33,27 @@ def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
     return Path(value)
 
 
+_BROKER: Final = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
+
 def is_url(place: str) -> bool:
     """Return whether this is a server's address and not a path."""
     return place.startswith(("http://", "https://"))
+
+
+def check_address(text: str) -> str:
+    """Return the address of a server: one URL of its HTTP API, or HOST:PORT[,HOST:PORT...] of Kafka brokers. Raises
+    ValueError.
+    """
+    if "://" in text:
+        if not is_url(text):
+            raise ValueError(f"{text!r}: a URL begins with http:// or https://")
+        if "," in text:
+            raise ValueError(f"{text!r} is a list: give one URL; only HOST:PORT may be repeated")
+        return text
+    if not all(_BROKER.fullmatch(part.strip()) for part in text.split(",")):
+        raise ValueError(f"{text!r} is neither a URL nor HOST:PORT[,HOST:PORT...]")
+    return text
 
 
 def _place(ctx: click.Context, param: click.Parameter, value: str) -> Path | str:

@@ -1,8 +1,7 @@
-"""`logserver kcat`: kcat's command line, for the HTTP API of this server.
+"""`logserver kcat`: kcat's command line, for the HTTP API of a server or for Kafka brokers.
 
 Owns kcat's options and their translation to the readings of `consume` and the sendings of `produce`; must not
-read, send or format records itself. An option that needs Kafka's own protocol is refused; one
-without an effect here is accepted.
+read, send or format records itself. An option without a meaning here is refused; one without an effect is accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +21,13 @@ from logserver.cli.auth_options import Access, access_options
 from logserver.cli.online.consume import Reading, Watch, read, read_as_member
 from logserver.cli.online.consume_output import Show, by_format, unescaped
 from logserver.cli.online.kcat_output import Listing, envelope, write
-from logserver.cli.online.kcat_properties import Properties, parse_properties
+from logserver.cli.online.kcat_properties import (
+    Properties,
+    named_address,
+    pairs_of,
+    parse_kafka_properties,
+    parse_properties,
+)
 from logserver.cli.online.options import (
     DEFAULT_URL,
     OFFSET_NAMES,
@@ -39,7 +44,7 @@ from logserver.cli.online.produce import (
     from_line,
     send,
 )
-from logserver.cli.options import Command, is_url, parse_time
+from logserver.cli.options import Command, check_address, is_url, parse_time
 from logserver.client import FetchedPage, FetchedRecord, LogClient
 from storage import Header
 from storage.display import one_line
@@ -61,7 +66,6 @@ class Line:
     group: str | None
     topics: tuple[str, ...]
     partition: int | None
-    url: str | None
     delimiter: bytes
     key_delimiter: bytes | None
     key: str | None
@@ -94,14 +98,10 @@ class Line:
 
 
 def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is None or is_url(value):
-        return value
-    host = value.split(",")[0].partition(":")[0] or "HOST"
-    message = (
-        f"{value!r} means Kafka's own protocol, which this server does not speak yet; "
-        f"give the URL of its HTTP API, such as -b http://{host}:{urlsplit(DEFAULT_URL).port}"
-    )
-    raise click.BadParameter(message, ctx, param)
+    try:
+        return None if value is None else check_address(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def _separator(_: click.Context, __: click.Parameter, value: str | None) -> bytes | None:
@@ -129,13 +129,6 @@ def _refused(
     )
 
 
-def _properties(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> Properties:
-    try:
-        return parse_properties(values)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
-
-
 _NOT_READ: Final = "a file of librdkafka's properties is not read: give the options themselves"
 _NO_SERDES: Final = "keys and values are printed as they are stored: unpack them after kcat"
 _NO_REGISTRY: Final = "there is no schema registry here"
@@ -151,9 +144,10 @@ _OPTIONS: Final = (
     click.option(
         "-b",
         "url",
-        metavar="URL",
+        metavar="URL|HOST:PORT",
         callback=_address,
-        help=f"The server's address. [env var: {URL_VARIABLE}; default: {DEFAULT_URL}]",
+        help="The server's address; HOST:PORT[,...]: brokers, by Kafka's protocol (needs the extra kafka). "
+        f"[env var: {URL_VARIABLE}; default: {DEFAULT_URL}]",
     ),
     click.option(
         "-t",
@@ -221,8 +215,7 @@ _OPTIONS: Final = (
         "properties",
         multiple=True,
         metavar="NAME=VALUE",
-        callback=_properties,
-        help="A property of librdkafka, where it has a meaning here.",
+        help="A property of librdkafka; with a URL, where it has a meaning there.",
     ),
     click.option("-q", "quiet", is_flag=True, help="No notices on standard error."),
     click.option("-v", "verbosity", count=True, help="More notices on standard error."),
@@ -245,21 +238,25 @@ _OPTIONS: Final = (
 )
 
 
-def _command(access: Access, **options: Any) -> None:
-    line = Line(**options)
+def _command(access: Access, properties: Sequence[str], url: str | None, **options: Any) -> None:
+    try:
+        given = pairs_of(properties)
+        url = url or named_address(given) or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+        parsed = parse_properties(given) if is_url(url) else parse_kafka_properties(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="-X") from None
+    line = Line(properties=parsed, **options)
     mode = _mode(line)
     if line.words and mode not in (PRODUCE, GROUP):
         raise click.UsageError(f"{line.words[0]!r} is unexpected: files need -P, topics -G")
     if mode in (CONSUME, PRODUCE, QUERY) and not line.topics:
         raise click.UsageError("-t TOPIC is missing")
-    properties = line.properties
-    for name in properties.ignored:
+    for name in parsed.ignored:
         line.say(f"-X {name} has no effect here")
-    url = line.url or properties.url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
     access = Access(
         access.token_file,
-        access.ca_file or properties.ca_file,
-        access.cert_file or properties.cert_file,
+        access.ca_file or parsed.ca_file,
+        access.cert_file or parsed.cert_file,
     )
     modes: Mapping[str, Callable[[LogClient], Any]] = {
         CONSUME: lambda client: _consume(client, line),
@@ -268,7 +265,7 @@ def _command(access: Access, **options: Any) -> None:
         LIST: lambda client: _list(client, line, url),
         QUERY: lambda client: _query(client, line),
     }
-    run_with_client(url, access, modes[mode], timeout_s=line.timeout_s)
+    run_with_client(url, access, modes[mode], timeout_s=line.timeout_s, properties=parsed.of_kafka)
 
 
 def _mode(line: Line) -> str:
@@ -460,13 +457,18 @@ def _header(text: str) -> Header:
 async def _list(client: LogClient, line: Line, url: str) -> None:
     topic = line.topics[-1] if line.topics else None
     names = await client.topics() if topic is None else [topic]
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    listing = Listing(f"{parts.hostname}:{port}", topic, [await client.topic(n) for n in names])
+    listing = Listing(_host_and_port(url), topic, [await client.topic(n) for n in names])
     if line.is_json:
         write(msgspec.json.encode(listing.document()) + b"\n")
     else:
         write(listing.text().encode())
+
+
+def _host_and_port(url: str) -> str:
+    if not is_url(url):
+        return url.split(",", maxsplit=1)[0]
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 async def _query(client: LogClient, line: Line) -> None:
@@ -504,7 +506,7 @@ def _with_options(run: Callable[..., None]) -> click.Command:
         decorated = option(decorated)
     return click.command(
         "kcat",
-        help="Consume, produce and list with kcat's options, through the server's HTTP API.\n\n"
+        help="Consume, produce and list with kcat's options: through a server's HTTP API, or from Kafka brokers.\n\n"
         "-C, -P, -L, -Q or -G chooses the mode; without one it is -C where standard input is a terminal, else -P. "
         "The form of the output is kcat's; the exit codes are the same as for other commands.",
         epilog="Example: logserver kcat -C -t orders -o -5 -e -J",

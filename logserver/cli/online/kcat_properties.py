@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from logserver.cli.online.produce import CODECS
-from logserver.cli.options import is_url
+from logserver.cli.options import check_address
 from storage import Isolation
 
 _ACKS: Final[Mapping[str, str]] = {"-1": "all", "all": "all", "1": "1", "0": "0"}
@@ -32,7 +32,6 @@ _REFUSED: Final[Mapping[str, str]] = {
 class Properties:
     """The values of the properties that logserver uses, and the names of the properties that it ignores."""
 
-    url: str | None = None
     start: str = "latest"
     acks: str = "all"
     compression: str | None = None
@@ -40,19 +39,49 @@ class Properties:
     ca_file: Path | None = None
     cert_file: Path | None = None
     ignored: list[str] = field(default_factory=list)
+    of_kafka: Mapping[str, str] = field(default_factory=dict)
 
 
-def parse_properties(texts: Sequence[str]) -> Properties:
-    """Return the properties of NAME=VALUE texts; a prefix `topic.` changes nothing. Raises ValueError."""
-    properties = Properties()
+def pairs_of(texts: Sequence[str]) -> Sequence[tuple[str, str]]:
+    """Return name and value of NAME=VALUE texts; a prefix `topic.` changes nothing. Raises ValueError."""
+    pairs = []
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().removeprefix("topic.")
         if not equals or not name:
             raise ValueError(f"{text!r} is not NAME=VALUE: there is no list of properties here")
+        pairs.append((name, value))
+    return pairs
+
+
+def named_address(pairs: Sequence[tuple[str, str]]) -> str | None:
+    """Return the server's address, if a property has it. Raises ValueError."""
+    found = [value for name, value in pairs if name in _ADDRESSES]
+    return check_address(found[-1]) if found else None
+
+
+def parse_kafka_properties(pairs: Sequence[tuple[str, str]]) -> Properties:
+    """Return the properties for Kafka brokers: all go to librdkafka, which checks them. Raises ValueError."""
+    own = [(name, value) for name, value in pairs if name in _KNOWN and name not in _OF_FILES]
+    properties = parse_properties(own)
+    mine = {"acks", "request.required.acks", "auto.offset.reset", "isolation.level"}
+    properties.of_kafka = {
+        name: value
+        for name, value in pairs
+        if name not in mine | _ADDRESSES and name != "compression.codec"
+    }
+    return properties
+
+
+def parse_properties(pairs: Sequence[tuple[str, str]]) -> Properties:
+    """Return the properties for an HTTP API. Raises ValueError."""
+    properties = Properties()
+    for name, value in pairs:
         for start, reason in _REFUSED.items():
             if f"{name}={value.lower()}".startswith(start):
                 raise ValueError(f"{name} is not possible: {reason}")
+        if name in _ADDRESSES:
+            continue
         if name not in _KNOWN:
             properties.ignored.append(name)
             continue
@@ -73,16 +102,10 @@ def _choice(choices: Mapping[str, Any]) -> Callable[[str], Any]:
     return parse
 
 
-def _url(value: str) -> str:
-    if not is_url(value):
-        raise ValueError("the URL of the server's HTTP API, as with -b")
-    return value
-
-
+_ADDRESSES: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
+_OF_FILES: Final = frozenset({"ssl.ca.location", "ssl.certificate.location"})
 _CODEC: Final = ("compression", _choice({name: name for name in CODECS}))
 _KNOWN: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "bootstrap.servers": ("url", _url),
-    "metadata.broker.list": ("url", _url),
     "auto.offset.reset": ("start", _choice(_STARTS)),
     "acks": ("acks", _choice(_ACKS)),
     "request.required.acks": ("acks", _choice(_ACKS)),

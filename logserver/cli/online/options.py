@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from logserver.cli.auth_options import Access, access_options
-from logserver.cli.options import parse_time
+from logserver.cli.options import check_address, is_url, parse_time
 from logserver.client import LogClient, Retry, ServerRefused
 from storage import StorageError
 from storage.errors import InvalidArgument, UnknownTopic
@@ -34,14 +34,23 @@ OnlineCommand: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 Command: TypeAlias = Callable[..., Any]
 
 
+def _address(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    try:
+        return check_address(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
 server_option: Final = click.option(
+    "-b",
     "--server",
-    metavar="URL",
+    metavar="URL|HOST:PORT",
     default=DEFAULT_URL,
     envvar=URL_VARIABLE,
     show_default=True,
     show_envvar=True,
-    help="The server's address.",
+    callback=_address,
+    help="The server's address. HOST:PORT: Kafka's protocol (needs the extra kafka).",
 )
 
 
@@ -124,9 +133,21 @@ def online(command: OnlineCommand) -> Command:
 
 
 def client_of(
-    url: str, access: Access, *, timeout_s: float = ANSWER_S, retry: Retry | None = None
+    url: str,
+    access: Access,
+    *,
+    timeout_s: float = ANSWER_S,
+    retry: Retry | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> LogClient:
-    """Return a client with the credentials given in the options."""
+    """Return a client with the credentials given in the options: of an HTTP API, or for HOST:PORT of Kafka brokers.
+    `properties`: of librdkafka, for these.
+    """
+    if not is_url(url):
+        from logserver.client.kafka.client import KafkaClient  # imports confluent-kafka
+
+        given = {**access.kafka_properties(), **(properties or {})}
+        return KafkaClient(url, given, timeout_s=timeout_s)
     return LogClient(url, access.token(), timeout_s=timeout_s, retry=retry, tls=access.tls())
 
 
@@ -136,6 +157,7 @@ def run_with_client(
     command: Callable[[LogClient], Coroutine[Any, Any, None]],
     *,
     timeout_s: float = ANSWER_S,
+    properties: Mapping[str, str] | None = None,
 ) -> None:
     """Run a coroutine with a client; an interrupt cancels the coroutine, so that it can clean up.
 
@@ -143,7 +165,7 @@ def run_with_client(
     """
 
     async def run() -> None:
-        async with client_of(url, access, timeout_s=timeout_s) as client:
+        async with client_of(url, access, timeout_s=timeout_s, properties=properties) as client:
             try:
                 await command(client)
             except ServerRefused as error:

@@ -17,7 +17,7 @@ import logserver
 from logserver import LogServer
 from logserver.__main__ import group
 from logserver.cli.online.kcat_output import envelope
-from logserver.cli.online.kcat_properties import parse_properties
+from logserver.cli.online.kcat_properties import pairs_of, parse_properties
 from logserver.client import FetchedRecord
 from tests.cli.runner import Ended, command_line, fine, run
 from tests.sources import ROOT
@@ -242,14 +242,6 @@ def test_groups(filled: str) -> None:
     assert kcat("-G", name).code == 2
 
 
-@pytest.mark.parametrize("address", ["broker:9092", "a:1,b:2", "broker"])
-def test_kafkas_own_protocol_is_reserved(address: str) -> None:
-    ended = kcat("-L", "-b", address)
-    assert (ended.code, ended.out) == (2, b"")
-    host = address.split(",")[0].split(":")[0]
-    assert f"such as -b http://{host}:8082" in " ".join(ended.err.split())
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -270,7 +262,8 @@ def test_kafkas_own_protocol_is_reserved(address: str) -> None:
         (["-L", "-X", "security.protocol=SASL_SSL"], "--token-file"),
         (["-P", "-t", "t", "-X", "transactional.id=x"], "no transactions"),
         (["-P", "-t", "t", "-X", "acks=7"], "acks is '7': it must be one of -1, all, 1, 0"),
-        (["-L", "-X", "bootstrap.servers=a:1"], "HTTP API"),
+        (["-L", "-X", "bootstrap.servers=a:b"], "neither a URL nor HOST:PORT"),
+        (["-L", "-X", "bootstrap.servers=http://a,http://b"], "give one URL"),
         (["-G", "g", "^a", "b"], "not both"),
         (["-G", "g", "a", "-o", "e@5"], "exclude each other"),
     ],
@@ -289,7 +282,7 @@ def test_properties() -> None:
         "linger.ms=5",
         "isolation.level=read_committed",
     ]
-    properties = parse_properties(texts)
+    properties = parse_properties(pairs_of(texts))
     assert (properties.acks, properties.compression) == ("all", "zstd")
     assert properties.isolation is not None
     assert properties.isolation.value == "read_committed"
