@@ -26,6 +26,7 @@ from storage.contract import (
     SupportsRetentionSettings,
     SupportsTopicConfigs,
     TaskRunner,
+    batches_of,
 )
 from storage.errors import StorageError
 from storage.half_messages import (
@@ -241,6 +242,7 @@ __all__ = [
     "Unit",
     "append_staged",
     "backends",
+    "batches_of",
     "convert_store",
     "detect",
     "is_compiled",

@@ -26,7 +26,7 @@ class Handshakes:
         context: ssl.SSLContext,
         *,
         timeout_s: float,
-        make: Callable[[], asyncio.Protocol],
+        make: Callable[[], asyncio.BaseProtocol],
         has_room: Callable[[], bool],
     ) -> None:
         self._context = context

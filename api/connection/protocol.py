@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -17,9 +17,11 @@ from aiohttp import EMPTY_PAYLOAD, HttpVersion10, HttpVersion11, StreamReader, w
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
 from api.connection.aiohttp_private import OpenHandler
 from api.connection.handshake import Handshake, Handshakes
+from api.connection.long_body import LEAST_BYTES, MOST_BYTES, Buffers, LongBody
 from api.connection.response_headers import REQUEST_ID, SERVER, sign
 from api.http.errors import ApiError, error_response
 
@@ -32,6 +34,8 @@ _TOO_MANY: Final = (
 _UPGRADE, _UPGRADE_LARGE = b"pgrade:", b"PGRADE:"
 _HEAD_END: Final = b"\r\n\r\n"
 _LONG_BYTES: Final = 4096  # in longer data a search takes longer than the check of its length
+_COPIES_BODIES: Final = HttpRequestParser is not HttpRequestParserPy
+"""Whether the library copies the bytes that it gets: its parser in plain Python keeps them."""
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 # aiohttp's stand-in for the method of a request that it could not parse.
 _UNPARSED_METHOD: Final = "UNKNOWN"
@@ -45,7 +49,10 @@ _TURNED_AWAY: Final = (
 
 
 class ApiServer(web.Server):
-    """Creates one protocol object per connection; with `tls` after its handshake."""
+    """Creates one protocol object per connection; with `tls` after its handshake.
+
+    `whole_types`: the media types of bodies that no handler reads piece by piece, exactly as clients write them.
+    """
 
     def __init__(
         self,
@@ -54,12 +61,15 @@ class ApiServer(web.Server):
         max_connections: int,
         tls: ssl.SSLContext | None,
         handshake_timeout_s: float,
+        whole_types: Set[str] = frozenset(),
         **options: Any,
     ) -> None:
         super().__init__(handler, request_factory=_request, **options)
         self.max_connections = max_connections
         self.turned_away = 0  # rejected connections that are still open
         self.stopping = False
+        self.whole_types = whole_types
+        self.buffers = Buffers()
         self._options = options
         self._handshakes: Handshakes | None = None
         if tls is not None:
@@ -151,12 +161,55 @@ class ApiProtocol(OpenHandler):
         """
         if self.is_ending:
             self._receive_while_ending(data)
-        elif len(data) > _LONG_BYTES and self._left_of_body() >= len(data):
-            super().data_received(data)
+        elif len(data) > _LONG_BYTES and self._take_long(data):
+            return
         elif _UPGRADE in data or _UPGRADE_LARGE in data:
             self._take_requests(data)
         else:
             super().data_received(data)
+
+    def _take_long(self, data: bytes) -> bool:
+        """Process data that is the rest of a body, or a head and the begin of its body, without a search in the body.
+        Return False, with nothing processed, for any other data.
+        """
+        if self._left_of_body() >= len(data):
+            super().data_received(data)
+            return True
+        if not all(body.is_eof() for body in self.unanswered_bodies):
+            return False
+        end = data.find(_HEAD_END) + len(_HEAD_END)
+        head = data[:end]
+        if end < len(_HEAD_END) or _UPGRADE in head or _UPGRADE_LARGE in head:
+            return False
+        super().data_received(head)
+        if not self._take_whole(memoryview(data)[end:]):
+            self.data_received(data[end:])
+        return True
+
+    def _take_whole(self, begin: memoryview) -> bool:
+        """Receive a long body of a known type into one buffer, if its head has just arrived; `begin`: its first bytes.
+
+        Return False if the library must receive it.
+        """
+        waiting, transport, server = self.last_waiting, self.transport, self._api_server
+        if waiting is None or transport is None or self.is_ending or not _COPIES_BODIES:
+            return False
+        head, body = waiting
+        size_bytes = _content_length(head)
+        if (
+            not max(LEAST_BYTES, len(begin) + 1) <= size_bytes <= MOST_BYTES
+            or body.is_eof()
+            or self.ssl_context is not None
+            or transport.is_closing()
+            or head.headers.get("Content-Type") not in server.whole_types
+        ):
+            return False
+        LongBody(self, transport, server.buffers, size_bytes, begin)
+        return True
+
+    def take_body(self, data: bytes | memoryview) -> None:
+        """Process bytes of a body that `LongBody` has received."""
+        self.data_received(cast("bytes", data) if len(data) > _LONG_BYTES else bytes(data))
 
     def _left_of_body(self) -> int:
         """Return the number of bytes to come of the body of the latest request; 0 if its head says no length."""

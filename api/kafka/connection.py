@@ -19,6 +19,7 @@ SMALL_BYTES or less is reserved when it is whole: clients that only send sizes c
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 from collections import deque
 from dataclasses import dataclass
@@ -77,6 +78,8 @@ class Connections(Protocol):
     def metrics(self) -> KafkaMetrics: ...
     @property
     def arriving(self) -> MemoryBudget: ...
+    @property
+    def received(self) -> memoryview: ...
 
     def now(self) -> float:
         """Return the loop's time in seconds."""
@@ -91,7 +94,32 @@ class Connections(Protocol):
         ...
 
 
-class KafkaConnection(asyncio.Protocol):
+class _LongFrame:
+    """A frame of more than SMALL_BYTES that is arriving: the kernel writes into the object that the request gets."""
+
+    def __init__(self, size_bytes: int, begin: bytearray) -> None:
+        # The only object of the standard library that gives out its bytes without a copy after it was written to.
+        self._holder = io.BytesIO(bytes(size_bytes))
+        self._view = self._holder.getbuffer()
+        self._filled_bytes = len(begin)
+        self._view[: len(begin)] = begin
+
+    def room(self) -> memoryview:
+        """Return the part that has not arrived."""
+        return self._view[self._filled_bytes :]
+
+    def add(self, count_bytes: int) -> bool:
+        """Count bytes that were written into `room`. Return True if the frame is whole."""
+        self._filled_bytes += count_bytes
+        return self._filled_bytes == len(self._view)
+
+    def take(self) -> bytes:
+        """Return the whole frame, once."""
+        self._view.release()
+        return self._holder.getvalue()
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
     """The protocol object of one connection; the listener makes one for each."""
 
     def __init__(self, listener: Connections) -> None:
@@ -99,6 +127,7 @@ class KafkaConnection(asyncio.Protocol):
         self._dispatcher = listener.dispatcher
         self._settings = listener.service.settings
         self._buffer = bytearray()
+        self._long: _LongFrame | None = None  # the frame that is arriving, without `_buffer`
         self._frame_bytes = NO_FRAME  # size of the frame that is arriving
         self._frame: Reservation | None = None  # of its bytes
         self._frame_begun_s = 0.0
@@ -151,12 +180,22 @@ class KafkaConnection(asyncio.Protocol):
             if not running.is_produce:
                 running.task.cancel()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the memory for the next bytes: of the frame, or what all connections share until `buffer_updated`."""
+        return self._listener.received if self._long is None else self._long.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Take received bytes."""
         if self._ending:
             return
         self._moved_s = self._listener.now()
-        self._buffer += data
+        if self._long is None:
+            self._buffer += self._listener.received[:nbytes]
+        elif self._long.add(nbytes):
+            frame, self._long = self._long.take(), None
+            self._queue_frame(frame)
+        else:
+            return
         self._take_frames()
 
     def pause_writing(self) -> None:
@@ -177,7 +216,7 @@ class KafkaConnection(asyncio.Protocol):
     def _take_frames(self) -> None:
         """Queue the whole frames of the buffer, then stop or go on reading."""
         buffer = self._buffer
-        while self._reserving is None and len(self._queue) < MAX_QUEUED and not self._ending:
+        while self._may_take():
             if self._frame_bytes == NO_FRAME and not self._begin_frame():
                 break
             stop = SIZE_BYTES + self._frame_bytes
@@ -186,15 +225,32 @@ class KafkaConnection(asyncio.Protocol):
                 break
             if self._frame is None and not self._reserve(self._frame_bytes):
                 break
-            if not is_whole or self._frame is None:
+            if self._frame is None:
+                break
+            if not is_whole:
+                self._long = _LongFrame(self._frame_bytes, buffer[SIZE_BYTES:])
+                buffer.clear()
                 break
             frame = bytes(memoryview(buffer)[SIZE_BYTES:stop])
             del buffer[:stop]
-            self._queue.append(_Waiting(frame, self._frame))
-            self._frame, self._frame_bytes = None, NO_FRAME
-            self._has_arrived()
+            self._queue_frame(frame)
         self._begin_next()
         self._control_reading()
+
+    def _may_take(self) -> bool:
+        return (
+            self._long is None
+            and self._reserving is None
+            and len(self._queue) < MAX_QUEUED
+            and not self._ending
+        )
+
+    def _queue_frame(self, frame: bytes) -> None:
+        """Queue a whole frame, with the reservation of its bytes."""
+        if self._frame is not None:
+            self._queue.append(_Waiting(frame, self._frame))
+        self._frame, self._frame_bytes = None, NO_FRAME
+        self._has_arrived()
 
     def _begin_frame(self) -> bool:
         """Read the size of the next frame. Return False if it is not there yet, or beyond the limit."""
@@ -360,7 +416,7 @@ class KafkaConnection(asyncio.Protocol):
             self._check_taken(self._transport, now_s, settings.body_timeout_ms / 1000)
             return
         self._untaken_bytes = 0
-        if self._buffer and self._reading:
+        if (self._buffer or self._long is not None) and self._reading:
             self._check_frame(now_s, settings.body_timeout_ms / 1000)
         elif self._running or self._reserving is not None:
             return

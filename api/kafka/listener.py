@@ -19,12 +19,13 @@ from logserver.access.tokens import Tokens
 from logserver.config import Address
 from logserver.errors import SettingsError
 from logserver.metrics import KafkaMetrics
-from logserver.service.memory_budget import MemoryBudget
+from logserver.service.memory_budget import SMALL_BYTES, MemoryBudget
 from logserver.service.service import LogService
 from storage import SupportsBatchBytes
 
 BACKLOG: Final = 512
 CHECK_S: Final = 1.0
+RECEIVED_BYTES: Final = SMALL_BYTES  # longer frames get their own memory
 
 
 class KafkaListener:
@@ -47,6 +48,8 @@ class KafkaListener:
             max(settings.max_in_flight_bytes // 2, settings.max_body_bytes), "requests that arrive"
         )
         """The bytes of frames that are not whole yet: at most half of the bytes of all requests, or one frame."""
+        self.received = memoryview(bytearray(RECEIVED_BYTES))
+        """Where the kernel writes the bytes of all connections, except the bytes of long frames."""
         self.address = ""
         """HOST:PORT of the port, once it is open."""
         self.dispatcher: Dispatcher
@@ -104,7 +107,7 @@ class KafkaListener:
         self.address = str(Address(address.host, port))
         self._checking = loop.create_task(self._check_times())
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _protocol(self) -> asyncio.BaseProtocol:
         return KafkaConnection(self) if self._handshakes is None else Handshake(self._handshakes)
 
     def now(self) -> float:

@@ -56,7 +56,7 @@ from logserver.errors import (
     UnknownGroup,
     UnknownTransaction,
 )
-from storage import LogStore, SupportsBatchBytes, TopicPartition
+from storage import LogStore, TopicPartition, batches_of
 from storage import errors as e
 from storage.errors import StorageError
 
@@ -162,9 +162,10 @@ def epoch_code(store: LogStore, partition: TopicPartition, epoch: int) -> ErrorC
     A client with an older epoch asks for the metadata, then checks that its position is still in the log. Does not
     block. Raises UnknownTopic, UnknownPartition. From Partition.checkCurrentLeaderEpoch.
     """
-    if epoch < 0 or not isinstance(store, SupportsBatchBytes):
+    batches = None if epoch < 0 else batches_of(store)
+    if batches is None:
         return ErrorCode.NONE
-    current = store.leader_epoch(partition)
+    current = batches.leader_epoch(partition)
     if epoch == current:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -38,9 +38,9 @@ from storage import (
     LogStore,
     Record,
     StorageError,
-    SupportsBatchBytes,
     SupportsPromptAppend,
     TopicPartition,
+    batches_of,
 )
 from storage.errors import CallerError, DiskFull, NotOffered, RecordTooLarge, UnrepresentableRecord
 
@@ -189,7 +189,7 @@ class CommitQueue:
     def __init__(self, store: LogStore, *, durable: bool, name: str, finished: Finished) -> None:
         self._store = store
         self._prompt = store if isinstance(store, SupportsPromptAppend) and not durable else None
-        self._batches = store if isinstance(store, SupportsBatchBytes) else None
+        self._batches = batches_of(store)
         self._avoid_until_s = 0.0  # until then all groups go to the thread
         self._durable = durable
         self._finished = finished

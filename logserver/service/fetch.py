@@ -24,8 +24,8 @@ from storage import (
     OffsetBounds,
     Page,
     StoredRecord,
-    SupportsBatchBytes,
     TopicPartition,
+    batches_of,
 )
 from storage.errors import NotOffered
 
@@ -217,12 +217,13 @@ def record_sizes(records: Sequence[StoredRecord]) -> list[int]:
 
 def read_batch_page(store: LogStore, request: Fetch) -> ReadResult[BatchPage]:
     """Read whole batches from the batch that contains the start. Raises what `read_batches` raises, and NotOffered."""
-    if not isinstance(store, SupportsBatchBytes):
+    batches = batches_of(store)
+    if batches is None:
         raise NotOffered(
             f"backend {store.capabilities.backend} hands out no record batches", feature="batches"
         )
     begin = _begin(store, request)
-    page = store.read_batches(
+    page = batches.read_batches(
         request.partition, begin, max_bytes=request.max_bytes, isolation=request.isolation
     )
     more = page.next_offset < visible_end(page.bounds, request.isolation)

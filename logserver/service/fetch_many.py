@@ -19,6 +19,7 @@ from storage import (
     StorageError,
     SupportsBatchBytes,
     TopicPartition,
+    batches_of,
 )
 from storage.errors import NotOffered
 
@@ -90,7 +91,8 @@ async def poll_many(
 
 def read_many(store: LogStore, request: FetchMany) -> ReadMany:
     """Read a page of each partition. Raises NotOffered if the store has no batches."""
-    if not isinstance(store, SupportsBatchBytes):
+    batches = batches_of(store)
+    if batches is None:
         raise NotOffered(
             f"backend {store.capabilities.backend} hands out no record batches", feature="batches"
         )
@@ -101,7 +103,7 @@ def read_many(store: LogStore, request: FetchMany) -> ReadMany:
         left_bytes = request.max_bytes - size_bytes
         try:
             page = _unread(store, part) if left_bytes <= 0 and size_bytes else None
-            page = page or _page(store, part, left_bytes, request, is_first=size_bytes == 0)
+            page = page or _page(batches, part, left_bytes, request, is_first=size_bytes == 0)
         except StorageError as error:
             pages.append(PartitionPage(None, error))
             urgent = True

@@ -39,10 +39,10 @@ from storage import (
     ProducerEpoch,
     ProducerSequence,
     Record,
-    SupportsBatchBytes,
     SupportsHalfMessages,
     TopicInfo,
     TopicPartition,
+    batches_of,
 )
 from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
 
@@ -54,7 +54,7 @@ Converted: TypeAlias = Callable[[Sequence[AppendOutcome]], list[AppendOutcome]]
 MAX_AHEAD_MS: Final = HOUR_MS  # a broker's default of message.timestamp.after.max.ms
 WARN_AGAIN_MS: Final = 60_000
 MAX_WARNED_TOPICS: Final = 1000
-PROMPT_CHECK_BYTES: Final = 64 << 10
+PROMPT_CHECK_BYTES: Final = 1 << 20
 """Uncompressed batches up to this size are checked by the thread that appends them: a hop would take longer."""
 # Stands for the marks that the parts of a request with a key get when they are appended.
 _ANY_MARK: Final = ProducerSequence(0, 0, 0)
@@ -77,7 +77,7 @@ class Producer:
         self._transactions = transactions
         self._half_transactions = half_transactions
         self._store = store = topics.access.store
-        self._batches = store if isinstance(store, SupportsBatchBytes) else None
+        self._batches = batches_of(store)
         self._topics = topics
         self._writer = writer
         self._keyed_writer = keyed_writer
@@ -285,7 +285,8 @@ class Producer:
     async def _checked(
         self, target: TopicPartition, request: ProduceBatches, *, is_new: bool
     ) -> PartitionAppend:
-        """Check a client's batches in a thread, so that the writer continues with other requests.
+        """Check a client's batches in a thread, so that the writer continues with other requests. It checks short ones
+        itself.
 
         Compressed batches are checked for one request at a time, since each may unpack to 256 MiB.
         """
@@ -295,8 +296,12 @@ class Producer:
             return PartitionAppend(
                 target, request.data, ()
             )  # the writer rejects it with NotOffered
-        async with self._unpacking if store.are_compressed(request.data) else nullcontext():
+        is_packed = store.are_compressed(request.data)
+        async with self._unpacking if is_packed else nullcontext():
             await self._preview_batches(request, is_new=is_new)
+            is_short = not is_packed and len(request.data) <= PROMPT_CHECK_BYTES
+            if is_short and request.transaction is None:
+                return PartitionAppend(target, request.data, ())
             data = await self._access.run(
                 store.check_client_batches, request.topic, request.data, request.transaction
             )

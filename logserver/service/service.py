@@ -60,7 +60,6 @@ from storage import (
     Progress,
     StoredRecord,
     StoreStats,
-    SupportsBatchBytes,
     SupportsClusterId,
     SupportsDelay,
     SupportsHalfMessages,
@@ -69,6 +68,7 @@ from storage import (
     TimedOffset,
     TopicInfo,
     TopicPartition,
+    batches_of,
     wall_clock_ms,
 )
 from storage.errors import CallerError, NotOffered
@@ -503,10 +503,11 @@ def _leader_epochs(store: LogStore, topics: Sequence[TopicInfo]) -> Sequence[Seq
 
 
 def _leader_epoch(store: LogStore, topic: str, number: int) -> int:
-    if not isinstance(store, SupportsBatchBytes):
+    batches = batches_of(store)
+    if batches is None:
         return 0
     try:
-        return store.leader_epoch(TopicPartition(topic, number))
+        return batches.leader_epoch(TopicPartition(topic, number))
     except CallerError:
         return 0
 

@@ -27,7 +27,7 @@ import uvloop
 import api
 import logserver
 import storage
-from api.server import Server
+from api.server import Server, keep_freed_memory
 from logserver.bench.environment import versions
 from logserver.bench.load_loops import Closed
 from logserver.bench.wire import Address
@@ -246,5 +246,6 @@ def main() -> int:
                     bench.console.print(f"{count:8.2f} {name}", soft_wrap=True)
             yield row
 
+    keep_freed_memory()  # as `logserver serve` does; for bare aiohttp too
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, Load(runner) as load:
         return run(bench, rows(load, runner), given, about)

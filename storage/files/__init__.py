@@ -16,7 +16,7 @@ Only `real`, `following` and `lock` access the disk.
 from storage.files.atomic import atomic_write, copy_range, remove_if_present, write_durably
 from storage.files.failures import is_missing
 from storage.files.fence import Fence
-from storage.files.fs import File, FileLock, FileSystem
+from storage.files.fs import MAX_PIECES, Buffer, File, FileLock, FileSystem
 from storage.files.handles import HandleCache
 from storage.files.lock import process_id
 from storage.files.overlay import OverlayFileSystem
@@ -34,8 +34,10 @@ from storage.files.symlinks import FollowingFileSystem, real_path
 from storage.files.unreadable import SkippingFileSystem, UnreadableRange
 
 __all__ = [
+    "MAX_PIECES",
     "STORE_FILE",
     "UNFINISHED_STORE_FILE",
+    "Buffer",
     "Fence",
     "File",
     "FileLock",

@@ -14,7 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MAX_PIECES: Final = 1024  # of one `pwritev`: Linux's IOV_MAX
 
 
 class File(Protocol):
@@ -51,6 +55,9 @@ class File(Protocol):
 
         On return the data is in the operating system, not on disk. A gap before `position` reads as zeros.
         """
+
+    def pwritev(self, pieces: Sequence[Buffer], position: int) -> None:
+        """Write the pieces, at most MAX_PIECES, one directly after the other; else like `pwrite`."""
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file, or extend it sparsely with zeros."""

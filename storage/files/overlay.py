@@ -18,7 +18,7 @@ from pathlib import Path
 
 from storage.files.changes import changed_paths
 from storage.files.failures import io_failure, store_locked
-from storage.files.fs import File, FileLock, FileSystem
+from storage.files.fs import Buffer, File, FileLock, FileSystem
 from storage.files.pages import Content
 from storage.files.tree import Directory, Node, Special, Tree, parts
 
@@ -67,6 +67,9 @@ class OverlayFile:
         self._content.write(self._base, data, position)
         if data:
             self._content.mtime_ms = self._clock()
+
+    def pwritev(self, pieces: Sequence[Buffer], position: int) -> None:
+        self.pwrite(b"".join(pieces), position)
 
     def truncate(self, size_bytes: int) -> None:
         self._check("truncate", size_bytes, write=True)

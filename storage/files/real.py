@@ -16,7 +16,7 @@ from typing import Final
 
 from storage.errors import IoFailure
 from storage.files.failures import SYSTEM_ERRORS, from_system, io_failure
-from storage.files.fs import FileLock
+from storage.files.fs import Buffer, FileLock
 from storage.files.lock import acquire, adopt
 
 # The modes that Java uses under the usual umask; the directory's mode keeps other users out.
@@ -100,6 +100,14 @@ class RealFile:
             written = os.pwrite(self._descriptor, data, position)
             if written != len(data):
                 self._write_on(data, position, written)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, self.path, "write") from error
+
+    def pwritev(self, pieces: Sequence[Buffer], position: int) -> None:
+        try:
+            written = os.pwritev(self._descriptor, pieces, position)
+            if written != sum(map(len, pieces)):
+                self._write_on(b"".join(pieces), position, written)
         except SYSTEM_ERRORS as error:
             raise from_system(error, self.path, "write") from error
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import IoFailure
-from storage.files.fs import File, FileLock, FileSystem
+from storage.files.fs import Buffer, File, FileLock, FileSystem
 
 FILLER: Final = b"\xee"
 BLOCK_BYTES: Final = 4096
@@ -134,6 +134,9 @@ class SkippingFile:
 
     def pwrite(self, data: bytes, position: int) -> None:
         self._writable("write").pwrite(data, position)
+
+    def pwritev(self, pieces: Sequence[Buffer], position: int) -> None:
+        self._writable("write").pwritev(pieces, position)
 
     def truncate(self, size_bytes: int) -> None:
         self._writable("truncate").truncate(size_bytes)

@@ -395,9 +395,10 @@ class Partition:
             keep_offsets=keep_offsets,
             client=client,
             transaction=transaction,
+            with_crc=not checked,
         )
         if client and not checked:
-            data, batches = encoding.take_in(data, batches)
+            data, batches, _ = encoding.take_in(data, batches)
         with self._append_lock:
             self._check_writable()
             if keep_offsets:
@@ -433,7 +434,8 @@ class Partition:
                     coordinator_epochs=coordinator_epochs[begin:end],
                     now_ms=mark.now_ms,
                 )
-                self._write(encoding.stamp_batches(*encoded, mark), mark, publish=publish)
+                stamped = encoding.stamp_batches(encoded.data, encoded.batches, mark)
+                self._write(stamped, mark, publish=publish)
 
     def _check_sequences(self, batches: Sequence[AppendedBatch]) -> AppendResult | None:
         """Check that a producer's batches continue its stored sequence and each other.
@@ -508,7 +510,7 @@ class Partition:
 
         Raises RecordTooLarge if they are larger than a segment. On DiskFull none of their bytes stays.
         """
-        data, batches = encoded
+        data, batches, parts = encoded
         encoding.check_span(batches)
         if len(data) > self.settings.segment_bytes:
             raise RecordTooLarge(
@@ -522,7 +524,7 @@ class Partition:
             self._appended = True  # even if the disk is full: the close cuts what was preallocated
             segment = segment or self._segment_for(data, batches)
             self._note_epochs(batches)
-            segment.append(data, batches)
+            segment.append(data, batches, parts)
             self._advance(encoded, segment, publish=publish)
         append_time_ms = -1
         if mark is not None:

@@ -173,7 +173,15 @@ def test_goals_are_found_in_the_json_of_a_load_test(tmp_path: Path) -> None:
     def server(records_per_s: float, share: float | None) -> dict[str, object]:
         rates = dict.fromkeys(("minimum", "median", "maximum"), records_per_s)
         shares = {} if share is None else {"no-store": dict.fromkeys(rates, share)}
-        return {"records_per_s": rates, "bytes_per_s": rates, "ratios": shares}
+        if share is not None:
+            shares["bare"] = dict.fromkeys(rates, share - 0.05)
+        cpu = None if share is None else {"minimum": 1.07, "median": 2.14, "maximum": 4.28}
+        return {
+            "records_per_s": rates,
+            "bytes_per_s": rates,
+            "ratios": shares,
+            "cpu_s_per_million": cpu,
+        }
 
     servers = {
         "kafka": server(143_000.0, 0.7),
@@ -183,6 +191,9 @@ def test_goals_are_found_in_the_json_of_a_load_test(tmp_path: Path) -> None:
     row = {"operation": "produce", "records": 100, "acks": "1", "loop": "closed", "concurrency": 16}
     rows = [row | {"servers": servers}, row | {"loop": "open", "servers": {}}]
     rows += [row | {"servers": servers, "concurrency": other} for other in (1, 64)]
+    one = {**row, "records": 1, "concurrency": 1, "servers": {"kafka": server(9.0, 0.7)}}
+    raw = {**row, "operation": "raw out", "acks": None, "servers": {"kafka": server(9.0, 0.3)}}
+    rows += [one, raw]
     path = tmp_path / "load.json"
     path.write_bytes(
         msgspec.json.encode({"bench": "load_test", "compiled": True, "about": {}, "rows": rows})
@@ -195,6 +206,10 @@ def test_goals_are_found_in_the_json_of_a_load_test(tmp_path: Path) -> None:
     }
     assert found == {
         ("HTTP produce, 100 a request", "Karapace"): (10, False),
+        ("HTTP produce, 100 a request, processor time", "Karapace with its broker"): (50, False),
+        ("HTTP produce, 100 a request", "bare aiohttp"): (pytest.approx(0.65), True),
+        ("HTTP produce, 1 a request, 1 connection", "bare aiohttp"): (pytest.approx(0.65), True),
+        ("raw batches out, 1 MB bodies", "bare aiohttp that sends them"): (0.25, False),
         ("HTTP produce, kafka, 100 a request", "the same stack without a store"): (0.7, True),
         ("HTTP produce, rocketmq, 100 a request", "the same stack without a store"): (0.1, False),
         ("HTTP produce, rocketmq, 100 a request", "the Kafka backend"): (pytest.approx(0.2), False),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from storage.contract import SupportsBatchBytes
+from storage.contract import LogStore, SupportsBatchBytes, batches_of
 from storage.errors import (
     Corrupt,
     FencedProducer,
@@ -33,6 +33,30 @@ from tests.contract.batches import (
 from tests.contract.harness import START_MS, StoreFactory, read_all, texts, values
 
 COMMITTED = Isolation.READ_COMMITTED
+
+
+@pytest.mark.parametrize("time_type", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("client", [False, True])
+@pytest.mark.parametrize("sizes", [(100_000,), (100_000, 10, 50_000), (10,) * 40])
+def test_the_bytes_of_the_caller_do_not_change(
+    batches: BatchStore, sizes: tuple[int, ...], client: bool, time_type: str
+) -> None:
+    """Batches large and small are written with new headers, and the caller's bytes stay as they are."""
+    batches.create_topic("own", 1, {"message.timestamp.type": time_type})
+    own = TopicPartition("own", 0)
+    data = b"".join(batch("x" * size) for size in sizes)
+    before = bytearray(data)
+    for again in range(2):
+        result = batches.append_batches(own, data, client=client)
+        assert result[:2] == (again * len(sizes), (again + 1) * len(sizes) - 1)
+        assert data == before
+    stored = batches.read_batches(own, 0, max_bytes=1 << 20).data
+    assert [header.base_offset for header in headers(stored)] == list(range(2 * len(sizes)))
+    assert texts_in(stored) == [b"x" * size for size in sizes] * 2
+
+
+def test_the_capability_says_what_the_type_says(store: LogStore) -> None:
+    assert batches_of(store) is (store if isinstance(store, SupportsBatchBytes) else None)
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())

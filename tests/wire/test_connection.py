@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from api.kafka.apis import SERVED
+from api.kafka.call import PRODUCE
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.cluster import ApiVersionsRequest
 from api.kafka.protocol.messages.metadata import MetadataRequest
@@ -45,6 +46,23 @@ async def test_api_versions_of_the_future(connection: Connection) -> None:
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert len(response.api_keys) == len(SERVED)
     assert (await connection.call(MetadataRequest(topics=None), 12)).topics == []
+
+
+@pytest.mark.parametrize("cuts", [(), (3,), (4, 70_000), (66_000, 150_000), (-1,)])
+async def test_long_frames_in_pieces(connection: Connection, cuts: tuple[int, ...]) -> None:
+    """A long frame gets its own memory; the frames before and after it are in the same pieces."""
+    await connection.call(MetadataRequest(topics=None), 12)
+    names = [produce("none", (0, batch(b"v" * size))) for size in (10, 100_000, 70_000, 10)]
+    data = b"".join(frame(request, 11, number) for number, request in enumerate(names))
+    ends = [*(len(data) - 1 if cut == -1 else cut for cut in cuts), len(data)]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        connection.writer.write(data[begin:end])
+        await connection.writer.drain()
+        await asyncio.sleep(0.01)
+    for number in range(len(names)):
+        response = answer(PRODUCE, 11, await connection.read(), number)
+        row = response.responses[0].partition_responses[0]
+        assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def head(key: int, version: int, body: bytes = b"") -> bytes:

@@ -35,7 +35,7 @@ from api.kafka.protocol.messages.offsets import (
 )
 from api.kafka.refusals import code_of, epoch_code
 from logserver.service.fetch import visible_end
-from storage import Isolation, LogStore, StorageError, SupportsBatchBytes, TopicPartition
+from storage import Isolation, LogStore, StorageError, TopicPartition, batches_of
 from storage.errors import NotOffered
 
 LATEST: Final = -1
@@ -116,7 +116,8 @@ def _found(
 
 
 def _epoch(store: LogStore, partition: TopicPartition) -> int:
-    return store.leader_epoch(partition) if isinstance(store, SupportsBatchBytes) else -1
+    batches = batches_of(store)
+    return -1 if batches is None else batches.leader_epoch(partition)
 
 
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:

@@ -6,7 +6,7 @@ goals: they are in logserver/bench/goals.toml.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ from logserver.bench.result import Repeat, Result, Run, Spread, errors_of, sprea
 from logserver.validation import in_words
 from storage.errors import InvalidArgument
 
-NO_STORE: Final = "no-store"
+NO_STORE, BARE = "no-store", "bare"
 CONNECTIONS: Final = 16  # the HTTP goals are set for this number
 OPERATIONS: Final = (
     "append",
@@ -144,25 +144,54 @@ def _spread(value: object) -> Spread:
 
 def _of_load_test(found: _Measures) -> Iterator[Measured]:
     for row in found.rows:
-        asked = row["loop"], row["concurrency"]
-        if asked != ("closed", CONNECTIONS) or row["acks"] not in {"1", None}:
+        if row["loop"] != "closed" or row["acks"] not in {"1", None}:
             continue
         what = row["operation"]
         what += "" if what.startswith("raw") else f" {row['records']}"
-        servers = row["servers"]
-        for name, server in servers.items():
-            own = f"{what} {name}"
-            share = server["ratios"].get(NO_STORE)
-            if share is not None:
-                yield Measured(HTTP, f"{own} by {NO_STORE}", _spread(share), found.compiled)
-            if name != "kafka" and "kafka" in servers:
-                by = servers["kafka"]["records_per_s"]["median"]
-                ratio = _spread(server["records_per_s"]).by(by)
-                yield Measured(HTTP, f"{own} by kafka", ratio, found.compiled)
-            for goal in GOALS:
-                if (goal.source, goal.row) == (HTTP, own) and goal.reference is not None:
-                    rates = server["bytes_per_s" if what.startswith("raw") else "records_per_s"]
-                    yield Measured(HTTP, own, _spread(rates).by(goal.reference), found.compiled)
+        if row["concurrency"] == CONNECTIONS:
+            yield from _of_servers(what, row["servers"], compiled=found.compiled)
+        elif row["concurrency"] == 1:
+            for own, ratio in _by_ceilings(what, row["servers"], (BARE,)):
+                yield Measured(HTTP, f"{own}, 1 connection", ratio, found.compiled)
+
+
+def _of_servers(
+    what: str, servers: Mapping[str, Mapping[str, Any]], *, compiled: bool
+) -> Iterator[Measured]:
+    for own, ratio in _by_ceilings(what, servers, (NO_STORE, BARE)):
+        yield Measured(HTTP, own, ratio, compiled)
+    for name, server in servers.items():
+        own = f"{what} {name}"
+        if name != "kafka" and "kafka" in servers:
+            by = servers["kafka"]["records_per_s"]["median"]
+            ratio = _spread(server["records_per_s"]).by(by)
+            yield Measured(HTTP, f"{own} by kafka", ratio, compiled)
+        yield from _by_references(own, server, compiled=compiled)
+
+
+def _by_ceilings(
+    what: str, servers: Mapping[str, Mapping[str, Any]], ceilings: Sequence[str]
+) -> Iterator[tuple[str, Spread]]:
+    """Yield the name and the ratio of each server by each ceiling."""
+    for name, server in servers.items():
+        for ceiling in ceilings:
+            if ceiling in server["ratios"]:
+                yield f"{what} {name} by {ceiling}", _spread(server["ratios"][ceiling])
+
+
+def _by_references(own: str, server: Mapping[str, Any], *, compiled: bool) -> Iterator[Measured]:
+    """Yield the ratios of a server to yardsticks of other runs: records a second, and processor time per record."""
+    for goal in GOALS:
+        if goal.source != HTTP or goal.reference is None:
+            continue
+        if goal.row == own:
+            ratio = _spread(server["records_per_s"]).by(goal.reference)
+            yield Measured(HTTP, own, ratio, compiled)
+        elif goal.row == f"{own} by cpu" and server["cpu_s_per_million"] is not None:
+            used = _spread(server["cpu_s_per_million"])
+            values = (used.minimum, used.median, used.maximum)
+            ratio = Spread.of([goal.reference / seconds for seconds in values])
+            yield Measured(HTTP, goal.row, ratio, compiled)
 
 
 # ---- results of compare --------------------------------------------------------------------------

@@ -372,11 +372,11 @@ class ControlMarker(NamedTuple):
     timestamp_ms: int
 
 
-def split_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
+def split_batches(data: Buffer, *, with_crc: bool = True) -> list[tuple[int, BatchHeader]]:
     """Return (position, header) of every batch in `data`, which must hold complete batches and nothing else.
 
-    Checks every header and every CRC. Raises Truncated if the last batch is incomplete, Corrupt for the first invalid
-    batch.
+    Checks every header and, `with_crc`, every CRC. Raises Truncated if the last batch is incomplete, Corrupt for the
+    first invalid batch.
     """
     found: list[tuple[int, BatchHeader]] = []
     view = memoryview(data)
@@ -387,7 +387,7 @@ def split_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
         stop = position + SIZE_BEFORE_LENGTH + header.length
         if stop > end:
             raise truncated_batch(position, header.size_bytes)
-        crc = crc32c(view[position + CRC_START : stop])
+        crc = crc32c(view[position + CRC_START : stop]) if with_crc else header.crc
         if crc != header.crc:
             raise corrupt_batch(
                 position,

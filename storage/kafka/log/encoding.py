@@ -21,6 +21,7 @@ from storage.errors import (
     Truncated,
     UnrepresentableRecord,
 )
+from storage.files import MAX_PIECES, Buffer
 from storage.kafka.format.batch import (
     DEFAULT_MAX_BYTES,
     HEADER_SIZE,
@@ -52,6 +53,10 @@ MAX_CONTENT_BYTES: Final = DEFAULT_MAX_BYTES // 2
 other half is for headers and lengths."""
 
 
+LEAST_PART_BYTES: Final = 16 << 10
+"""Batches smaller than this on average are copied into one buffer for the write."""
+
+
 class Stamp(NamedTuple):
     """The fields that an append assigns to its batches: base offset, leader epoch, and append time."""
 
@@ -62,10 +67,15 @@ class Stamp(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """The bytes of whole batches, and the position and header of each batch."""
+    """The bytes of whole batches, and the position and header of each batch.
+
+    `parts`: the bytes to write, if a header has changed: a new header and a view of the records of each batch. Then
+    `data` has the old headers. Empty: write `data`.
+    """
 
     data: bytes
     batches: Sequence[AppendedBatch]
+    parts: Sequence[Buffer] = ()
 
     @property
     def next_offset(self) -> int:
@@ -190,14 +200,17 @@ def check_batches(
     keep_offsets: bool,
     client: bool,
     transaction: ProducerEpoch | None = None,
+    with_crc: bool = True,
 ) -> Sequence[AppendedBatch]:
-    """Return the batches of `data`. Each batch is whole, with a good CRC and of legal size.
+    """Return the batches of `data`. Each batch is whole, with a good CRC and of legal size. `with_crc` False: the
+    CRCs have been checked.
 
     Raises InvalidBatch (field, position), RecordTooLarge, and NotOffered for a client's control batches, and its
     transactional batches without a `transaction`.
     """
     try:
-        batches = [AppendedBatch(at, header) for at, header in split_batches(data)]
+        found = split_batches(data, with_crc=with_crc)
+        batches = [AppendedBatch(at, header) for at, header in found]
         for at, header in batches:
             check_offered(header, at)
     except DataError as error:
@@ -355,7 +368,7 @@ def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
 def are_compressed(data: bytes) -> bool:
     """Return whether any of these batches is compressed. False for bytes that are no batches."""
     with suppress(DataError):
-        return any(header.codec for _, header in split_batches(data))
+        return any(header.codec for _, header in split_batches(data, with_crc=False))
     return False
 
 
@@ -429,9 +442,12 @@ def check_span(batches: Sequence[AppendedBatch]) -> None:
 def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) -> Encoded:
     """Return the batches with offsets from `mark.base_offset` on and the leader epoch of `mark`. Under LogAppendTime
     the batches get its time too.
+
+    `data` does not change. Its records are written from where they are, unless the batches are so small that one copy
+    costs less than a part for each.
     """
     view = memoryview(data)
-    parts: list[bytearray | memoryview] = []
+    parts: list[Buffer] = []
     stamped: list[AppendedBatch] = []
     offset = mark.base_offset
     for at, header in batches:
@@ -449,7 +465,9 @@ def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) ->
             parts += head, view[at + HEADER_SIZE : end]
         stamped.append(AppendedBatch(at, new))
         offset = new.next_offset
-    return Encoded(b"".join(parts), stamped)  # the only copy of the records
+    if len(parts) > MAX_PIECES or len(data) < len(batches) * LEAST_PART_BYTES:
+        return Encoded(b"".join(parts), stamped)
+    return Encoded(data, stamped, parts)
 
 
 def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> None:

@@ -114,6 +114,7 @@ def read_bytes(segment_at: SegmentAt, offset: int, end: int, max_bytes: int) -> 
     one batch. A gap after the first batch ends them; a gap before it raises Corrupt.
     """
     parts: list[memoryview] = []
+    whole: StoredBatch | None = None  # the only batch
     left_bytes = max_bytes
     next_offset = offset
     try:
@@ -121,13 +122,17 @@ def read_bytes(segment_at: SegmentAt, offset: int, end: int, max_bytes: int) -> 
             left_bytes -= batch.header.size_bytes
             if parts and left_bytes < 0:
                 break
+            whole = None if parts else batch
             parts.append(memoryview(batch.data)[batch.at : batch.at + batch.header.size_bytes])
             next_offset = batch.header.next_offset
     except Corrupt:
         if not parts:
             raise
     # If the last batch has more records than its header has offsets, no batch follows, though the log ends later.
-    return b"".join(parts), next_offset if parts else max(offset, end)
+    next_offset = next_offset if parts else max(offset, end)
+    if whole is not None and whole.header.size_bytes == len(whole.data):
+        return whole.data, next_offset  # no copy
+    return b"".join(parts), next_offset
 
 
 def _headers_bytes(headers: Sequence[Header]) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from storage.coding.varint import INT64_MAX
 from storage.errors import DataError, DiskFull
-from storage.files import File, HandleCache
+from storage.files import Buffer, File, HandleCache
 from storage.files.atomic import remove_if_present
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
@@ -32,7 +32,7 @@ from storage.kafka.index.indexes import (
     modification_time_ms,
     rebuild_indexes,
 )
-from storage.kafka.log.log_file import Gap, Portion, StoredBatch, damaged, walk
+from storage.kafka.log.log_file import CHUNK_BYTES, Gap, Portion, StoredBatch, damaged, walk
 from storage.kafka.state.settings import TopicSettings
 
 
@@ -145,8 +145,11 @@ class Segment:
             self._builder = builder
         return self._builder
 
-    def append(self, data: bytes, batches: Sequence[AppendedBatch]) -> None:
-        """Write whole batches at the end of the log. Their index entries wait in memory.
+    def append(
+        self, data: bytes, batches: Sequence[AppendedBatch], parts: Sequence[Buffer] = ()
+    ) -> None:
+        """Write whole batches at the end of the log: `parts` if there are any, which have the length of `data`. Their
+        index entries wait in memory.
 
         On return the OS has the bytes, but they are not synced. On DiskFull the log and the indexes are as before.
         Raises DiskFull, IoFailure.
@@ -158,7 +161,10 @@ class Segment:
             try:
                 if start == 0 and self.settings.preallocate:
                     file.truncate(max(self.settings.segment_bytes, len(data)))
-                file.pwrite(data, start)
+                if parts:
+                    file.pwritev(parts, start)
+                else:
+                    file.pwrite(data, start)
             except DiskFull:
                 file.truncate(start)
                 raise
@@ -336,6 +342,7 @@ class Segment:
             end=self.size_bytes,
             next_offset=place.next_offset,
             limit_offset=min(self.limit_offset, self.end_offset),
+            chunk_bytes=CHUNK_BYTES if portion is None else min(CHUNK_BYTES, portion.size_bytes),
             portion=portion,
         )
 

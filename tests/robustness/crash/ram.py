@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from storage.files.failures import io_failure, store_locked
-from storage.files.fs import FileLock
+from storage.files.fs import Buffer, FileLock
 from storage.files.tree import parts
 
 POSITIONS = 1 << 63  # the number of valid file positions
@@ -70,6 +70,9 @@ class RamFile:
                 was = self._file.data
                 head = was[:position].ljust(position, b"\0")
                 self._file.data = b"".join((head, data, was[position + len(data) :]))
+
+    def pwritev(self, pieces: Sequence[Buffer], position: int) -> None:
+        self.pwrite(b"".join(pieces), position)
 
     def truncate(self, size_bytes: int) -> None:
         self._check("truncate", size_bytes, write=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from storage.files.fs import File, FileLock, FileSystem
+from storage.files.fs import Buffer, File, FileLock, FileSystem
 
 
 class Relay:
@@ -109,6 +109,9 @@ class RelayFile:
     def pwrite(self, data: bytes, position: int) -> None:
         self._relay.step("write", self.path)
         self._file.pwrite(data, position)
+
+    def pwritev(self, pieces: Sequence[Buffer], position: int) -> None:
+        self.pwrite(b"".join(pieces), position)
 
     def truncate(self, size_bytes: int) -> None:
         self._relay.step("truncate", self.path)

@@ -8,12 +8,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from storage.errors import DiskFull, IoFailure
-from storage.files import OverlayFileSystem, RealFileSystem, is_missing
+from storage.files import Buffer, OverlayFileSystem, RealFileSystem, is_missing
 from storage.files.failures import io_failure
 from tests.unit.files.guarded import descriptors_below
 from tests.unit.files.test_conformance import errno_of
@@ -138,6 +139,21 @@ def test_short_writes_go_on(path: Path, monkeypatch: pytest.MonkeyPatch, step: i
     FS.open(path, write=True).pwrite(data, 5)
     assert path.read_bytes() == b"01234" + data
     assert calls == list(range(5, 1005, step))
+
+
+@pytest.mark.parametrize("step", [1, 3, 100])
+def test_pieces_are_written_as_one(path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    real = os.pwritev
+
+    def short(descriptor: int, pieces: list[bytes], position: int) -> int:
+        return real(descriptor, [b"".join(pieces)[:step]], position)
+
+    monkeypatch.setattr(os, "pwritev", short)
+    pieces: list[Buffer] = [b"ab", bytearray(b"cde"), memoryview(b"xfgx")[1:3]]
+    for fs in (FS, OverlayFileSystem(RealFileSystem())):
+        with closing(fs.open(path, write=True)) as file:
+            file.pwritev(pieces, 8)
+            assert file.pread(20, 0) == b"01234567abcdefg"
 
 
 def test_a_write_that_stops_short_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
