@@ -140,8 +140,9 @@ class RecordNotFound(CallerError):
 
 
 class UnrepresentableRecord(CallerError):
-    """Error for a record that the backend cannot store unchanged. Facts: field, index; for some rules also indexes, the
-    numbers of all records that break the rule.
+    """Error for a record that the backend cannot store unchanged.
+
+    Facts: field, index, indexes (the numbers of all records that break the rule; of some rules only).
     """
 
     code = "unrepresentable-record"

@@ -103,6 +103,7 @@ SERVED: Final = _table(
         _served(68, consumer_groups.heartbeat, Scope.READ),
         _served(69, consumer_groups.describe, Scope.READ),
         _served(74, configs.list_config_resources, Scope.READ),
+        _served(75, metadata.describe_topic_partitions, None),
     )
 )
 """The APIs for every client, by key."""

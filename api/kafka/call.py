@@ -26,6 +26,15 @@ from logserver.service.memory_budget import Reservation
 from logserver.service.service import LogService
 from logserver.service.topics import TopicIds
 
+# What a client may do with a resource is a set of bits, numbered as AclOperation: read 3, write 4, create 5, delete 6,
+# alter 7, describe 8, cluster action 9, describe configs 10, alter configs 11, idempotent write 12.
+_READ: Final = 1 << 3 | 1 << 8 | 1 << 10
+_WRITE: Final = 1 << 4 | 1 << 8 | 1 << 12
+_EVERYTHING: Final = (1 << 13) - (1 << 3)
+TOPIC_OPERATIONS: Final = 0b1101_1111_1000
+GROUP_OPERATIONS: Final = 0b1101_0100_1000
+CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
+"""Everything that can be done with a topic, a group, the cluster. From AclEntry.supportedOperations."""
 PRODUCE: Final = 0
 """The API whose requests may overlap on one connection."""
 
@@ -79,6 +88,14 @@ class Call:
         if self.tokens is None:
             return True
         return bool((self.client.scopes or frozenset()) & {scope, Scope.ADMIN})
+
+    def operations(self, of_resource: int) -> int:
+        """Return what the client may do, of everything that can be done with a resource; both as bits."""
+        if self.allows(Scope.ADMIN):
+            return of_resource & _EVERYTHING
+        read = _READ if self.allows(Scope.READ) else 0
+        write = _WRITE if self.allows(Scope.PRODUCE) else 0
+        return of_resource & (read | write)
 
 
 Handler: TypeAlias = Callable[[Call, Any], Awaitable[Any]]

@@ -22,7 +22,10 @@ from api.kafka.protocol.messages.fetch import (
     FetchResponseResponses,
     FetchResponseResponsesPartitions,
 )
-from api.kafka.protocol.messages.metadata import MetadataResponseTopics
+from api.kafka.protocol.messages.metadata import (
+    DescribeTopicPartitionsResponseTopics,
+    MetadataResponseTopics,
+)
 from api.kafka.protocol.messages.offsets import (
     DeleteRecordsResponseTopics,
     DeleteRecordsResponseTopicsPartitions,
@@ -189,6 +192,17 @@ def _metadata(request: m.MetadataRequest, code: int) -> m.MetadataResponse:
         for topic in request.topics or ()
     ]
     return m.MetadataResponse(topics=rows)
+
+
+def _describe_topic_partitions(
+    request: m.DescribeTopicPartitionsRequest, code: int
+) -> m.DescribeTopicPartitionsResponse:
+    return m.DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopics(error_code=code, name=topic.name)
+            for topic in request.topics
+        ]
+    )
 
 
 def _produce(request: m.ProduceRequest, code: int) -> m.ProduceResponse:
@@ -393,6 +407,7 @@ _REFUSALS: Final[Mapping[int, tuple[ErrorCode, Callable[[Any, ErrorCode], Any]]]
     55: (_CLUSTER, lambda request, code: m.DescribeQuorumResponse(error_code=code)),
     60: (_CLUSTER, lambda request, code: m.DescribeClusterResponse(error_code=code)),
     74: (_CLUSTER, lambda request, code: m.ListConfigResourcesResponse(error_code=code)),
+    75: (_TOPIC, _describe_topic_partitions),
     61: (_TOPIC, TRANSACTION_REFUSALS[61]),
     **{key: (_GROUP, build) for key, build in GROUP_REFUSALS.items()},
     **{key: (_TRANSACTION, build) for key, build in TRANSACTION_REFUSALS.items() if key != 61},

@@ -18,6 +18,11 @@ from api.kafka.protocol.messages.cluster import (
     DescribeQuorumRequestTopics,
     DescribeQuorumRequestTopicsPartitions,
 )
+from api.kafka.protocol.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsRequestTopics,
+)
 from api.kafka.protocol.messages.placement import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsRequestTopics,
@@ -81,6 +86,49 @@ def _quorum(topic: str, number: int) -> DescribeQuorumRequest:
     )
 
 
+def _describe(
+    *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> DescribeTopicPartitionsRequest:
+    at = None
+    if cursor is not None:
+        at = DescribeTopicPartitionsRequestCursor(topic_name=cursor[0], partition_index=cursor[1])
+    return DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequestTopics(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=at,
+    )
+
+
+def _descriptions() -> Sequence[tuple[str, Any, int]]:
+    """Return the requests that describe topics. The topics `t` with two partitions and `v` with three are there."""
+    created = CreateTopicsRequest(
+        topics=[CreateTopicsRequestTopics(name="v", num_partitions=3, replication_factor=1)]
+    )
+    return (
+        ("create another", created, 6),
+        ("describe", _describe("t"), 0),
+        ("describe all", _describe(), 0),
+        ("describe both", _describe("v", "t"), 0),
+        ("describe twice", _describe("t", "t"), 0),
+        ("describe an unknown topic", _describe("u", "t"), 0),
+        ("describe a bad name", _describe("a b", "t"), 0),
+        ("describe one partition", _describe("t", "v", limit=1), 0),
+        ("describe two partitions", _describe("t", "v", limit=2), 0),
+        ("describe three partitions", _describe("t", "v", limit=3), 0),
+        ("describe from within a topic", _describe("t", "v", cursor=("t", 1)), 0),
+        ("describe from the end of a topic", _describe("t", "v", cursor=("t", 2)), 0),
+        ("describe from beyond a topic", _describe("t", "v", cursor=("t", 7)), 0),
+        ("describe from another topic", _describe("t", "v", cursor=("v", 1), limit=1), 0),
+        ("describe from an unknown topic", _describe("t", "v", cursor=("u", 1)), 0),
+        ("describe from a topic not asked for", _describe("v", cursor=("t", 1)), 0),
+        ("describe all from a topic", _describe(cursor=("t", 1), limit=2), 0),
+        ("describe none", _describe("t", limit=0), 0),
+        ("describe fewer than none", _describe("t", limit=-3), 0),
+        ("describe from a negative partition", _describe("t", cursor=("t", -1)), 0),
+        ("describe unknown ones with a limit", _describe("s", "t", "u", limit=2), 0),
+    )
+
+
 def exchanges(node_id: int, path: str) -> Sequence[tuple[str, Any, int]]:
     """Return the requests in order, each with a name and its version. `path`: the server's log directory."""
     created = CreateTopicsRequest(
@@ -126,6 +174,7 @@ def exchanges(node_id: int, path: str) -> Sequence[tuple[str, Any, int]]:
         ("quorum of another topic", _quorum("t", 0), 2),
         ("quorum of another partition", _quorum("__cluster_metadata", 1), 2),
         ("quorum of nothing", DescribeQuorumRequest(topics=[]), 2),
+        *_descriptions(),
     )
 
 

@@ -186,6 +186,11 @@ async def test_scopes(guarded: Broker) -> None:
             assert row.error_code == (0 if may_produce else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             (row,) = (await connection.call(fetch("t", (0, 0)), 12)).responses[0].partitions
             assert row.error_code == (0 if may_read else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            bits = 1 << 8 | (1 << 3 | 1 << 10 if may_read else 1 << 4)  # describe; read, or write
+            allowed = MetadataRequest(topics=[MetadataRequestTopics(name="t")])
+            allowed.include_topic_authorized_operations = True
+            (row,) = (await connection.call(allowed, 8)).topics
+            assert row.topic_authorized_operations == bits
             (row,) = (await connection.call(create)).topics
             assert row.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             asked = MetadataRequest(topics=[MetadataRequestTopics(name=f"new-{may_produce}")])

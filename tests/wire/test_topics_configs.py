@@ -393,3 +393,25 @@ async def test_a_topic_that_is_named_by_an_unknown_id(
     asked = [MetadataRequestTopics(name=None, topic_id=bytes(15) + b"x")]
     (row,) = (await connection.call(MetadataRequest(topics=asked), version)).topics
     assert (row.name, row.error_code) == (name, code)
+
+
+OPERATIONS = {"topic": 3576, "group": 3400, "cluster": 8096}
+"""As bits, what a client of the real broker may do without access control lists."""
+
+
+async def test_what_a_client_may_do(kafka: Broker, connection: Connection) -> None:
+    await kafka.api.create("t")
+    asked = MetadataRequest(
+        topics=[MetadataRequestTopics(name="t")],
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=True,
+    )
+    answer = await connection.call(asked, 10)
+    assert answer.cluster_authorized_operations == OPERATIONS["cluster"]
+    assert [row.topic_authorized_operations for row in answer.topics] == [OPERATIONS["topic"]]
+    cluster = await connection.call(
+        DescribeClusterRequest(include_cluster_authorized_operations=True)
+    )
+    assert cluster.cluster_authorized_operations == OPERATIONS["cluster"]
+    groups = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+    assert (await connection.call(groups, 5)).groups[0].authorized_operations == OPERATIONS["group"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from api.kafka.call import Call, Served
+from api.kafka.call import CLUSTER_OPERATIONS, Call, Served
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.cluster import (
     ApiVersionsRequest,
@@ -88,9 +88,12 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
     node = DescribeClusterResponseBrokers(
         broker_id=call.node_id, host=call.node.host, port=call.node.port
     )
-    return DescribeClusterResponse(
+    response = DescribeClusterResponse(
         cluster_id=call.service.cluster_id, controller_id=call.node_id, brokers=[node]
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = call.operations(CLUSTER_OPERATIONS)
+    return response
 
 
 async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

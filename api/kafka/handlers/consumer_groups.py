@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from api.kafka.call import Call
+from api.kafka.call import GROUP_OPERATIONS, Call
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.group_admin import (
     ConsumerGroupDescribeRequest,
@@ -95,7 +95,12 @@ async def describe(
 ) -> ConsumerGroupDescribeResponse:
     """Describe groups. A group of another kind is not found."""
     names = dict.fromkeys(request.group_ids)  # a group has one row, however often it is asked for
-    return ConsumerGroupDescribeResponse(groups=[_described(call, name) for name in names])
+    rows = [_described(call, name) for name in names]
+    if request.include_authorized_operations:
+        for row in rows:
+            if row.error_code == ErrorCode.NONE:
+                row.authorized_operations = call.operations(GROUP_OPERATIONS)
+    return ConsumerGroupDescribeResponse(groups=rows)
 
 
 def _described(call: Call, name: str) -> ConsumerGroupDescribeResponseGroups:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from api.kafka.call import Call
+from api.kafka.call import GROUP_OPERATIONS, Call
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.group_admin import (
     DeleteGroupsRequest,
@@ -34,7 +34,12 @@ NOT_FOUND_FROM: Final = 6
 async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe groups. A group that does not exist is dead, from version 6 on with GROUP_ID_NOT_FOUND."""
     names = dict.fromkeys(request.groups)  # a group has one row, however often it is asked for
-    return DescribeGroupsResponse(groups=[await _described(call, name) for name in names])
+    rows = [await _described(call, name) for name in names]
+    if request.include_authorized_operations:
+        for row in rows:
+            if row.error_code == ErrorCode.NONE:
+                row.authorized_operations = call.operations(GROUP_OPERATIONS)
+    return DescribeGroupsResponse(groups=rows)
 
 
 async def _described(call: Call, name: str) -> DescribeGroupsResponseGroups:

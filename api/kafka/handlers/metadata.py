@@ -1,7 +1,9 @@
-"""Metadata: the topics, their partitions, and this node as the leader of all of them.
+"""Metadata and DescribeTopicPartitions: the topics, their partitions, and this node as the leader of all of them.
 
-Owns the answer, and the creation of a topic that a client asks for. From KafkaApis.handleTopicMetadataRequest: a
-request of version 0 without topics, or a later one with null, asks for all topics.
+Owns the answers, and the creation of a topic that a client asks for. From KafkaApis.handleTopicMetadataRequest: a
+request of version 0 without topics, or a later one with null, asks for all topics. From
+DescribeTopicPartitionsRequestHandler: topics come in the order of their names, from the cursor on, until as many
+partitions as the client wants; the next cursor is the first partition that was left out.
 """
 
 from __future__ import annotations
@@ -9,9 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from api.kafka.call import Call
+from api.kafka.call import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, Call
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseNextCursor,
+    DescribeTopicPartitionsResponseTopics,
+    DescribeTopicPartitionsResponseTopicsPartitions,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBrokers,
@@ -20,13 +27,15 @@ from api.kafka.protocol.messages.metadata import (
 )
 from api.kafka.refusals import code_of
 from logserver.access.tokens import Scope
-from logserver.service.topics import NO_ID
+from logserver.service.topics import NO_ID, check_new_name
 from storage import StorageError, TopicInfo
-from storage.errors import UnknownTopic
+from storage.errors import InvalidArgument, InvalidTopic, UnknownTopic
 
 FIRST_WITH_ALLOW: Final = 4
 FIRST_BY_ID: Final = 12
 NO_LEADER: Final = -1
+MAX_DESCRIBED: Final = 2000
+"""Most partitions in one answer to DescribeTopicPartitions: max.request.partition.size.limit of the broker."""
 
 
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
@@ -49,7 +58,10 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
             else:
                 rows.append(MetadataResponseTopics(error_code=code, name=name, topic_id=NO_ID))
     rows += await _described(call, names)
-    return MetadataResponse(
+    if request.include_topic_authorized_operations:
+        for row in rows:
+            row.topic_authorized_operations = call.operations(TOPIC_OPERATIONS)
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBrokers(node_id=call.node_id, host=call.node.host, port=call.node.port)
         ],
@@ -57,6 +69,9 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         controller_id=call.node_id,
         topics=rows,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = call.operations(CLUSTER_OPERATIONS)
+    return response
 
 
 def _unknown_id(version: int, topic_id: bytes) -> MetadataResponseTopics:
@@ -137,3 +152,86 @@ def _partitions(
         for number in info.missing
     ]
     return sorted(rows, key=lambda row: row.partition_index)
+
+
+async def describe_topic_partitions(
+    call: Call, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Describe topics, or all of them, one page at a time."""
+    cursor = request.cursor
+    first = "" if cursor is None else cursor.topic_name
+    asked = {topic.name for topic in request.topics} or set(call.service.topics)
+    names = sorted(name for name in asked if name >= first)
+    if cursor is not None:
+        if cursor.partition_index < 0:
+            raise InvalidArgument(
+                f"the cursor is at partition {cursor.partition_index}, it must be 0 or more",
+                field="cursor",
+            )
+        if request.topics and first not in asked:
+            raise InvalidArgument(
+                f"the cursor is at topic {first!r}, which is not asked for", field="cursor"
+            )
+    found = {row.name: row for row in await _described(call, names)}
+    left = max(1, min(request.response_partition_limit, MAX_DESCRIBED))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        skipped = cursor.partition_index if cursor is not None and name == first else 0
+        if not left:
+            response.next_cursor = _cursor(name, 0)
+            break
+        row = found.get(name)
+        if row is None:
+            response.topics.append(await _undescribed(call, name))
+            continue
+        partitions = row.partitions[skipped : skipped + left]
+        response.topics.append(_description(row, partitions))
+        left -= len(partitions)
+        if skipped + len(partitions) < len(row.partitions):
+            response.next_cursor = _cursor(name, skipped + len(partitions))
+            break
+    for topic in response.topics:
+        topic.topic_authorized_operations = call.operations(TOPIC_OPERATIONS)
+    return response
+
+
+def _cursor(name: str, number: int) -> DescribeTopicPartitionsResponseNextCursor:
+    return DescribeTopicPartitionsResponseNextCursor(topic_name=name, partition_index=number)
+
+
+async def _undescribed(call: Call, name: str) -> DescribeTopicPartitionsResponseTopics:
+    """Return the row of a topic that is not there, or that cannot be."""
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_new_name(name)
+        await call.service.topics.access.run(call.service.store.preview_topic, name)
+    except InvalidTopic as error:
+        code = code_of(error)
+    except StorageError:
+        pass
+    return DescribeTopicPartitionsResponseTopics(error_code=code, name=name)
+
+
+def _description(
+    row: MetadataResponseTopics, partitions: Sequence[MetadataResponseTopicsPartitions]
+) -> DescribeTopicPartitionsResponseTopics:
+    """Return a topic with some of its partitions. No replica is ever waited for: nothing is known of eligible ones."""
+    return DescribeTopicPartitionsResponseTopics(
+        name=row.name,
+        topic_id=row.topic_id,
+        is_internal=row.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponseTopicsPartitions(
+                error_code=one.error_code,
+                partition_index=one.partition_index,
+                leader_id=one.leader_id,
+                leader_epoch=one.leader_epoch,
+                replica_nodes=one.replica_nodes,
+                isr_nodes=one.isr_nodes,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=one.offline_replicas,
+            )
+            for one in partitions
+        ],
+    )

@@ -1,4 +1,4 @@
-"""Messages of the wire protocol: Metadata. Made by scripts/kafka_messages; not to be changed by hand.
+"""Messages of the wire protocol: DescribeTopicPartitions, Metadata. Made by scripts/kafka_messages; not to be changed by hand.
 
 Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
 lacks is read as its default, and is not written.
@@ -11,6 +11,218 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from api.kafka.protocol.primitives import Reader, Writer
+
+
+class DescribeTopicPartitionsRequestTopics(Struct, kw_only=True):
+    """An entry of `topics` in DescribeTopicPartitionsRequest."""
+
+    name: str = ""
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsRequestTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        w.end_struct()
+
+
+class DescribeTopicPartitionsRequestCursor(Struct, kw_only=True):
+    """An entry of `cursor` in DescribeTopicPartitionsRequest."""
+
+    topic_name: str = ""
+    partition_index: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsRequestCursor:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_name = r.string()
+        m.partition_index = r.int32()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.topic_name)
+        w.int32(self.partition_index)
+        w.end_struct()
+
+
+class DescribeTopicPartitionsRequest(Struct, kw_only=True):
+    """Message of API 75: versions 0 to 0, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 75
+
+    topics: list[DescribeTopicPartitionsRequestTopics] = field(default_factory=list)
+    response_partition_limit: int = 2000
+    cursor: DescribeTopicPartitionsRequestCursor | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.topics = [DescribeTopicPartitionsRequestTopics.read(r, v) for _ in range(r.count())]
+        m.response_partition_limit = r.int32()
+        m.cursor = DescribeTopicPartitionsRequestCursor.read(r, v) if r.int8() >= 0 else None
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.int32(self.response_partition_limit)
+        if self.cursor is None:
+            w.int8(-1)
+        else:
+            w.int8(1)
+            self.cursor.write(w, v)
+        w.end_struct()
+
+
+class DescribeTopicPartitionsResponseTopicsPartitions(Struct, kw_only=True):
+    """An entry of `partitions` in DescribeTopicPartitionsResponseTopics."""
+
+    error_code: int = 0
+    partition_index: int = 0
+    leader_id: int = 0
+    leader_epoch: int = -1
+    replica_nodes: list[int] = field(default_factory=list)
+    isr_nodes: list[int] = field(default_factory=list)
+    eligible_leader_replicas: list[int] | None = None
+    last_known_elr: list[int] | None = None
+    offline_replicas: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseTopicsPartitions:
+        """Read one of version `v`."""
+        m = cls()
+        m.error_code = r.int16()
+        m.partition_index = r.int32()
+        m.leader_id = r.int32()
+        m.leader_epoch = r.int32()
+        m.replica_nodes = [r.int32() for _ in range(r.count())]
+        m.isr_nodes = [r.int32() for _ in range(r.count())]
+        n = r.nullable_count()
+        m.eligible_leader_replicas = None if n is None else [r.int32() for _ in range(n)]
+        n = r.nullable_count()
+        m.last_known_elr = None if n is None else [r.int32() for _ in range(n)]
+        m.offline_replicas = [r.int32() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int16(self.error_code)
+        w.int32(self.partition_index)
+        w.int32(self.leader_id)
+        w.int32(self.leader_epoch)
+        for replica_nodes_item in w.array(self.replica_nodes):
+            w.int32(replica_nodes_item)
+        for isr_nodes_item in w.array(self.isr_nodes):
+            w.int32(isr_nodes_item)
+        for eligible_leader_replicas_item in w.nullable_array(self.eligible_leader_replicas):
+            w.int32(eligible_leader_replicas_item)
+        for last_known_elr_item in w.nullable_array(self.last_known_elr):
+            w.int32(last_known_elr_item)
+        for offline_replicas_item in w.array(self.offline_replicas):
+            w.int32(offline_replicas_item)
+        w.end_struct()
+
+
+class DescribeTopicPartitionsResponseTopics(Struct, kw_only=True):
+    """An entry of `topics` in DescribeTopicPartitionsResponse."""
+
+    error_code: int = 0
+    name: str | None = ""
+    topic_id: bytes = bytes(16)
+    is_internal: bool = False
+    partitions: list[DescribeTopicPartitionsResponseTopicsPartitions] = field(default_factory=list)
+    topic_authorized_operations: int = -2147483648
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.error_code = r.int16()
+        m.name = r.nullable_string()
+        m.topic_id = r.uuid()
+        m.is_internal = r.boolean()
+        m.partitions = [DescribeTopicPartitionsResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.topic_authorized_operations = r.int32()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int16(self.error_code)
+        w.nullable_string(self.name)
+        w.uuid(self.topic_id)
+        w.boolean(self.is_internal)
+        for partitions_item in w.array(self.partitions):
+            partitions_item.write(w, v)
+        w.int32(self.topic_authorized_operations)
+        w.end_struct()
+
+
+class DescribeTopicPartitionsResponseNextCursor(Struct, kw_only=True):
+    """An entry of `next_cursor` in DescribeTopicPartitionsResponse."""
+
+    topic_name: str = ""
+    partition_index: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseNextCursor:
+        """Read one of version `v`."""
+        m = cls()
+        m.topic_name = r.string()
+        m.partition_index = r.int32()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.topic_name)
+        w.int32(self.partition_index)
+        w.end_struct()
+
+
+class DescribeTopicPartitionsResponse(Struct, kw_only=True):
+    """Message of API 75: versions 0 to 0, flexible from 0."""
+
+    API_KEY: ClassVar[int] = 75
+
+    throttle_time_ms: int = 0
+    topics: list[DescribeTopicPartitionsResponseTopics] = field(default_factory=list)
+    next_cursor: DescribeTopicPartitionsResponseNextCursor | None = None
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.throttle_time_ms = r.int32()
+        m.topics = [DescribeTopicPartitionsResponseTopics.read(r, v) for _ in range(r.count())]
+        m.next_cursor = DescribeTopicPartitionsResponseNextCursor.read(r, v) if r.int8() >= 0 else None
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.throttle_time_ms)
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        if self.next_cursor is None:
+            w.int8(-1)
+        else:
+            w.int8(1)
+            self.next_cursor.write(w, v)
+        w.end_struct()
 
 
 class MetadataRequestTopics(Struct, kw_only=True):
