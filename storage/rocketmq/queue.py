@@ -157,6 +157,14 @@ class Appender:
         answered_ms = time_ms if queue.partition.topic == SCHEDULE_TOPIC else -1
         return AppendResult(first_offset, following - 1, answered_ms, locators)
 
+    def is_prompt(self, run: RecordRun) -> bool:
+        """Return whether an append of these records only hands bytes to the kernel (lock held)."""
+        log, files = self._log, self._log.run.files
+        path = log.path_for(run.size_bytes)
+        if path is None or run.size_bytes > self._batch_bytes or self._dispatcher.is_full:
+            return False
+        return files.room > 0 or files.is_writable(path)
+
     def check_sizes(self, run: RecordRun) -> None:
         """Raise RecordTooLarge if a record does not fit a file of the log; no lock is needed."""
         limit = self._largest_record

@@ -422,6 +422,26 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                 queue = self.queue(partition)
             return self._appender.append(queue, run, producer=producer, publish=publish)
 
+    def append_promptly(
+        self, partition: TopicPartition, records: Sequence[Record], born_hosts: Sequence[bytes] = ()
+    ) -> AppendResult | None:
+        """See SupportsPromptAppend."""
+        self._check_writable()
+        queue = self.queues.get(*partition)
+        if not records or queue is None or self._disk.is_due(self._settings, self._clock()):
+            return None
+        self._disk.check(self._settings, self._clock())
+        run = self._encoder.encode_run(partition, records, born_hosts=born_hosts)
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            self._check_writable()
+            if self.queues.get(*partition) is not queue or not self._appender.is_prompt(run):
+                return None
+            return self._appender.append(queue, run, producer=None, publish=True)
+        finally:
+            self._lock.release()
+
     def _queue_to_write(self, partition: TopicPartition) -> Queue:
         """Return the queue of a partition. That of a delay level or of half messages is created, as the broker does at
         its first start.

@@ -278,14 +278,17 @@ class Dispatcher:
         if not self._wake.is_set():
             self._wake.set()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is pending that an append must build first."""
+        pending_bytes = self._submitted - self._position
+        return len(self._pending) >= PENDING_APPENDS or pending_bytes >= PENDING_BYTES
+
     def make_way(self) -> None:
         """Build in the calling thread, before an append, if too much is pending: this bounds the
         pending records. Raises DiskFull, StoreFenced.
         """
-        if (
-            len(self._pending) >= PENDING_APPENDS
-            or self._submitted - self._position >= PENDING_BYTES
-        ):
+        if self.is_full:
             self.step()
 
     def step(self) -> None:

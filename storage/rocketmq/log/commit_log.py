@@ -14,6 +14,7 @@ and deletions run one at a time, under the store's append lock. Reads and syncs 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from storage.errors import Corrupt, DataError, DiskFull, RecordTooLarge
 from storage.rocketmq.format.message import (
@@ -80,6 +81,16 @@ class CommitLog:
         if size_bytes + PADDING_SIZE > left:
             self._roll(left)
         return self.end
+
+    def path_for(self, size_bytes: int) -> Path | None:
+        """Return the file that has room for so many bytes at the log end; None if `reserve` has to make or to leave a
+        file.
+        """
+        run, end = self.run, self.end
+        base = run.base_of(end)
+        if base is None or size_bytes + PADDING_SIZE > base + run.file_bytes - end:
+            return None
+        return run.path(base)
 
     def _roll(self, left: int) -> None:
         """Fill the current file with a padding and go to the next file.

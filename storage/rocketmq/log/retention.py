@@ -96,6 +96,14 @@ class DiskWatch:
         self._asked_ms = 0
         self.used_percent: int | None = None
 
+    def is_due(self, settings: StoreSettings, now_ms: int) -> bool:
+        """Return whether `check` would ask the disk, which takes a while on some."""
+        limit, known = settings.disk_warning_percent, self.used_percent
+        if limit is None:
+            return False
+        wait_ms = ASK_MS if known is not None and known <= limit else ASK_AGAIN_MS
+        return known is None or not 0 <= now_ms - self._asked_ms < wait_ms
+
     def check(self, settings: StoreSettings, now_ms: int) -> None:
         """Raise DiskFull if the disk is used above the limit.
 
@@ -106,12 +114,11 @@ class DiskWatch:
         if limit is None:
             self.used_percent = None
             return
-        known = self.used_percent
-        wait_ms = ASK_MS if known is not None and known <= limit else ASK_AGAIN_MS
-        if known is None or not 0 <= now_ms - self._asked_ms < wait_ms:
+        if self.is_due(settings, now_ms):
             self._asked_ms = now_ms
-            known = self.used_percent = self._fs.used_percent(self._directory)
-        if known > limit:
+            self.used_percent = self._fs.used_percent(self._directory)
+        known = self.used_percent
+        if known is not None and known > limit:
             raise DiskFull(
                 f"{self._directory}: the disk is used to {known} %, and above diskSpaceWarningLevelRatio={limit} no "
                 "record is taken",
