@@ -318,8 +318,12 @@ class KafkaClient(LogClient):
         partitions: Sequence[TopicPartition] = (),
         name: str | None = None,
         offset_reset: str = "earliest",
+        isolation: Isolation | None = None,
+        invisible_ms: int | None = None,
     ) -> KafkaMember:
-        """Return a member of a consumer group. `name` has no meaning."""
+        """Return a member of a consumer group. `name` has no meaning, `invisible_ms` is for the HTTP API."""
+        if invisible_ms is not None:
+            raise NotOffered("invisible_ms needs the HTTP API: give its URL", feature="kafka")
         return KafkaMember(
             self._connection,
             group,
@@ -327,6 +331,7 @@ class KafkaClient(LogClient):
             pattern=pattern,
             partitions=partitions,
             offset_reset=offset_reset,
+            isolation=isolation,
         )
 
     async def groups(self) -> list[str]:

@@ -136,9 +136,15 @@ class KafkaMember(GroupConsumer):
         pattern: str | None,
         partitions: Sequence[TopicPartition],
         offset_reset: str,
+        isolation: Isolation | None,
     ) -> None:
         self._connection = connection
-        self._consumer = _Consumer(connection, group_id=group, auto_offset_reset=offset_reset)
+        self._consumer = _Consumer(
+            connection,
+            group_id=group,
+            auto_offset_reset=offset_reset,
+            isolation_level=(isolation or Isolation.READ_COMMITTED).value,
+        )
         self._topics = list(topics) if pattern is None else [f"^({pattern})$"]
         self._chosen = partitions
         self._taken = {}
