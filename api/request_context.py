@@ -10,7 +10,6 @@ import re
 from collections.abc import Awaitable, Mapping
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from ipaddress import ip_address
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote, urlencode
 
@@ -26,6 +25,7 @@ from api.http.parameters import Params
 from logserver.config import Address, Settings
 from logserver.groups.consumer import Consumer
 from logserver.service.memory_budget import Reservation
+from logserver.service.requests import host_bytes
 from logserver.service.service import LogService
 from logserver.validation import in_words, wrong_value
 from storage import TopicPartition
@@ -237,12 +237,5 @@ def as_kind(members: Mapping[str, object], kind: type[T]) -> T:
 
 
 @lru_cache(maxsize=CACHED_HOSTS)
-def host_bytes(host: str, port: int) -> bytes:
-    """Convert an IP address and a port to RocketMQ's form; an IPv4 address mapped to IPv6 becomes IPv4."""
-    address = ip_address(host.partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).packed + port.to_bytes(4, "big")
-
-
 def _plain(value: Any) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)

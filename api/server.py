@@ -121,7 +121,7 @@ class Server:
 
     async def listen_kafka(self) -> None:
         """Open the port for Kafka clients, if there is one. The service has started: before that a client would get
-        answers that it takes as final. Raises CannotListen, and SettingsError for a store that they cannot use.
+        answers that it takes as final. Raises CannotListen, and NotOffered for a store that they cannot use.
         """
         address = self.service.settings.listen_kafka
         if self.kafka is None or address is None:

@@ -78,7 +78,7 @@ class LogServer:
     def kafka(self) -> str | None:
         """HOST:PORT for Kafka clients; None if they are not served.
 
-        A temporary store in Kafka's format has it. A store in `path` has it with the setting `listen_kafka`.
+        A temporary store has it, unless it is in memory. A store in `path` has it with the setting `listen_kafka`.
         """
         return self._running.kafka
 

@@ -20,7 +20,15 @@ from typing import Final, TypeVar
 
 from logserver.config import Settings
 from logserver.errors import SettingsError
-from storage import LogStore, Progress, StoreOptions, backends, detect, open_store
+from storage import (
+    LogStore,
+    Progress,
+    StoreOptions,
+    backends,
+    detect,
+    open_store,
+    serves_kafka_clients,
+)
 
 log = logging.getLogger(__name__)
 P = TypeVar("P")
@@ -88,6 +96,10 @@ def plan_store(settings: Settings) -> StorePlan:
         _refuse(settings, "backend", f"is {asked}, which keeps nothing: it needs ephemeral")
     if store is None and settings.read_only:
         _refuse(settings, "read_only", f"needs a store, and {settings.data} holds none")
+    backend = store.backend if store is not None else asked or NEW_STORE_BACKEND
+    if settings.listen_kafka is not None and not serves_kafka_clients(backend):
+        problem = f"needs another format: a {backend} store is not offered to Kafka clients"
+        _refuse(settings, "listen_kafka", problem)
     foreign = store is not None and not store.adopted and not settings.write
     notice = None
     if foreign and not settings.read_only:
@@ -96,7 +108,7 @@ def plan_store(settings: Settings) -> StorePlan:
             "--write takes it over"
         )
     return StorePlan(
-        backend=store.backend if store is not None else asked or NEW_STORE_BACKEND,
+        backend=backend,
         path=settings.data,
         read_only=settings.read_only or foreign,
         notice=notice,

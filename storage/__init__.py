@@ -39,6 +39,7 @@ from storage.half_messages import (
     Prepared,
     SupportsHalfMessages,
 )
+from storage.kafka_clients.contract import ClientBatches
 from storage.model import (
     AbortedTransaction,
     AppendResult,
@@ -88,6 +89,7 @@ from storage.registry import (
     Detected,
     append_staged,
     backends,
+    client_batches_of,
     convert_store,
     detect,
     is_compiled,
@@ -100,6 +102,7 @@ from storage.registry import (
     open_store,
     read_split,
     remove_staged,
+    serves_kafka_clients,
     setting_names,
     staged_folders,
     staged_form,
@@ -150,6 +153,7 @@ __all__ = [
     "Bound",
     "Capabilities",
     "Chunk",
+    "ClientBatches",
     "Clock",
     "CommittedOffset",
     "CompactionReport",
@@ -243,6 +247,7 @@ __all__ = [
     "append_staged",
     "backends",
     "batches_of",
+    "client_batches_of",
     "convert_store",
     "detect",
     "is_compiled",
@@ -260,6 +265,7 @@ __all__ = [
     "partitions_for_keys",
     "read_split",
     "remove_staged",
+    "serves_kafka_clients",
     "setting_names",
     "staged_folders",
     "staged_form",

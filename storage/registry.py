@@ -32,6 +32,7 @@ from storage.files import (
     make_root,
     stored_backend,
 )
+from storage.kafka_clients.contract import ClientBatches
 from storage.model import ConversionReport, StoredFile, TopicPartition
 from storage.shared import staged_append
 from storage.shared.atomic_store import new_store
@@ -58,6 +59,7 @@ class Backend(NamedTuple):
     read_split: str | None = None
     staging: str | None = None
     unreadable: str | None = None
+    client_batches: str | None = None
 
 
 class Detected(NamedTuple):
@@ -80,6 +82,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         read_split="storage.kafka.columns.read:read_split",
         staging="storage.kafka.tools.staging:KafkaStaging",
         unreadable="storage.kafka.state.file_listing:unread_findings",
+        client_batches="storage.kafka_clients.contract:StoredBatches",
     ),
     "rocketmq": Backend(
         open_store="storage.rocketmq.store:open_rocketmq",
@@ -91,6 +94,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         read_split="storage.rocketmq.columns.read:read_split",
         staging="storage.rocketmq.tools.staging:RocketMQStaging",
         unreadable="storage.rocketmq.state.file_listing:unread_findings",
+        client_batches="storage.kafka_clients.over_messages:BatchesOverMessages",
     ),
     "memory": Backend(
         open_store="storage.memory.store:open_memory",
@@ -116,6 +120,20 @@ def setting_names(backend: str) -> Sequence[str]:
     door = BACKENDS[backend].settings
     names: Sequence[str] = () if door is None else resolve(door)
     return names
+
+
+def serves_kafka_clients(backend: str) -> bool:
+    """Return whether the stores of a backend can be offered to Kafka clients."""
+    return BACKENDS[backend].client_batches is not None
+
+
+def client_batches_of(store: LogStore) -> ClientBatches | None:
+    """Return the record batches of a store for Kafka clients; None for a backend that offers none."""
+    door = BACKENDS[store.capabilities.backend].client_batches
+    if door is None:
+        return None
+    batches: ClientBatches = resolve(door)(store)
+    return batches
 
 
 def is_compiled() -> bool:

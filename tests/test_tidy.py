@@ -112,6 +112,7 @@ SMALL_MODULES = {
     "api/operations/parameters.py": "operations share it",
     "api/connection/kernel.py": "HTTP and Kafka share it",
     "api/http/caching.py": "pages and documents share it",
+    "api/kafka/client_topics.py": "all handlers share it",
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",
     "logserver/cli/completion.py": "a module per command",
     "logserver/groups/timers.py": "both kinds of Kafka's groups share it",

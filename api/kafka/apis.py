@@ -117,6 +117,19 @@ LOGIN: Final = _table(
 """The APIs of a server with a token file, in addition to SERVED."""
 
 
-def offered(*, login: bool) -> Mapping[int, Served]:
-    """Return the APIs of a server, by key; `login`: it has a token file."""
-    return {**SERVED, **LOGIN} if login else SERVED
+TRANSACTIONS: Final = frozenset({24, 25, 26, 28, 61, 65, 66})
+"""The APIs of a store with transactions only."""
+# Clients send these versions only if transactions of version 2 are finalised.
+_LAST_WITHOUT: Final = {0: 11, 22: 4}
+WITHOUT_TRANSACTIONS: Final = _table(
+    row._replace(last=_LAST_WITHOUT.get(key, row.last))
+    for key, row in SERVED.items()
+    if key not in TRANSACTIONS
+)
+"""The APIs for every client of a store without transactions, by key."""
+
+
+def offered(*, login: bool, transactions: bool = True) -> Mapping[int, Served]:
+    """Return the APIs of a server, by key. `login`: it has a token file. `transactions`: its store has transactions."""
+    served = SERVED if transactions else WITHOUT_TRANSACTIONS
+    return {**served, **LOGIN} if login else served

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from api.kafka.client_topics import ClientTopics
 from api.kafka.protocol.messages import Api
 from api.kafka.sessions import FetchSessions
 from logserver.access.scram import Exchange
@@ -47,14 +48,15 @@ class Ended(Exception):  # the protocol's way to refuse a client
 class Client:
     """A connected client, for the life of its connection.
 
-    `host`: its address as text. `scopes`: what its token allows; None where the server needs no token, or before the
-    client has sent one. `mechanism`: the SASL mechanism of its handshake. `exchange`: its login by SCRAM, between the
-    two steps. `is_raw`: the steps of its login have no header, since its handshake had version 0. `produce_order`: held
-    while a produce request is checked and queued, so that requests of a connection are appended in the order of their
-    arrival.
+    `host`: its address as text. `address`: the same with the port, in the form of `born_host`; None if it is not known.
+    `scopes`: what its token allows; None where the server needs no token, or before the client has sent one.
+    `mechanism`: the SASL mechanism of its handshake. `exchange`: its login by SCRAM, between the two steps. `is_raw`:
+    the steps of its login have no header, since its handshake had version 0. `produce_order`: held while a produce
+    request is checked and queued, so that requests of a connection are appended in the order of their arrival.
     """
 
     host: str
+    address: bytes | None = None
     software: str = ""
     scopes: frozenset[Scope] | None = None
     mechanism: str | None = None
@@ -65,12 +67,14 @@ class Client:
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One request. `node`: host and port of this node for this client. `answer`: the budget that the answer's bytes are
-    counted in; the connection releases it when they are sent. `request`: the budget of the request's own bytes; who
-    keeps them beyond the answer takes it over with `release_when`.
+    """One request. `topics`: those that clients may see; changes go through the service. `node`: host and port of this
+    node for this client. `answer`: the budget that the answer's bytes are counted in; the connection releases it when
+    they are sent. `request`: the budget of the request's own bytes; who keeps them beyond the answer takes it over with
+    `release_when`.
     """
 
     service: LogService
+    topics: ClientTopics
     node: Address
     node_id: int
     client: Client

@@ -33,6 +33,7 @@ from logserver.config import Address
 from logserver.errors import Busy, NotReady
 from logserver.metrics import KafkaMetrics
 from logserver.service.memory_budget import SMALL_BYTES, MemoryBudget, Reservation
+from logserver.service.requests import host_bytes
 from logserver.service.service import LogService
 
 log = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         peer = transport.get_extra_info("peername") or ("",)
-        self.client = Client(str(peer[0]))
+        self.client = Client(str(peer[0]), host_bytes(*peer[:2]) if peer[0] else None)
         own = transport.get_extra_info("sockname") or ("", 0)
         self._node = self._settings.advertise_kafka or Address(str(own[0]), int(own[1]))
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from api.kafka.apis import API_VERSIONS, offered
 from api.kafka.call import Call, Client, Ended, Served
+from api.kafka.client_topics import ClientTopics
 from api.kafka.handlers.cluster import api_versions_response
 from api.kafka.handlers.security import login_step
 from api.kafka.protocol.errors import ErrorCode
@@ -64,8 +65,11 @@ class Dispatcher:
         self._metrics = metrics
         self._node_id = node_id
         self._tokens = tokens
-        self._served: Mapping[int, Served] = offered(login=tokens is not None)
+        self.served: Mapping[int, Served] = offered(
+            login=tokens is not None, transactions=service.batches.has_transactions
+        )
         self._sessions = FetchSessions()
+        self._topics = ClientTopics(service.topics)
         self._ids = service.topics.ids
 
     @property
@@ -87,7 +91,7 @@ class Dispatcher:
             return Answer([await login_step(call, bytes(frame))])
         reader = Reader(frame)
         key, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
-        served = self._served.get(key)
+        served = self.served.get(key)
         if served is None or not served.first <= version <= served.last:
             return self._unknown(key, version, correlation_id)
         reader.flexible = version >= served.api.flexible_from
@@ -120,6 +124,7 @@ class Dispatcher:
     ) -> Call:
         return Call(
             service=self.service,
+            topics=self._topics,
             node=node,
             node_id=self._node_id,
             client=client,
@@ -130,7 +135,7 @@ class Dispatcher:
             request=request,
             answer=answer,
             tokens=self._tokens,
-            offered=self._served.values(),
+            offered=self.served.values(),
         )
 
     async def _handled(self, served: Served, call: Call, message: Any) -> Any:
@@ -156,8 +161,8 @@ class Dispatcher:
         """Answer a request of an API or version that is not offered: only ApiVersions has an answer."""
         if key != API_VERSIONS:
             raise Ended(f"API {key} version {version} is not offered")
-        response = api_versions_response(self._served.values(), ErrorCode.UNSUPPORTED_VERSION)
-        return Answer(self._encoded(self._served[key], 0, correlation_id, response))
+        response = api_versions_response(self.served.values(), ErrorCode.UNSUPPORTED_VERSION)
+        return Answer(self._encoded(self.served[key], 0, correlation_id, response))
 
     def _encoded(
         self, served: Served, version: int, correlation_id: int, response: Any

@@ -17,11 +17,9 @@ from api.kafka.connection import KafkaConnection
 from api.kafka.dispatch import Dispatcher
 from logserver.access.tokens import Tokens
 from logserver.config import Address
-from logserver.errors import SettingsError
 from logserver.metrics import KafkaMetrics
 from logserver.service.memory_budget import SMALL_BYTES, MemoryBudget
 from logserver.service.service import LogService
-from storage import SupportsBatchBytes
 
 BACKLOG: Final = 512
 CHECK_S: Final = 1.0
@@ -84,15 +82,8 @@ class KafkaListener:
     async def listen(self, address: Address) -> None:
         """Bind and accept. The service has started.
 
-        Raises OSError, and SettingsError if the store's format cannot be served to Kafka clients.
+        Raises OSError, and NotOffered if the store's format cannot be served to Kafka clients.
         """
-        store = self.service.store
-        if not isinstance(store, SupportsBatchBytes):
-            raise SettingsError(
-                f"setting listen_kafka: a {store.capabilities.backend} store is not offered to Kafka clients, only a "
-                "kafka store is. Leave listen_kafka out, and use HTTP",
-                setting="listen_kafka",
-            )
         self.dispatcher = Dispatcher(
             self.service,
             self.metrics,

@@ -59,7 +59,7 @@ from logserver.errors import (
     UnknownGroup,
     UnknownTransaction,
 )
-from storage import LogStore, TopicPartition, batches_of
+from storage import ClientBatches, TopicPartition
 from storage import errors as e
 from storage.errors import StorageError
 
@@ -155,18 +155,19 @@ def coordinator_code_of(error: BaseException, *, knows_fenced: bool) -> ErrorCod
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
     if isinstance(error, e.StoreReadOnly):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if isinstance(error, e.NotOffered):  # the store has no transactions
+        return ErrorCode.UNSUPPORTED_VERSION
     code = code_of(error)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _TRIED_AGAIN else code
 
 
-def epoch_code(store: LogStore, partition: TopicPartition, epoch: int) -> ErrorCode:
+def epoch_code(batches: ClientBatches, partition: TopicPartition, epoch: int) -> ErrorCode:
     """Return the number of an error if `epoch` is not the partition's leader epoch; -1: the client names none.
 
     A client with an older epoch asks for the metadata, then checks that its position is still in the log. Does not
     block. Raises UnknownTopic, UnknownPartition. From Partition.checkCurrentLeaderEpoch.
     """
-    batches = None if epoch < 0 else batches_of(store)
-    if batches is None:
+    if epoch < 0:
         return ErrorCode.NONE
     current = batches.leader_epoch(partition)
     if epoch == current:

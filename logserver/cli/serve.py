@@ -29,10 +29,9 @@ from logserver.config import (
 )
 from logserver.logs import log_to_stderr
 from logserver.remedies import Inspected
-from storage import Progress, RecoveryReport
+from storage import Progress, RecoveryReport, backends, serves_kafka_clients
 from storage.display import encode_json, one_line
 
-KAFKA: Final = "kafka"
 _CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
 
 
@@ -156,12 +155,15 @@ command: Final = click.Command(
 
 
 def _ephemeral(settings: Settings, folder: Path) -> Settings:
-    """Return the settings of a store that is never opened again: its data need not be synced. A store in Kafka's format
-    has a port for Kafka clients too, on this machine.
+    """Return the settings of a store that is never opened again: its data need not be synced. It has a port for Kafka
+    clients too, on this machine, unless its format is not for them.
     """
     flush = "os" if settings.sources["flush"] == DEFAULT else settings.flush
     listen_kafka = settings.listen_kafka
-    if listen_kafka is None and settings.backend in {None, KAFKA}:
+    is_offered = settings.backend is None or (
+        settings.backend in backends() and serves_kafka_clients(settings.backend)
+    )
+    if listen_kafka is None and is_offered:
         listen_kafka = Address("127.0.0.1", 0)
     return replace(settings, data=folder / "data", flush=flush, listen_kafka=listen_kafka)
 

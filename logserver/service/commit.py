@@ -40,7 +40,7 @@ from storage import (
     StorageError,
     SupportsPromptAppend,
     TopicPartition,
-    batches_of,
+    client_batches_of,
 )
 from storage.errors import CallerError, DiskFull, NotOffered, RecordTooLarge, UnrepresentableRecord
 
@@ -189,7 +189,7 @@ class CommitQueue:
     def __init__(self, store: LogStore, *, durable: bool, name: str, finished: Finished) -> None:
         self._store = store
         self._prompt = store if isinstance(store, SupportsPromptAppend) and not durable else None
-        self._batches = batches_of(store)
+        self._batches = client_batches_of(store)
         self._avoid_until_s = 0.0  # until then all groups go to the thread
         self._durable = durable
         self._finished = finished
@@ -357,9 +357,9 @@ class CommitQueue:
             part.partition,
             data,
             publish=not self._durable,
-            client=True,
             checked=part.checked,
             transaction=part.transaction,
+            born_host=part.born_host,
         )
         group.appended_to(part.partition)
         count = result.last_offset - result.base_offset + 1

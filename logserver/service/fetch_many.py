@@ -14,14 +14,11 @@ from typing import Final, NamedTuple
 from logserver.service.fetch import Waiters
 from storage import (
     BatchPage,
+    ClientBatches,
     Isolation,
-    LogStore,
     StorageError,
-    SupportsBatchBytes,
     TopicPartition,
-    batches_of,
 )
-from storage.errors import NotOffered
 
 MIN_READ_BYTES: Final = 1
 """The size of a read when the answer has no bytes left: the store returns no less than one batch."""
@@ -89,20 +86,15 @@ async def poll_many(
             return result.pages
 
 
-def read_many(store: LogStore, request: FetchMany) -> ReadMany:
-    """Read a page of each partition. Raises NotOffered if the store has no batches."""
-    batches = batches_of(store)
-    if batches is None:
-        raise NotOffered(
-            f"backend {store.capabilities.backend} hands out no record batches", feature="batches"
-        )
+def read_many(batches: ClientBatches, request: FetchMany) -> ReadMany:
+    """Read a page of each partition."""
     pages: list[PartitionPage] = []
     size_bytes = 0
     urgent = False
     for part in request.partitions:
         left_bytes = request.max_bytes - size_bytes
         try:
-            page = _unread(store, part) if left_bytes <= 0 and size_bytes else None
+            page = _unread(batches, part) if left_bytes <= 0 and size_bytes else None
             page = page or _page(batches, part, left_bytes, request, is_first=size_bytes == 0)
         except StorageError as error:
             pages.append(PartitionPage(None, error))
@@ -113,16 +105,16 @@ def read_many(store: LogStore, request: FetchMany) -> ReadMany:
     return ReadMany(pages, size_bytes, urgent)
 
 
-def _unread(store: LogStore, part: PartitionFetch) -> BatchPage | None:
+def _unread(batches: ClientBatches, part: PartitionFetch) -> BatchPage | None:
     """Return an empty page without a read, for an answer that is full; None for an offset that a read refuses."""
-    bounds = store.bounds(part.partition)
+    bounds = batches.bounds(part.partition)
     if not bounds.start <= part.offset <= bounds.end:
         return None
     return BatchPage(b"", part.offset, bounds)
 
 
 def _page(
-    store: SupportsBatchBytes,
+    batches: ClientBatches,
     part: PartitionFetch,
     left_bytes: int,
     request: FetchMany,
@@ -131,7 +123,7 @@ def _page(
 ) -> BatchPage:
     """Return a page that fits into the bytes that are left; the first page of an answer has at least one batch."""
     limit_bytes = max(min(part.max_bytes, left_bytes), MIN_READ_BYTES)
-    page = store.read_batches(
+    page = batches.read_batches(
         part.partition, part.offset, max_bytes=limit_bytes, isolation=request.isolation
     )
     if len(page.data) > left_bytes and not is_first:

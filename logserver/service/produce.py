@@ -42,9 +42,15 @@ from storage import (
     SupportsHalfMessages,
     TopicInfo,
     TopicPartition,
-    batches_of,
+    client_batches_of,
 )
-from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
+from storage.errors import (
+    NotOffered,
+    RecordTooLarge,
+    UnknownPartition,
+    UnknownTopic,
+    UnrepresentableRecord,
+)
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +83,7 @@ class Producer:
         self._transactions = transactions
         self._half_transactions = half_transactions
         self._store = store = topics.access.store
-        self._batches = batches_of(store)
+        self._batches = client_batches_of(store)
         self._topics = topics
         self._writer = writer
         self._keyed_writer = keyed_writer
@@ -237,11 +243,12 @@ class Producer:
         acks: Acks,
         *,
         transaction: ProducerEpoch | None = None,
+        born_host: bytes | None = None,
     ) -> asyncio.Future[list[AppendOutcome]]:
         """Check a client's batches and queue them. Return the future of their outcome.
 
-        `transaction`: the producer of the transaction that they belong to; the caller is a member of it (`Member`)
-        until the future is done.
+        `born_host`: the address of the client, as in `LogStore.append`. `transaction`: the producer of the transaction
+        that they belong to; the caller is a member of it (`Member`) until the future is done.
 
         Batches that are queued by one call after the return of another are appended after them. No topic is created.
         Raises UnknownTopic, UnknownPartition, and what `produce_batches` raises for bytes that no log takes. The
@@ -249,7 +256,7 @@ class Producer:
         """
         target = self._topics.partition(*partition)
         check_open(self._topics.info(partition.topic))
-        part = PartitionAppend(target, data, (), transaction=transaction)
+        part = PartitionAppend(target, data, (), born_host=born_host, transaction=transaction)
         store = self._batches
         is_packed = store is not None and store.are_compressed(data)
         if store is not None and (is_packed or len(data) > PROMPT_CHECK_BYTES):
@@ -257,7 +264,7 @@ class Producer:
                 checked = await self._access.run(
                     store.check_client_batches, target.topic, data, transaction
                 )
-            part = PartitionAppend(target, checked, (), checked=True, transaction=transaction)
+            part.records, part.checked = checked, True
         answer = self._writer.submit([part], acks)
         answer.add_done_callback(self._count_batches)
         if acks is Acks.NONE:
@@ -291,11 +298,9 @@ class Producer:
         Compressed batches are checked for one request at a time, since each may unpack to 256 MiB.
         """
         store = self._batches
-        if store is None:
-            await self._preview_batches(request, is_new=is_new)
-            return PartitionAppend(
-                target, request.data, ()
-            )  # the writer rejects it with NotOffered
+        if store is None or not self._store.capabilities.batch_bytes:
+            backend = self._store.capabilities.backend
+            raise NotOffered(f"backend {backend} takes no record batches", feature="batches")
         is_packed = store.are_compressed(request.data)
         async with self._unpacking if is_packed else nullcontext():
             await self._preview_batches(request, is_new=is_new)

@@ -6,6 +6,7 @@ import asyncio
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -196,3 +197,10 @@ class Follow(Struct, frozen=True, kw_only=True):
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     tag: str | None = None
     until: asyncio.Future[None] | None = None
+
+
+def host_bytes(host: str, port: int) -> bytes:
+    """Convert an IP address and a port to the form of `born_host`; an IPv4 address mapped to IPv6 becomes IPv4."""
+    address = ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).packed + port.to_bytes(4, "big")

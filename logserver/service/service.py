@@ -49,6 +49,7 @@ from logserver.transactions.half import HalfTransactions
 from logserver.transactions.service import Transactions
 from storage import (
     BatchPage,
+    ClientBatches,
     Clock,
     DelayedPage,
     EpochEnd,
@@ -68,7 +69,7 @@ from storage import (
     TimedOffset,
     TopicInfo,
     TopicPartition,
-    batches_of,
+    client_batches_of,
     wall_clock_ms,
 )
 from storage.errors import CallerError, NotOffered
@@ -136,6 +137,7 @@ class LogService:
         self._half_transactions: HalfTransactions | None = None  # with half messages alone
         # Set by `start`, before the state is ready.
         self._topics: TopicCatalog
+        self._client_batches: ClientBatches | None
         self._producer: Producer
         self._retries: Retries
         gauge = self.metrics.gauge
@@ -156,6 +158,7 @@ class LogService:
             self._state.name = "failed"
             raise
         self._store = store
+        self._client_batches = client_batches_of(store)
         access = StoreAccess(
             store=store,
             state=self._state,
@@ -286,10 +289,10 @@ class LogService:
         return NODE_ID if stored is None else stored
 
     async def leader_epochs(self, topics: Sequence[TopicInfo]) -> Sequence[Sequence[int]]:
-        """Return the leader epochs of each topic's partitions; 0 for a partition that is deleted meanwhile, or in a
-        store without epochs.
+        """Return the leader epochs of each topic's partitions; 0 for a partition that is deleted meanwhile. Raises
+        NotOffered if the store has no batches for Kafka clients.
         """
-        return await self._run(_leader_epochs, self.store, topics)
+        return await self._run(_leader_epochs, self.batches, topics)
 
     async def stats(self) -> StoreStats:
         """Return the store's sizes and counters."""
@@ -326,6 +329,17 @@ class LogService:
         """The open store, for its capabilities and properties."""
         self._state.check_ready()
         return self._topics.access.store
+
+    @property
+    def batches(self) -> ClientBatches:
+        """The store as Kafka clients see it. Raises NotOffered for a store that is not for them."""
+        self._state.check_ready()
+        if self._client_batches is None:
+            raise NotOffered(
+                f"backend {self.store.capabilities.backend} has no record batches",
+                feature="batches",
+            )
+        return self._client_batches
 
     @property
     def topics(self) -> TopicCatalog:
@@ -418,9 +432,9 @@ class LogService:
         """
 
         async def read(request: FetchMany) -> ReadMany:
-            store = self.store
+            batches = self.batches
             async with self._reading:
-                result = await self._run(read_many, store, request)
+                result = await self._run(read_many, batches, request)
                 reservation.grow_to(result.size_bytes)
             return result
 
@@ -496,16 +510,13 @@ class LogService:
         return await loop.run_in_executor(self._threads, partial(call, *args, **kwargs))
 
 
-def _leader_epochs(store: LogStore, topics: Sequence[TopicInfo]) -> Sequence[Sequence[int]]:
+def _leader_epochs(batches: ClientBatches, topics: Sequence[TopicInfo]) -> Sequence[Sequence[int]]:
     return [
-        [_leader_epoch(store, info.name, number) for number in info.partitions] for info in topics
+        [_leader_epoch(batches, info.name, number) for number in info.partitions] for info in topics
     ]
 
 
-def _leader_epoch(store: LogStore, topic: str, number: int) -> int:
-    batches = batches_of(store)
-    if batches is None:
-        return 0
+def _leader_epoch(batches: ClientBatches, topic: str, number: int) -> int:
     try:
         return batches.leader_epoch(TopicPartition(topic, number))
     except CallerError:

@@ -24,6 +24,7 @@ from storage import (
     SupportsDeleteRecords,
     TopicInfo,
     TopicPartition,
+    client_batches_of,
 )
 from storage.errors import InvalidTopic, NotOffered, UnknownTopic
 
@@ -40,7 +41,8 @@ NO_ID: Final = bytes(16)
 class TopicCatalog(Mapping[str, TopicInfo]):
     """All topics by name. Each of `listeners` is called with the name of a topic that was created, altered or deleted.
 
-    `keyed_writer` forgets the keys of a deleted topic. `ids`: the topics' ids.
+    `keyed_writer` forgets the keys of a deleted topic. `ids`: the topics' ids. `serves`: whether Kafka clients may use
+    a topic of a name.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class TopicCatalog(Mapping[str, TopicInfo]):
         self._keyed_writer = keyed_writer
         self._changing = asyncio.Lock()
         self.ids = TopicIds(self)
+        batches = client_batches_of(access.store)
+        self.serves: Callable[[str], bool] = (lambda _: True) if batches is None else batches.serves
 
     def __getitem__(self, name: str) -> TopicInfo:
         return self._topics[name]

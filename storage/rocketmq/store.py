@@ -269,6 +269,11 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             self, self._clock, lambda: self._settings, len(self.delays.levels)
         )
 
+    @property
+    def settings(self) -> StoreSettings:
+        """The settings in force."""
+        return self._settings
+
     # ---- topics ----
 
     def queue(self, partition: TopicPartition) -> Queue:

@@ -14,9 +14,9 @@ from tests.wire.harness import Broker, Connection, broker
 
 
 @pytest.fixture
-async def kafka(tmp_path: Path) -> AsyncIterator[Broker]:
-    """A server on an empty store, with a port for Kafka clients."""
-    async with broker(tmp_path / "store") as running:
+async def kafka(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
+    """A server on an empty store, with a port for Kafka clients. The format is Kafka's, unless a test has BOTH."""
+    async with broker(tmp_path / "store", getattr(request, "param", "kafka")) as running:
         yield running
 
 

@@ -6,10 +6,12 @@ Owns how a request is framed and its answer read, in any version; must not know 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from api.kafka.protocol.messages import APIS, Message
 from api.kafka.protocol.messages.fetch import (
@@ -29,6 +31,14 @@ from storage.model import Record
 from tests.http.harness import Api, opener, serving, settings
 
 API_VERSIONS = 18
+BACKENDS = ("kafka", "rocketmq")
+OPTIONS: Mapping[str, Sequence[str]] = {
+    "kafka": ("--backend", "kafka"),
+    "rocketmq": ("--backend", "rocketmq", "--set", "defaultTopicQueueNums=1"),
+}
+"""The options of a server whose topics have one partition by default, in either format."""
+BOTH = pytest.mark.parametrize("kafka", BACKENDS, indirect=True)
+"""Run a test on a store in either format."""
 FREE = Address("127.0.0.1", 0)
 
 
@@ -93,6 +103,13 @@ class Broker:
         assert api.server.kafka is not None
         self.listener = api.server.kafka
         self.address = self.listener.address
+        self.keeps_batches = api.service.store.capabilities.batch_bytes
+        """Whether the store has Kafka's format."""
+
+    def offers(self, key: int, version: int) -> bool:
+        """Return whether a version of an API is offered."""
+        served = self.listener.dispatcher.served[key]
+        return served.first <= version <= served.last
 
     @asynccontextmanager
     async def connect(self, **options: Any) -> AsyncIterator[Connection]:
@@ -113,10 +130,10 @@ class Broker:
 
 
 @asynccontextmanager
-async def broker(path: Path, **changed: Any) -> AsyncIterator[Broker]:
-    """Run a server on a new store in Kafka's format."""
+async def broker(path: Path, backend: str = "kafka", **changed: Any) -> AsyncIterator[Broker]:
+    """Run a server on a new store, or on one of this format."""
     chosen = settings(path, **{"listen_kafka": FREE, **changed})
-    async with serving(chosen, opener("kafka", chosen)) as api:
+    async with serving(chosen, opener(backend, chosen)) as api:
         await api.server.listen_kafka()
         yield Broker(api)
 

@@ -23,14 +23,21 @@ from storage import Isolation, TopicPartition
 from tests.http.running import Running, Serve
 from tests.sources import ROOT
 from tests.tour import take_the_tour
+from tests.wire.harness import BACKENDS, OPTIONS
 
 COUNT = 1000
 
 
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """The format of the store."""
+    return str(request.param)
+
+
 @pytest.fixture
-def address(serve: Serve, tmp_path: Path) -> str:
+def address(serve: Serve, tmp_path: Path, backend: str) -> str:
     """The address for Kafka clients of a running server."""
-    return str(started(serve, tmp_path / "store").told["kafka"])
+    return str(started(serve, tmp_path / "store", *OPTIONS[backend]).told["kafka"])
 
 
 def started(serve: Serve, path: Path, *options: str) -> Running:
@@ -80,9 +87,10 @@ def test_kcat(address: str) -> None:
     assert run("kcat", "-b", address, "-Q", "-t", "zstd:0:1") == "zstd [0] offset 0\n"
 
 
-def test_confluent_kafka(address: str) -> None:
+def test_confluent_kafka(address: str, backend: str) -> None:
     admin = AdminClient({"bootstrap.servers": address})
-    new = NewTopic("t", 3, 1, config={"retention.ms": "100000000"})
+    config, value = {"kafka": ("retention.ms", "100000000"), "rocketmq": ("perm", "4")}[backend]
+    new = NewTopic("t", 3, 1, config={config: value})
     admin.create_topics([new])["t"].result(10)
     with pytest.raises(confluent_kafka.KafkaException, match="TOPIC_ALREADY_EXISTS"):
         admin.create_topics([new])["t"].result(10)
@@ -112,11 +120,12 @@ def test_confluent_kafka(address: str) -> None:
     consumer.close()
     resource = ConfigResource("topic", "t")
     configs = admin.describe_configs([resource])[resource].result(10)
-    assert configs["retention.ms"].value == "100000000"
+    assert configs[config].value == value
     assert admin.describe_cluster().result(10).controller.id == 1
-    assert set(admin.list_topics(timeout=5).topics) == {"t", "__consumer_offsets"}
+    own = {"__consumer_offsets"} if backend == "kafka" else set()
+    assert set(admin.list_topics(timeout=5).topics) == {"t", *own}
     admin.delete_topics(["t"])["t"].result(10)
-    assert set(admin.list_topics(timeout=5).topics) == {"__consumer_offsets"}
+    assert set(admin.list_topics(timeout=5).topics) == own
 
 
 KAFKA_PYTHON = """
@@ -164,18 +173,21 @@ async def test_aiokafka(address: str) -> None:
 
 
 def test_an_embedded_server_has_the_address() -> None:
-    """A temporary store in Kafka's format has a port for Kafka clients by itself."""
-    with LogServer() as server:
-        assert server.kafka is not None
-        assert "0 topics" in run("kcat", "-b", server.kafka, "-L")
-    with LogServer(backend="rocketmq") as server:
+    """A temporary store has a port for Kafka clients by itself, unless it is in memory."""
+    for backend in (None, "rocketmq"):
+        with LogServer(backend=backend) as server:
+            assert server.kafka is not None
+            assert "0 topics" in run("kcat", "-b", server.kafka, "-L")
+    with LogServer(backend="memory") as server:
         assert server.kafka is None
 
 
-def test_nothing_is_lost_or_stored_twice_after_kills(serve: Serve, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_stored_twice_after_kills(
+    serve: Serve, tmp_path: Path, backend: str
+) -> None:
     """An idempotent producer goes on over three kills of the server."""
     path = tmp_path / "store"
-    running = started(serve, path)
+    running = started(serve, path, *OPTIONS[backend])
     address = str(running.told["kafka"])
     acknowledged: list[int] = []
     producer = confluent_kafka.Producer(

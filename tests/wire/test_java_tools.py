@@ -11,6 +11,7 @@ import pytest
 
 from logserver.access.scram import made
 from tests.http.running import Running
+from tests.wire.harness import BACKENDS, OPTIONS
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -18,10 +19,17 @@ TOOLS = "org.apache.kafka.tools"
 COUNT = 200
 
 
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """The format of the store."""
+    return str(request.param)
+
+
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
+def address(tmp_path: Path, backend: str) -> Iterator[str]:
     """The address for Kafka clients of a running server."""
-    running = Running("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
+    place = ("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
+    running = Running(*place, *OPTIONS[backend])
     yield str(running.told["kafka"])
     running.process.kill()
     running.process.communicate()
@@ -42,8 +50,13 @@ def java(classpath: str, address: str, tool: str, *words: str, given: str = "") 
     return ended.stdout
 
 
-def test_the_tools(classpath: str, address: str) -> None:
+CONFIGS = {"kafka": ("retention.ms=77", "segment.ms=99999"), "rocketmq": ("perm=4", "order=true")}
+"""Configs to set and to change. The tool that creates topics knows no names but Kafka's."""
+
+
+def test_the_tools(classpath: str, address: str, backend: str) -> None:
     """Create, describe, produce, consume, look at offsets, change configs, list sizes, delete."""
+    first, second = CONFIGS[backend]
 
     def tool(name: str, *words: str, given: str = "") -> str:
         return java(classpath, address, f"{TOOLS}.{name}", *words, given=given)
@@ -55,13 +68,16 @@ def test_the_tools(classpath: str, address: str) -> None:
         "t",
         "--partitions",
         "2",
-        "--config",
-        "retention.ms=77",
+        *(("--config", first) if backend == "kafka" else ()),
     )
     assert "Created topic t." in created
+    config = "kafka.admin.ConfigCommand"
+    entity = ("--entity-type", "topics", "--entity-name", "t")
+    if backend != "kafka":
+        java(classpath, address, config, "--alter", *entity, "--add-config", first)
     described = tool("TopicCommand", "--describe", "--topic", "t")
     assert "PartitionCount: 2" in described
-    assert "retention.ms=77" in described
+    assert first in described
     lines = "".join(f"k{number}:v{number}\n" for number in range(COUNT))
     properties = ("--property", "parse.key=true", "--property", "key.separator=:")
     tool("ConsoleProducer", "--topic", "t", *properties, given=lines)
@@ -76,13 +92,11 @@ def test_the_tools(classpath: str, address: str) -> None:
             *("--max-messages", str(end)),
         ).split()
     assert sorted(values) == sorted(f"v{number}" for number in range(COUNT))
-    config = "kafka.admin.ConfigCommand"
-    entity = ("--entity-type", "topics", "--entity-name", "t")
-    java(classpath, address, config, "--alter", *entity, "--add-config", "segment.ms=99999")
-    java(classpath, address, config, "--alter", *entity, "--delete-config", "retention.ms")
+    java(classpath, address, config, "--alter", *entity, "--add-config", second)
+    java(classpath, address, config, "--alter", *entity, "--delete-config", first.split("=")[0])
     configs = java(classpath, address, config, "--describe", *entity)
-    assert "segment.ms=99999" in configs
-    assert "retention.ms=77" not in configs
+    assert second in configs
+    assert first not in configs
     sizes = tool("LogDirsCommand", "--describe")
     assert '"partition":"t-0"' in sizes
     assert "(id: 1 rack: null" in tool("BrokerApiVersionsCommand")
@@ -90,6 +104,7 @@ def test_the_tools(classpath: str, address: str) -> None:
     assert tool("TopicCommand", "--list").split() == []
 
 
+@pytest.mark.parametrize("backend", ["kafka"])
 def test_transactions(classpath: str, address: str) -> None:
     """The Java producer commits transactions; the tool lists and describes them, and finds none that hangs."""
 

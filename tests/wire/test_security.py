@@ -21,6 +21,7 @@ from api.kafka.protocol.messages.transaction_admin import ListTransactionsReques
 from logserver.access.scram import made
 from logserver.config import Address, load_settings
 from logserver.errors import CannotListen, SettingsError
+from logserver.opening import plan_store
 from tests.http.harness import opener, serving, settings
 from tests.http.running import not_started
 from tests.http.test_security import (
@@ -291,12 +292,12 @@ def test_an_open_port_with_consent() -> None:
     assert chosen.listen_kafka == Address("0.0.0.0", 9092)
 
 
-@pytest.mark.parametrize("backend", ["rocketmq", "memory"])
-async def test_other_formats_are_refused(tmp_path: Path, backend: str) -> None:
-    chosen = settings(tmp_path / "store", listen_kafka=FREE)
-    async with serving(chosen, opener(backend, chosen)) as api:
-        with pytest.raises(SettingsError, match=f"a {backend} store is not offered"):
-            await api.server.listen_kafka()
+def test_a_format_that_is_not_for_kafka_clients(tmp_path: Path) -> None:
+    """The start is refused before anything exists."""
+    chosen = settings(tmp_path / "store", listen_kafka=FREE, backend="memory", ephemeral=True)
+    with pytest.raises(SettingsError, match="a memory store is not offered to Kafka clients"):
+        plan_store(chosen)
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_port_in_use(kafka: Broker, tmp_path: Path) -> None:
@@ -312,12 +313,11 @@ def test_a_start_is_refused(tmp_path: Path) -> None:
     code, errors = not_started(
         "--listen",
         "127.0.0.1:0",
-        "--data",
-        tmp_path / "store",
+        "--ephemeral",
         "--backend",
-        "rocketmq",
+        "memory",
         "--listen-kafka",
         "127.0.0.1:0",
     )
     assert code == 2
-    assert "a rocketmq store is not offered to Kafka clients" in errors
+    assert "a memory store is not offered to Kafka clients" in errors

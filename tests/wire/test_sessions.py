@@ -13,7 +13,7 @@ from api.kafka.protocol.messages.fetch import (
 )
 from api.kafka.protocol.messages.metadata import MetadataRequest
 from api.kafka.sessions import FetchSessions, RefusedSession
-from tests.wire.harness import Broker, Connection, batch, fetch, produce
+from tests.wire.harness import BOTH, Broker, Connection, batch, fetch, produce
 
 
 def found(response: Any) -> dict[int, int]:
@@ -23,6 +23,7 @@ def found(response: Any) -> dict[int, int]:
     }
 
 
+@BOTH
 async def test_only_news_are_sent(kafka: Broker, connection: Connection) -> None:
     await kafka.api.create("t", 3)
     begun = await connection.call(fetch("t", (0, 0), (1, 0), (2, 0), session_epoch=0), 12)
@@ -46,6 +47,7 @@ async def test_only_news_are_sent(kafka: Broker, connection: Connection) -> None
     assert (await go_on(5)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+@BOTH
 async def test_an_error_is_sent_until_it_has_gone(kafka: Broker, connection: Connection) -> None:
     await kafka.api.create("t")
     begun = await connection.call(fetch("t", (0, 0), (5, 0), session_epoch=0), 12)
@@ -56,6 +58,7 @@ async def test_an_error_is_sent_until_it_has_gone(kafka: Broker, connection: Con
         assert (row.partition_index, row.error_code) == (5, 3)
 
 
+@BOTH
 async def test_names_and_ids_do_not_mix(kafka: Broker, connection: Connection) -> None:
     await kafka.api.create("t")
     (topic,) = (await connection.call(MetadataRequest(topics=None), 12)).topics

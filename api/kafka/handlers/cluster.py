@@ -47,6 +47,8 @@ async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsRe
     """Return the APIs and versions that are offered. Clients use version 2 of transactions where it is finalised."""
     call.client.software = f"{request.client_software_name} {request.client_software_version}"
     response = api_versions_response(call.offered, ErrorCode.NONE)
+    if not call.service.batches.has_transactions:
+        return response
     if call.version >= LEVEL_0_FROM:
         response.supported_features = [
             ApiVersionsResponseSupportedFeatures(

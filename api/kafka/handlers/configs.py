@@ -30,8 +30,8 @@ from api.kafka.protocol.messages.configs import (
     ListConfigResourcesResponseConfigResources,
 )
 from api.kafka.refusals import code_of, message_of
-from storage import ConfigSource, LogStore, StorageError, SupportsTopicConfigs, TopicConfig
-from storage.errors import InvalidArgument, InvalidConfig, NotOffered, UnknownTopic
+from storage import ClientBatches, ConfigSource, StorageError, TopicConfig
+from storage.errors import InvalidArgument, InvalidConfig, NotOffered
 
 TOPIC: Final = 2
 NODE: Final = 4
@@ -43,20 +43,20 @@ Config = DescribeConfigsResponseResultsConfigs
 Synonym = DescribeConfigsResponseResultsConfigsSynonyms
 
 
-def described(store: LogStore, topic: str) -> Iterator[tuple[str, str, int]]:
+def described(batches: ClientBatches, topic: str) -> Iterator[tuple[str, str, int]]:
     """Yield name, value and source of every config of a topic."""
-    if isinstance(store, SupportsTopicConfigs):
-        for config in store.describe_configs(topic):
-            yield config.name, config.value, SOURCES[config.source]
+    for config in batches.describe_configs(topic):
+        yield config.name, config.value, SOURCES[config.source]
 
 
-def would_have(store: LogStore, configs: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
+def would_have(
+    batches: ClientBatches, configs: Mapping[str, str]
+) -> Iterator[tuple[str, str, int]]:
     """Yield name, value and source of every config that a topic with these configs of its own would have."""
-    if isinstance(store, SupportsTopicConfigs):
-        for config in store.default_configs():
-            own = configs.get(config.name)
-            source = config.source if own is None else ConfigSource.TOPIC
-            yield config.name, config.value if own is None else own, SOURCES[source]
+    for config in batches.default_configs():
+        own = configs.get(config.name)
+        source = config.source if own is None else ConfigSource.TOPIC
+        yield config.name, config.value if own is None else own, SOURCES[source]
 
 
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -84,7 +84,6 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Descr
 
 def _configs_of(call: Call, resource: DescribeConfigsRequestResources) -> Sequence[Config]:
     """Return the configs of a topic or node. Raises UnknownTopic, InvalidArgument."""
-    store = call.service.store
     if resource.resource_type == NODE:
         if resource.resource_name not in {"", str(call.node_id)}:
             raise InvalidArgument(
@@ -94,10 +93,9 @@ def _configs_of(call: Call, resource: DescribeConfigsRequestResources) -> Sequen
         return list(_node_configs(call))
     if resource.resource_type != TOPIC:
         raise _not_offered(resource.resource_type)
-    call.service.topics.info(resource.resource_name)
-    if not isinstance(store, SupportsTopicConfigs):
-        return ()
-    return [_config(config) for config in store.describe_configs(resource.resource_name)]
+    call.topics.info(resource.resource_name)
+    configs = call.service.batches.describe_configs(resource.resource_name)
+    return [_config(config) for config in configs]
 
 
 def _not_offered(resource_type: int) -> NotOffered:
@@ -142,11 +140,9 @@ def _node_configs(call: Call) -> Iterator[Config]:
         "node.id": str(call.node_id),
         "socket.request.max.bytes": str(settings.max_body_bytes),
     }
-    store = service.store
-    if isinstance(store, SupportsTopicConfigs):
-        for config in store.default_configs():
-            if config.server_name is not None:
-                own[config.server_name] = config.value
+    for config in service.batches.default_configs():
+        if config.server_name is not None:
+            own[config.server_name] = config.value
     for name, value in sorted(own.items()):
         yield Config(name=name, value=value, read_only=True, config_source=4, config_type=2)
 
@@ -156,7 +152,7 @@ async def list_config_resources(
 ) -> ListConfigResourcesResponse:
     """Return the resources that have configs: topics and this node."""
     types = set(request.resource_types) or {TOPIC, NODE}
-    found = [(name, TOPIC) for name in call.service.topics if TOPIC in types]
+    found = [(name, TOPIC) for name in call.topics if TOPIC in types]
     if NODE in types:
         found.append((str(call.node_id), NODE))
     return ListConfigResourcesResponse(
@@ -224,18 +220,16 @@ async def incremental_alter_configs(
 
 def _own(call: Call, topic: str) -> Sequence[str]:
     """Return the names of the configs that a topic itself has."""
-    store = call.service.store
-    if topic not in call.service.topics or not isinstance(store, SupportsTopicConfigs):
+    if topic not in call.topics:
         return ()
-    configs = store.describe_configs(topic)
+    configs = call.service.batches.describe_configs(topic)
     return [config.name for config in configs if config.source is ConfigSource.TOPIC]
 
 
 def _all(call: Call, topic: str) -> Mapping[str, TopicConfig]:
-    store = call.service.store
-    if topic not in call.service.topics or not isinstance(store, SupportsTopicConfigs):
+    if topic not in call.topics:
         return {}
-    return {config.name: config for config in store.describe_configs(topic)}
+    return {config.name: config for config in call.service.batches.describe_configs(topic)}
 
 
 def _change(
@@ -272,20 +266,17 @@ async def _altered(
     check_only: bool,
 ) -> tuple[ErrorCode, str | None]:
     """Change, or only check, the configs of a topic. Return the number and message of the error."""
-    store = call.service.store
     try:
         if resource_type != TOPIC:
             raise NotOffered(
                 f"configs of resource type {resource_type} cannot be changed: only the configs of topics ({TOPIC})",
                 feature="configs",
             )
-        if topic not in call.service.topics:
-            raise UnknownTopic(topic)
+        call.topics.info(topic)
         if check_only:
             call.service.topics.access.check_writable()
-            if isinstance(store, SupportsTopicConfigs):
-                given = {name: value for name, value in changes.items() if value is not None}
-                store.check_configs(given)
+            given = {name: value for name, value in changes.items() if value is not None}
+            call.service.batches.check_configs(given)
         elif changes:
             await call.service.topics.alter(topic, changes)
     except StorageError as error:

@@ -100,7 +100,7 @@ def _checked(call: Call, asked: Asked) -> tuple[TopicPartition | None, ErrorCode
     """Return the address of a partition that can be read, or None and the number of the error."""
     try:
         partition = _partition(call, asked)
-        code = epoch_code(call.service.store, partition, asked.wish.current_leader_epoch)
+        code = epoch_code(call.service.batches, partition, asked.wish.current_leader_epoch)
     except UnknownTopic:
         by_name = bool(asked.topic)
         return None, (
@@ -113,8 +113,10 @@ def _checked(call: Call, asked: Asked) -> tuple[TopicPartition | None, ErrorCode
 
 def _partition(call: Call, asked: Asked) -> TopicPartition:
     """Return the address of a partition. Raises UnknownTopic, UnknownPartition."""
-    name = asked.topic or call.ids.name_of(asked.topic_id) or ""
-    return call.service.topics.partition(name, asked.wish.partition)
+    name = asked.topic or call.ids.name_of(asked.topic_id)
+    if not name:
+        raise UnknownTopic("")
+    return call.topics.partition(name, asked.wish.partition)
 
 
 def _row(call: Call, asked: Asked, page: PartitionPage, *, committed: bool) -> Row:

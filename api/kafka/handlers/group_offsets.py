@@ -98,7 +98,7 @@ def refuse_offset(call: Call, at: TopicPartition, offset: int, metadata: str | N
     if offset < 0:
         return ErrorCode.INVALID_REQUEST
     try:
-        call.service.topics.partition(*at)
+        call.topics.partition(*at)
     except StorageError as error:
         return code_of(error)
     return ErrorCode.NONE
@@ -159,6 +159,8 @@ async def _fetched(
     if topics is None:
         asked: dict[str, list[int]] = {}
         for at in sorted({*committed, *unstable}):
+            if not call.service.batches.serves(at.topic):
+                continue
             asked.setdefault(at.topic, []).append(at.partition)
         topics = asked.items()
     return OffsetFetchResponseGroups(
@@ -246,7 +248,7 @@ def _refuse_delete(call: Call, at: TopicPartition, subscribed: Collection[str]) 
     if at.topic in subscribed:
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     try:
-        call.service.topics.partition(*at)
+        call.topics.partition(*at)
     except StorageError as error:
         return code_of(error)
     return ErrorCode.NONE

@@ -40,7 +40,7 @@ MAX_DESCRIBED: Final = 2000
 
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     """Answer Metadata."""
-    names = list(call.service.topics)
+    names = list(call.topics)
     rows: list[MetadataResponseTopics] = []
     if request.topics is not None and (request.topics or call.version > 0):
         names = []
@@ -88,11 +88,12 @@ def _unknown_id(version: int, topic_id: bytes) -> MetadataResponseTopics:
 async def _present(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
     """Check that a topic exists, or create it if client and server both want that."""
     service = call.service
-    if name in service.topics:
+    if name in call.topics:
         return ErrorCode.NONE
     wanted = call.version < FIRST_WITH_ALLOW or request.allow_auto_topic_creation
     may = service.settings.auto_create_topics and not service.store.read_only
     try:
+        call.topics.check(name)
         if wanted and may and call.allows(Scope.PRODUCE):
             await service.producer.create_topic(name)
             return ErrorCode.NONE
@@ -107,7 +108,7 @@ async def _present(call: Call, request: MetadataRequest, name: str) -> ErrorCode
 
 async def _described(call: Call, names: Sequence[str]) -> list[MetadataResponseTopics]:
     """Return the rows of topics that existed just now."""
-    topics = call.service.topics
+    topics = call.topics
     infos = [topics[name] for name in names if name in topics]
     epochs = await call.service.leader_epochs(infos)
     rows = []
@@ -160,7 +161,7 @@ async def describe_topic_partitions(
     """Describe topics, or all of them, one page at a time."""
     cursor = request.cursor
     first = "" if cursor is None else cursor.topic_name
-    asked = {topic.name for topic in request.topics} or set(call.service.topics)
+    asked = {topic.name for topic in request.topics} or set(call.topics)
     names = sorted(name for name in asked if name >= first)
     if cursor is not None:
         if cursor.partition_index < 0:
@@ -204,6 +205,7 @@ async def _undescribed(call: Call, name: str) -> DescribeTopicPartitionsResponse
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_new_name(name)
+        call.topics.check(name)
         await call.service.topics.access.run(call.service.store.preview_topic, name)
     except InvalidTopic as error:
         code = code_of(error)

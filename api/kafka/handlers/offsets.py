@@ -35,7 +35,14 @@ from api.kafka.protocol.messages.offsets import (
 )
 from api.kafka.refusals import code_of, epoch_code
 from logserver.service.fetch import visible_end
-from storage import Isolation, LogStore, StorageError, TopicPartition, batches_of
+from storage import (
+    ClientBatches,
+    Isolation,
+    LogStore,
+    StorageError,
+    SupportsDeleteRecords,
+    TopicPartition,
+)
 from storage.errors import NotOffered
 
 LATEST: Final = -1
@@ -59,14 +66,11 @@ def _list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRespons
     """Blocking."""
     committed = request.isolation_level == READ_COMMITTED
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-    store = call.service.store
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponseTopics(
                 name=topic.name,
-                partitions=[
-                    _row(store, topic.name, asked, isolation) for asked in topic.partitions
-                ],
+                partitions=[_row(call, topic.name, asked, isolation) for asked in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -74,26 +78,32 @@ def _list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRespons
 
 
 def _row(
-    store: LogStore, topic: str, asked: ListOffsetsRequestTopicsPartitions, isolation: Isolation
+    call: Call, topic: str, asked: ListOffsetsRequestTopicsPartitions, isolation: Isolation
 ) -> Row:
     partition = TopicPartition(topic, asked.partition_index)
+    service = call.service
     try:
-        code = epoch_code(store, partition, asked.current_leader_epoch)
+        call.topics.check(topic)
+        code = epoch_code(service.batches, partition, asked.current_leader_epoch)
         if code is not ErrorCode.NONE:
             return Row(partition_index=asked.partition_index, error_code=code)
-        return _found(store, partition, asked.timestamp, isolation)
+        return _found(service.store, service.batches, partition, asked.timestamp, isolation)
     except StorageError as error:
         return Row(partition_index=asked.partition_index, error_code=code_of(error))
 
 
 def _found(
-    store: LogStore, partition: TopicPartition, timestamp_ms: int, isolation: Isolation
+    store: LogStore,
+    batches: ClientBatches,
+    partition: TopicPartition,
+    timestamp_ms: int,
+    isolation: Isolation,
 ) -> Row:
     number = partition.partition
     bounds = store.bounds(partition)
     end = visible_end(bounds, isolation)
     if timestamp_ms == LATEST:
-        return Row(partition_index=number, offset=end, leader_epoch=_epoch(store, partition))
+        return Row(partition_index=number, offset=end, leader_epoch=batches.leader_epoch(partition))
     if timestamp_ms in {EARLIEST, EARLIEST_LOCAL}:
         return Row(partition_index=number, offset=bounds.start)
     if timestamp_ms in REMOTE:
@@ -106,18 +116,15 @@ def _found(
         found = store.offset_for_time(partition, timestamp_ms)
     if found is None or found.offset >= end:
         return Row(partition_index=number)
-    epoch = -1 if found.leader_epoch is None else found.leader_epoch
+    epoch = found.leader_epoch
+    if epoch is None:  # of a store without leader epochs
+        epoch = batches.leader_epoch(partition)
     return Row(
         partition_index=number,
         offset=found.offset,
         timestamp=found.timestamp_ms,
         leader_epoch=epoch,
     )
-
-
-def _epoch(store: LogStore, partition: TopicPartition) -> int:
-    batches = batches_of(store)
-    return -1 if batches is None else batches.leader_epoch(partition)
 
 
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
@@ -141,12 +148,13 @@ async def _deleted(
 ) -> DeleteRecordsResponseTopicsPartitions:
     row = DeleteRecordsResponseTopicsPartitions(partition_index=number, low_watermark=-1)
     try:
-        partition = call.service.topics.partition(topic, number)
+        partition = call.topics.partition(topic, number)
         if offset == ALL:
             offset = (await call.service.bounds(partition)).end
         bounds = await call.service.topics.delete_records(partition, offset)
-    except NotOffered:
-        row.error_code = ErrorCode.POLICY_VIOLATION
+    except NotOffered:  # of this topic, or of every topic of the store
+        offered = isinstance(call.service.store, SupportsDeleteRecords)
+        row.error_code = ErrorCode.POLICY_VIOLATION if offered else ErrorCode.UNSUPPORTED_VERSION
     except StorageError as error:
         row.error_code = code_of(error)
     else:
@@ -176,11 +184,13 @@ async def _end(
 ) -> OffsetForLeaderEpochResponseTopicsPartitions:
     row = OffsetForLeaderEpochResponseTopicsPartitions(partition=asked.partition)
     try:
-        partition = call.service.topics.partition(topic, asked.partition)
-        row.error_code = epoch_code(call.service.store, partition, asked.current_leader_epoch)
+        partition = call.topics.partition(topic, asked.partition)
+        row.error_code = epoch_code(call.service.batches, partition, asked.current_leader_epoch)
         if row.error_code:
             return row
-        end = await call.service.end_of_epoch(partition, asked.leader_epoch)
+        end = await call.service.topics.access.run(
+            call.service.batches.end_of_epoch, partition, asked.leader_epoch
+        )
     except StorageError as error:
         row.error_code = code_of(error)
         return row

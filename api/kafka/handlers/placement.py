@@ -44,7 +44,7 @@ FIRST_WITH_TYPE: Final = 1
 
 def _numbers(call: Call, topic: str) -> Collection[int]:
     """Return the partitions of a topic; none of an unknown one."""
-    info = call.service.topics.get(topic)
+    info = call.topics.get(topic)
     return frozenset((*info.partitions, *info.missing)) if info else frozenset()
 
 
@@ -54,7 +54,7 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
     if call.version >= FIRST_WITH_TYPE and request.election_type not in ELECTIONS:
         code = ErrorCode.INVALID_REQUEST
     asked = (
-        [(name, ()) for name in call.service.topics]
+        [(name, ()) for name in call.topics]
         if request.topic_partitions is None
         else [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     )
@@ -161,7 +161,7 @@ def _move_code(call: Call, own: str, path: str, topic: str, number: int) -> Erro
 
 async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Return the store's directory with the sizes of the partitions that are asked for; null asks for all."""
-    topics = call.service.topics
+    topics = call.topics
     if request.topics is None:
         wanted = [(info.name, info.partitions) for info in topics.values()]
     else:
@@ -176,7 +176,7 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Desc
             if asked.topic in present
         ]
     path = call.service.settings.data
-    rows, total_bytes, usable_bytes = await topics.access.run(
+    rows, total_bytes, usable_bytes = await call.service.topics.access.run(
         _sizes, call.service.store, path, wanted
     )
     return DescribeLogDirsResponse(

@@ -104,8 +104,13 @@ async def _submitted(
         if not records:
             raise InvalidBatch("a partition without a record batch", field="records", position=0)
         _check_single(records)
+        call.topics.check(at.topic)
         appending = await call.service.producer.submit_batches(
-            at, records, acks, transaction=joined.producers.get(at)
+            at,
+            records,
+            acks,
+            transaction=joined.producers.get(at),
+            born_host=call.client.address if call.service.store.capabilities.messages else None,
         )
     except StorageError as error:
         return _Part(*at, None, error)

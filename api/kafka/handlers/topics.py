@@ -29,7 +29,7 @@ from api.kafka.protocol.messages.topics import (
 )
 from api.kafka.refusals import code_of, message_of, refusal
 from logserver.service.topics import NO_ID, check_new_name
-from storage import StorageError, SupportsTopicConfigs
+from storage import StorageError
 from storage.errors import InvalidArgument, TopicExists
 
 CREATE_TOPICS: Final = 19
@@ -75,12 +75,13 @@ async def _created(
     try:
         partitions = _partitions(topic, call.node_id)
         configs = {config.name: config.value or "" for config in topic.configs}
-        if topic.name in call.service.topics:
+        call.topics.check(topic.name)
+        if topic.name in call.topics:
             raise TopicExists(f"topic {topic.name!r} exists already", topic=topic.name)
         if check_only:
             count = await _checked(call, topic.name, partitions, configs)
             row = _row(topic.name, NO_ID, count)
-            row.configs = _configs(would_have(call.service.store, configs))
+            row.configs = _configs(would_have(call.service.batches, configs))
             return row
         info, is_new = await call.service.topics.create(topic.name, partitions, configs)
         if not is_new:
@@ -98,7 +99,7 @@ async def _created(
             name=topic.name, error_code=code, error_message=message_of(error)
         )
     row = _row(topic.name, call.ids.id_of(topic.name), len(info.partitions))
-    row.configs = _configs(described(call.service.store, topic.name))
+    row.configs = _configs(described(call.service.batches, topic.name))
     return row
 
 
@@ -126,8 +127,7 @@ async def _checked(call: Call, name: str, partitions: int | None, configs: dict[
     store = call.service.store
     call.service.topics.access.check_writable()
     check_new_name(name)
-    if isinstance(store, SupportsTopicConfigs):
-        store.check_configs(configs)
+    call.service.batches.check_configs(configs)
     info = await call.service.topics.access.run(store.preview_topic, name)
     return len(info.partitions) if partitions is None else partitions
 
@@ -186,7 +186,7 @@ async def create_partitions(
 def _check_more(call: Call, topic: CreatePartitionsRequestTopics) -> None:
     """Check a new number of partitions. Raises Refused, UnknownTopic, StoreReadOnly."""
     call.service.topics.access.check_writable()
-    info = call.service.topics.info(topic.name)
+    info = call.topics.info(topic.name)
     present = len(info.partitions) + len(info.missing)
     if topic.count <= present:
         raise Refused(
@@ -218,6 +218,7 @@ async def _deleted(call: Call, name: str | None, topic_id: bytes) -> DeleteTopic
         row.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         return row
     try:
+        call.topics.check(found)
         row.topic_id = call.ids.id_of(found)
         await call.service.topics.delete(found)
     except StorageError as error:

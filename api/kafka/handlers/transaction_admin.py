@@ -129,7 +129,7 @@ async def _producers(call: Call, at: TopicPartition) -> DescribeProducersRespons
     store = call.service.store
     assert isinstance(store, SupportsTransactions)
     try:
-        call.service.topics.partition(*at)
+        call.topics.partition(*at)
         producers = await call.service.topics.access.run(store.active_producers, at)
     except StorageError as error:
         return DescribeProducersResponseTopicsPartitions(

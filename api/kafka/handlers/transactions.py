@@ -146,7 +146,7 @@ def unwritable(call: Call, at: TopicPartition) -> StorageError | None:
     """Return why clients cannot write to a partition; None if they can. A topic of the server's own state is closed to
     them, also to the markers of their transactions.
     """
-    topics = call.service.topics
+    topics = call.topics
     try:
         topics.partition(*at)
         check_open(topics.info(at.topic))

@@ -36,7 +36,7 @@ from storage.errors import InvalidArgument
 
 
 class KnownTopics:
-    """The topics of the catalogue, and those that each pattern of a group matches."""
+    """The topics of the catalogue that are for Kafka clients, and those that each pattern of a group matches."""
 
     def __init__(self, catalog: TopicCatalog) -> None:
         self._catalog = catalog
@@ -44,7 +44,7 @@ class KnownTopics:
 
     def find(self, name: str) -> Topic | None:
         """Return a topic; None if it does not exist."""
-        info = self._catalog.get(name)
+        info = self._catalog.get(name) if self._catalog.serves(name) else None
         return None if info is None else Topic(self._catalog.ids.id_of(name), info.partitions)
 
     async def learn(self, pattern: str) -> None:
@@ -55,7 +55,7 @@ class KnownTopics:
         # Topics may have come and gone meanwhile.
         self._matches[pattern] = {
             name
-            for name in self._catalog
+            for name in filter(self._catalog.serves, self._catalog)
             if (found[name] if name in found else compiled.matches(name))
         }
 
@@ -69,7 +69,7 @@ class KnownTopics:
 
     def changed(self, name: str) -> None:
         """Note that a topic was created, altered or deleted."""
-        exists = name in self._catalog
+        exists = name in self._catalog and self._catalog.serves(name)
         for pattern, names in self._matches.items():
             names.discard(name)
             if exists and TopicPattern(pattern).matches(name):

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.request_context import host_bytes
+from logserver.service.requests import host_bytes
 from storage import AppendResult, Page, Record, TopicPartition
 from storage.memory.store import MemoryStore
 from tests.http.harness import JSON, Api, records, serving, settings
