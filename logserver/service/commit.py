@@ -546,12 +546,15 @@ def _shareable_bytes(part: PartitionAppend) -> int | None:
     ):
         return None
     size_bytes = 0
-    for record in records:
-        size_bytes += len(record.value or b"") + len(record.key or b"")
-        for name, value in record.headers:
-            size_bytes += len(name) + len(value or b"")
-        for lookup_key in record.lookup_keys:
-            size_bytes += len(lookup_key)
+    for key, value, headers, _, _, lookup_keys, _ in records:
+        if key:
+            size_bytes += len(key)
+        if value:
+            size_bytes += len(value)
+        if headers:
+            size_bytes += sum(len(name) + len(content or b"") for name, content in headers)
+        if lookup_keys:
+            size_bytes += sum(map(len, lookup_keys))
     return size_bytes if size_bytes <= SHARED_PART_BYTES else None
 
 
