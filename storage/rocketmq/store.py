@@ -412,8 +412,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if not records:
             raise InvalidArgument("records must hold at least one record", field="records")
         self._check_writable()
-        queue = self._queue_to_write(partition)
-        self._disk.check(self._settings, self._clock())
+        queue = self.queues.get(*partition) or self._queue_to_write(partition)
+        self._disk.check(self._settings, self._clock)
         run = self._encoder.encode_run(
             partition,
             records,
@@ -433,9 +433,9 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         """See SupportsPromptAppend."""
         self._check_writable()
         queue = self.queues.get(*partition)
-        if not records or queue is None or self._disk.is_due(self._settings, self._clock()):
+        if not records or queue is None or self._disk.is_due(self._settings, self._clock):
             return None
-        self._disk.check(self._settings, self._clock())
+        self._disk.check(self._settings, self._clock)
         run = self._encoder.encode_run(partition, records, born_hosts=born_hosts)
         if not self._lock.acquire(blocking=False):
             return None
@@ -474,7 +474,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if not messages:
             raise InvalidArgument("messages must hold at least one message", field="messages")
         self._check_writable()
-        self._disk.check(self._settings, self._clock())
+        self._disk.check(self._settings, self._clock)
         host = self._settings.store_host if store_host is None else store_host
         run = self._encoder.encode_raw(partition, messages, host)
         beside = self.coverage is not None and any(

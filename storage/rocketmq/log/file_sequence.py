@@ -174,7 +174,8 @@ class FileSequence:
         base = self.base_of(position)
         if base is None:
             raise self.missing(position)
-        with self.files.borrow(self.path(base), write=True) as file:
+        path = self._paths.get(base) or self.path(base)  # each append comes here
+        with self.files.borrow(path, write=True) as file:
             file.pwrite(data, position - base)
 
     def is_there(self, base: int) -> bool:

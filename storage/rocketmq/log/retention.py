@@ -18,6 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, TypeVar
 
+from storage.contract import Clock
 from storage.errors import DataError, DiskFull, IoFailure
 from storage.files import FileSystem
 from storage.rocketmq.log.commit_log import CommitLog
@@ -96,15 +97,15 @@ class DiskWatch:
         self._asked_ms = 0
         self.used_percent: int | None = None
 
-    def is_due(self, settings: StoreSettings, now_ms: int) -> bool:
+    def is_due(self, settings: StoreSettings, clock: Clock) -> bool:
         """Return whether `check` would ask the disk, which takes a while on some."""
         limit, known = settings.disk_warning_percent, self.used_percent
         if limit is None:
             return False
         wait_ms = ASK_MS if known is not None and known <= limit else ASK_AGAIN_MS
-        return known is None or not 0 <= now_ms - self._asked_ms < wait_ms
+        return known is None or not 0 <= clock() - self._asked_ms < wait_ms
 
-    def check(self, settings: StoreSettings, now_ms: int) -> None:
+    def check(self, settings: StoreSettings, clock: Clock) -> None:
         """Raise DiskFull if the disk is used above the limit.
 
         The disk is asked every ten seconds, as by the real store, and every second while it is too full. Without a
@@ -114,8 +115,8 @@ class DiskWatch:
         if limit is None:
             self.used_percent = None
             return
-        if self.is_due(settings, now_ms):
-            self._asked_ms = now_ms
+        if self.is_due(settings, clock):
+            self._asked_ms = clock()
             self.used_percent = self._fs.used_percent(self._directory)
         known = self.used_percent
         if known is not None and known > limit:
