@@ -143,34 +143,34 @@ def encode_records(
     """
     records = with_lookup_headers(records)
     codec = codec_id(compression)
-
-    def encode(start: int, stop: int) -> list[bytes]:
-        content_bytes = _content_bytes(records[start:stop]) if codec else 0
-        if content_bytes > MAX_CONTENT_BYTES:
-            return halved(start, stop, content_bytes, MAX_CONTENT_BYTES)
-        data = encode_batch(
-            records[start:stop],
-            base_offset=mark.base_offset + start,
-            leader_epoch=mark.leader_epoch,
-            now_ms=mark.now_ms,
-            codec=codec,
-            log_append_time=mark.log_append_time,
-            producer_id=-1 if producer is None else producer.producer_id,
-            producer_epoch=-1 if producer is None else producer.epoch,
-            base_sequence=-1 if producer is None else producer.sequence,
-            transactional=producer is not None and producer.transactional,
-        )
-        if len(data) <= limit_bytes:
-            return [data]
-        return halved(start, stop, len(data), limit_bytes)
-
-    def halved(start: int, stop: int, size_bytes: int, limit_bytes: int) -> list[bytes]:
+    parts: list[bytes] = []
+    # A stack, and no functions that call each other: such functions would hold the records until a garbage collection.
+    pending = [(0, len(records))]
+    while pending:
+        start, stop = pending.pop()
+        size_bytes = _content_bytes(records[start:stop]) if codec else 0
+        most_bytes = MAX_CONTENT_BYTES
+        if size_bytes <= MAX_CONTENT_BYTES:
+            data = encode_batch(
+                records[start:stop],
+                base_offset=mark.base_offset + start,
+                leader_epoch=mark.leader_epoch,
+                now_ms=mark.now_ms,
+                codec=codec,
+                log_append_time=mark.log_append_time,
+                producer_id=-1 if producer is None else producer.producer_id,
+                producer_epoch=-1 if producer is None else producer.epoch,
+                base_sequence=-1 if producer is None else producer.sequence,
+                transactional=producer is not None and producer.transactional,
+            )
+            size_bytes, most_bytes = len(data), limit_bytes
+            if size_bytes <= limit_bytes:
+                parts.append(data)
+                continue
         if stop - start == 1 or producer is not None:
-            raise _too_large(size_bytes, limit_bytes, index=start, whole=stop - start > 1)
+            raise _too_large(size_bytes, most_bytes, index=start, whole=stop - start > 1)
         middle = (start + stop) // 2
-        return encode(start, middle) + encode(middle, stop)
-
-    parts = encode(0, len(records))
+        pending += (middle, stop), (start, middle)
     batches: list[AppendedBatch] = []
     at = 0
     for part in parts:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,6 +20,7 @@ from storage.errors import (
 from storage.files import OverlayFileSystem
 from storage.kafka.format.checkpoints import encode_clean_shutdown
 from storage.kafka.format.producer_snapshot import decode_snapshot
+from storage.kafka.log import encoding
 from storage.kafka.log.reading import Limits
 from tests.beside import beside
 from tests.unit.files.guarded import Watched
@@ -501,3 +504,25 @@ def test_readers_that_lose_their_segment_to_retention_are_out_of_range(shop: Wor
             store.enforce_retention(1 << 50)
 
     beside(write, read, read, read)
+
+
+class Held(list[Record]):
+    """Records that can be watched: a plain list has no weak references."""
+
+
+def test_encoded_records_are_free_at_once() -> None:
+    """A cycle of references would hold the values of every request until the next garbage collection."""
+    records = Held([Record(None, b"v" * 100)] * 4)
+    watched = weakref.ref(records)
+    gc.collect()
+    gc.disable()
+    try:
+        mark = encoding.Stamp(0, 0, 0, log_append_time=False)
+        encoded = encoding.encode_records(
+            records, mark, compression="none", producer=None, limit_bytes=300
+        )
+        assert len(encoded.batches) == 4
+        del records
+        assert watched() is None
+    finally:
+        gc.enable()
