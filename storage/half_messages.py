@@ -107,6 +107,11 @@ class HalfMessages(Protocol):
         """The longest time-out of a transaction: later its messages may be deleted with the log."""
         ...
 
+    @property
+    def count(self) -> int:
+        """The number of open transactions at the last call; does no IO."""
+        ...
+
     def check_group(self, group: str) -> None:
         """Raise InvalidArgument (group) for a group that no half message can name."""
 

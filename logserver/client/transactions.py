@@ -90,7 +90,7 @@ class Transaction:
         self, topic: str, records: Iterable[Record], *, partition: int | None = None
     ) -> list[Placed]:
         """Store records in the transaction. It waits for no disk: the commit makes them durable. On RocketMQ's format
-        the places are `PlacedLater`.
+        it waits, and the places are `PlacedLater`.
         """
         return await self._calls.produce_many(
             topic, records, partition=partition, acks=1, transaction=self.id

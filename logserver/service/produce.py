@@ -330,7 +330,7 @@ class Producer:
         if request.transaction is not None:
             answer = await self._submit_in_transaction(request.transaction, parts, request.acks)
         elif isinstance(request, Produce) and request.prepared is not None:
-            answer = await self._submit_prepared(request.prepared, parts, request.acks)
+            answer = await self._submit_prepared(request.prepared, parts)
         elif isinstance(request, Produce) and request.key is not None:
             answer = self._keyed_writer.append(request.key, parts, request.acks)
         else:
@@ -377,13 +377,15 @@ class Producer:
         return answer
 
     async def _submit_prepared(
-        self, transaction: Prepared, parts: Sequence[PartitionAppend], acks: Acks
+        self, transaction: Prepared, parts: Sequence[PartitionAppend]
     ) -> asyncio.Future[list[AppendOutcome]]:
-        """Queue the half messages of a transaction, which ends after them."""
+        """Queue the half messages of a transaction, which ends after them. They wait for the disk as with acks=all:
+        else a commit after a power loss could find only some of them.
+        """
         assert self._half_transactions is not None
         entry = await self._half_transactions.join(transaction)
         try:
-            answer = self._writer.submit(parts, acks)
+            answer = self._writer.submit(parts, Acks.ALL)
         except NotReady:
             entry.leave()
             raise

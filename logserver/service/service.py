@@ -217,6 +217,9 @@ class LogService:
                 topics, store.half_messages, self.waiters.notify, self._delivered_from_thread()
             )
             topics.deleting = self._half_transactions.deleting
+            halves = store.half_messages
+            about = "Open transactions of half messages, at the last request or check."
+            self.metrics.gauge("open_transactions", about, lambda: halves.count)
         return transactions
 
     def begin_stop(self) -> None:

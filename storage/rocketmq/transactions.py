@@ -66,9 +66,18 @@ from storage.rocketmq.format.properties import (
 )
 from storage.rocketmq.format.queue_entry import QueueEntry
 from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.reading import locator_of, locator_text
 from storage.rocketmq.lookup.find import LocatedMessage
-from storage.rocketmq.queue import after_gap, check_address, entries_from
+from storage.rocketmq.queue import (
+    WRONG_PLACE,
+    after_gap,
+    check_address,
+    entries_from,
+    fitting_entries,
+    unit_error,
+    window_bytes,
+)
 from storage.rocketmq.recovery.store_files import OpenedStore
 from storage.rocketmq.retries import check_group
 from storage.rocketmq.state.settings import StoreSettings
@@ -124,11 +133,37 @@ class Home(Protocol):
 
 
 class _Copy(NamedTuple):
-    """A half message in the log."""
+    """A half message in the log, by the entry of its queue."""
 
     offset: int
-    physical_offset: int
-    size: int
+    entry: QueueEntry
+
+    @property
+    def physical_offset(self) -> int:
+        return self.entry.physical_offset
+
+
+class _Reader:
+    """A reader of messages that keeps the bytes of the log that it read last: messages of one time are adjacent."""
+
+    def __init__(self, log_: CommitLog) -> None:
+        self._log = log_
+        self._data, self._start = b"", 0
+
+    def message(self, of: TopicPartition, entries: Sequence[QueueEntry], at: int = 0) -> Message:
+        """Return the message of a queue that `entries[at]` leads to. Raises Corrupt."""
+        entry = entries[at]
+        physical_offset = entry.physical_offset
+        if physical_offset < self._log.start:
+            raise self._log.damage(
+                physical_offset, "the record was deleted with the head of the log"
+            )
+        if not 0 <= physical_offset - self._start <= len(self._data) - entry.size:
+            self._start = physical_offset
+            self._data = self._log.read(physical_offset, window_bytes(entries, at))
+        message = self._log.checked(self._data, physical_offset - self._start, physical_offset)
+        check_address(self._log, of, message, physical_offset)
+        return message
 
 
 class _Waiting:
@@ -218,6 +253,11 @@ class HalfMessageStore:
     def max_timeout_ms(self) -> int:
         """See HalfMessages.max_timeout_ms."""
         return self._settings().file_reserved_ms or DEFAULT_RESERVED_MS
+
+    @property
+    def count(self) -> int:
+        """See HalfMessages.count."""
+        return len(self._transactions)
 
     # ---- half messages ----
 
@@ -326,29 +366,28 @@ class HalfMessageStore:
         """Yield (offset, entry, message) of a queue's messages; damaged ones are logged and passed over."""
         files = self._home.files
         files.catch_up(queue, end)
+        reader = _Reader(files.log)
         while offset < end:
             entries = entries_from(queue, offset, end)
-            for at, entry in enumerate(entries, offset):
+            fitting = frozenset(fitting_entries(files.log, entries))
+            for at, entry in enumerate(entries):
                 if entry.is_filler:
                     continue
                 try:
-                    yield (
-                        at,
-                        entry,
-                        self._message(queue.partition, entry.physical_offset, entry.size),
-                    )
+                    if at not in fitting:
+                        raise unit_error(queue.units.run, offset + at, WRONG_PLACE, entry)
+                    message = reader.message(queue.partition, entries, at)
                 except Corrupt as error:
-                    log.error("%s offset %d: passed over: %s", queue.partition, at, error.message)  # noqa: TRY400
+                    place = f"{queue.partition} offset {offset + at}"
+                    log.error("%s: passed over: %s", place, error.message)  # noqa: TRY400
+                    continue
+                yield offset + at, entry, message
             offset = offset + len(entries) if entries else after_gap(queue, offset, end)
 
-    def _message(self, of: TopicPartition, physical_offset: int, size: int) -> Message:
-        """Return the message of a queue that is stored at a physical offset. Raises Corrupt."""
-        log_ = self._home.files.log
-        if physical_offset < log_.start:
-            raise log_.damage(physical_offset, "the record was deleted with the head of the log")
-        message = log_.checked(log_.read(physical_offset, size), 0, physical_offset)
-        check_address(log_, of, message, physical_offset)
-        return message
+    def _newest(self, waiting: _Waiting) -> Message:
+        """Return the newest half message of a message. Raises Corrupt."""
+        reader = _Reader(self._home.files.log)
+        return reader.message(_half(waiting.queue_id), [waiting.newest.entry])
 
     def _read_outcomes(self, op: Queue, end: int) -> None:
         """Remember the outcomes in op records before the progress."""
@@ -406,7 +445,7 @@ class HalfMessageStore:
                 one.waiting[fields.key] = known
             known.fields = fields
             known.host = message.store_host
-            known.copies.append(_Copy(at, entry.physical_offset, entry.size))
+            known.copies.append(_Copy(at, entry))
             one.updated_ms = max(one.updated_ms, message.store_timestamp_ms)
             state.by_offset[at] = one, known
         state.next_half = max(state.next_half, end)
@@ -492,18 +531,18 @@ class HalfMessageStore:
         a message that names no queue, and Corrupt.
         """
         groups: dict[tuple[TopicPartition, bytes], list[tuple[_Waiting, RawMessage]]] = {}
-        for waiting in one.waiting.values():
-            if waiting.is_delivered:
-                continue
+        left = [waiting for waiting in one.waiting.values() if not waiting.is_delivered]
+        entries = [waiting.newest.entry for waiting in left]
+        reader = _Reader(self._home.files.log)
+        for at, waiting in enumerate(left):
             if waiting.fields.partition is None:
                 raise InvalidTopic(
                     f"transaction {one.id} has a message that names no queue of a topic: it can be rolled back",
                     topic="",
                 )
-            copy = waiting.newest
-            message = self._message(_half(waiting.queue_id), copy.physical_offset, copy.size)
+            message = reader.message(_half(waiting.queue_id), entries, at)
             target, raw = half_message.committed(
-                message, waiting.fields, copy.physical_offset, self._levels
+                message, waiting.fields, entries[at].physical_offset, self._levels
             )
             groups.setdefault((target, message.store_host), []).append((waiting, raw))
         for (target, host), group in groups.items():
@@ -565,8 +604,8 @@ class HalfMessageStore:
                     due += [each for each in one.waiting.values() if self._is_due(each, now_ms)]
                 elif self._settle(one, outcome, partitions):
                     decided[one.id] = outcome
-            checked = self._write_again(due)
             self._write_ops(decided)
+            checked = self._write_again(due)
             self._flush()
             if checked:
                 self._catch_up()
@@ -618,8 +657,7 @@ class HalfMessageStore:
         self._home.create_own_topic(MAX_TIME.topic)
         groups: dict[bytes, list[RawMessage]] = {}
         for waiting in one.waiting.values():
-            copy = waiting.newest
-            message = self._message(_half(waiting.queue_id), copy.physical_offset, copy.size)
+            message = self._newest(waiting)
             groups.setdefault(message.store_host, []).append(half_message.discarded(message))
         for host, messages in groups.items():
             self._home.append_messages(MAX_TIME, messages, store_host=host, publish=False)
@@ -634,18 +672,18 @@ class HalfMessageStore:
         for waiting in due:
             copy = waiting.newest
             at = waiting.queue_id, waiting.host
-            if group and (at != place or size_bytes + copy.size > WRITTEN_BYTES):
+            if group and (at != place or size_bytes + copy.entry.size > WRITTEN_BYTES):
                 self._put_back(place, group)
                 group, size_bytes = [], 0
             place = at
             try:
-                message = self._message(_half(waiting.queue_id), copy.physical_offset, copy.size)
+                message = self._newest(waiting)
                 group.append(half_message.checked(message, waiting.fields, copy.offset))
             except (Corrupt, CallerError) as error:
                 log.error("a half message is not checked: %s", error.message)  # noqa: TRY400
                 continue
             count += 1
-            size_bytes += copy.size
+            size_bytes += copy.entry.size
         if group:
             self._put_back(place, group)
         return count

@@ -309,6 +309,9 @@ async def test_the_check_is_a_service(api: Api) -> None:
     answer = await api.get("/store")
     (service,) = [row for row in answer.json["services"] if row["name"] == "transactions"]
     assert service["interval_ms"] == CHECK_MS
+    await put(api, await begin(api), 1)
+    await rows(api)
+    assert "logserver_open_transactions 1.0" in (await api.get("/metrics")).body.decode()
 
 
 @pytest.mark.parametrize("topic", ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"])

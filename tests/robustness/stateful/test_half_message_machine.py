@@ -23,7 +23,7 @@ from storage.rocketmq.transactions import HALF, MAX_TIME
 from tests.contract.harness import ManualClock
 from tests.robustness.crash.explorer import choices
 from tests.robustness.crash.recorder import Recorder
-from tests.unit.rocketmq.workshop import Workshop
+from tests.unit.rocketmq.workshop import ROOT, Workshop
 
 CHECKS = 3
 TIMEOUT_MS = 10_000
@@ -51,7 +51,10 @@ class HalfMessageMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         """Create the store."""
         self.clock = ManualClock()
-        self.open_on(Recorder(OverlayFileSystem(clock=self.clock)))
+        fs = Recorder(OverlayFileSystem(clock=self.clock))
+        fs.make_dir(ROOT.parent)
+        fs.sync_dir(ROOT.parent.parent)
+        self.open_on(fs)
         self.store.create_topic("t", len(PARTITIONS))
         self.store.flush()
         self.model: dict[str, Model] = {}
