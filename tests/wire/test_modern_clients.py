@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from logserver.bench.targets.tools import free_ports
 from tests.cli.runner import fine
 from tests.http.running import Running
+from tests.wire.harness import BACKENDS, OPTIONS
 from tests.wire.test_group_clients import COUNT, PARTITIONS, fill, lag, send, shares, until
 from tests.wire.test_java_tools import java
 
@@ -31,12 +32,15 @@ TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+@pytest.fixture(params=BACKENDS)
+def server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Running]:
     """A server with quick heartbeats, and the topic t: six partitions, a hundred records each."""
     for name, value in QUICK.items():
         monkeypatch.setenv(name, value)
-    running = Running("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
+    place = ("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
+    running = Running(*place, *OPTIONS[request.param])
     fill(running)
     yield running
     running.process.kill()

@@ -21,6 +21,7 @@ from api.kafka.protocol.messages.configs import (
     IncrementalAlterConfigsRequestResourcesConfigs,
     ListConfigResourcesRequest,
 )
+from api.kafka.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 from api.kafka.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestTopics,
@@ -229,6 +230,33 @@ async def test_offsets_of_hidden_topics_are_not_shown(
     offsets = {TopicPartition(name, 0): CommittedOffset(0) for name in ("%RETRY%g", "t")}
     store.commit_offsets([GroupCommit("g", offsets)])
     assert await fetched(connection, 9, None) == {("t", 0): (0, -1, "", 0)}
+
+
+async def test_a_pattern_of_a_group_matches_no_hidden_topic(
+    kafka: Broker, connection: Connection
+) -> None:
+    """With Kafka's new protocol the server finds the topics."""
+    for name in ("%RETRY%g", "a|b", "t"):
+        await kafka.service.topics.create(name, 1, None)
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="me",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_regex=".*",
+        topic_partitions=[],
+    )
+    answer = await connection.call(request, 1)
+    assert answer.error_code == 0
+    assigned = [row.topic_id for row in answer.assignment.topic_partitions]
+    assert assigned == [kafka.service.topics.ids.id_of("t")]
+    named = ConsumerGroupHeartbeatRequest(
+        group_id="h",
+        member_id="me",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["%RETRY%g"],
+        topic_partitions=[],
+    )
+    assert (await connection.call(named, 1)).assignment.topic_partitions == []
 
 
 async def test_configs(kafka: Broker, connection: Connection) -> None:
