@@ -1,18 +1,21 @@
 """Spark's own Kafka connector, from a running broker, and our source, in the broker's directory, read the same rows.
 
-The broker serves every golden store, and topics that the connector writes through it meanwhile, in all codecs.
+The broker serves every golden store, and topics that the connector writes through it meanwhile, in all codecs. The
+connector also works with our server.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from storage import Isolation
 from tests.golden import stores
+from tests.http.running import Running
 from tests.interop import brokers, peers
 from tests.interop.brokers import Broker
 
@@ -110,3 +113,44 @@ def golden_rows() -> int:
     """Return the number of records that a consumer received from the golden stores."""
     files = (path for store in GOLDEN for path in store.parent.glob("expect/*/expected.jsonl"))
     return sum(len(path.read_text().splitlines()) for path in files)
+
+
+@pytest.mark.usefixtures("connector")
+def test_the_connector_and_our_server(spark: SparkSession, tmp_path: Path) -> None:
+    """The connector writes and reads, in a batch and in a stream; a stream that goes on reads only what came since."""
+    server = Running("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
+    place = {"kafka.bootstrap.servers": str(server.told["kafka"])}
+    rows = spark.range(NEW).selectExpr(
+        "cast(id % 7 as string) as key",
+        "cast(id as string) as value",
+        "array(named_struct('key', 'h', 'value', cast('x' as binary))) as headers",
+    )
+
+    def send() -> None:
+        options = {**place, "topic": "from", "includeHeaders": "true"}
+        rows.write.format("kafka").options(**options).save()
+
+    def copy() -> None:
+        source = {**place, "subscribe": "from", "startingOffsets": "earliest"}
+        stream = spark.readStream.format("kafka").options(**source).load()
+        sink = {**place, "topic": "to", "checkpointLocation": str(tmp_path / "checkpoint")}
+        query = stream.select("key", "value").writeStream.format("kafka").options(**sink)
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    def stored(topic: str) -> DataFrame:
+        options = {**place, "subscribe": topic, "startingOffsets": "earliest"}
+        found = spark.read.format("kafka").options(**options).load()
+        return found.selectExpr("cast(key as string)", "cast(value as string)")
+
+    try:
+        for turn in (1, 2):
+            send()
+            copy()
+            for topic in ("from", "to"):
+                found = stored(topic)
+                assert found.count() == turn * NEW
+                assert found.distinct().exceptAll(rows.select("key", "value")).take(1) == []
+                assert found.distinct().count() == NEW
+    finally:
+        server.process.kill()
+        server.process.communicate()

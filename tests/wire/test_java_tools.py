@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,6 +141,26 @@ def test_transactions(classpath: str, address: str) -> None:
         *("--isolation-level", "read_committed"),
     )
     assert len(values.split()) == 300
+
+
+def test_verifiable_clients(classpath: str, address: str) -> None:
+    """Kafka's system tests drive brokers with these two: every message is acknowledged, and consumed once, in order."""
+    count = 500
+    java(classpath, address, f"{TOOLS}.TopicCommand", "--create", "--topic", "v")
+    words = ("--topic", "v", "--max-messages", str(count))
+
+    def events(tool: str, *options: str) -> list[dict[str, Any]]:
+        lines = java(classpath, address, f"{TOOLS}.{tool}", *words, *options).splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    (summary,) = [one for one in events("VerifiableProducer") if one["name"] == "tool_data"]
+    assert (summary["sent"], summary["acked"]) == (count, count)
+    consumed = events("VerifiableConsumer", "--group-id", "g", "--verbose")
+    records = [one for one in consumed if one["name"] == "record_data"]
+    assert [(one["offset"], int(one["value"])) for one in records] == [(n, n) for n in range(count)]
+    commits = [one for one in consumed if one["name"] == "offsets_committed"]
+    assert all(one["success"] for one in commits)
+    assert commits[-1]["offsets"][0]["offset"] == count
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
