@@ -29,6 +29,7 @@ from storage.contract import (
     batches_of,
 )
 from storage.errors import StorageError
+from storage.groups import StoredGroup, StoredMember, SupportsGroupMembers
 from storage.half_messages import (
     HalfChecked,
     HalfEnd,
@@ -216,12 +217,15 @@ __all__ = [
     "StoreOptions",
     "StoreStats",
     "StoredFile",
+    "StoredGroup",
+    "StoredMember",
     "StoredRecord",
     "SupportsBatchBytes",
     "SupportsClusterId",
     "SupportsCompaction",
     "SupportsDelay",
     "SupportsDeleteRecords",
+    "SupportsGroupMembers",
     "SupportsGroupOffsets",
     "SupportsHalfMessages",
     "SupportsInspect",

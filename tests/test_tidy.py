@@ -54,6 +54,7 @@ LAST_RESORTS = {
     "logserver/cli/__init__.py",
     "logserver/cli/spark/progress.py",
     "logserver/groups/consumer.py",
+    "logserver/groups/members_log.py",
     "logserver/groups/offsets.py",
     "logserver/service/commit.py",
     "logserver/service/upkeep.py",
@@ -126,6 +127,7 @@ SMALL_MODULES = {
     "storage/kafka/log/log_segments.py": "partition, tail and tools share it",
     "storage/rocketmq/tools/verify/due_times.py": "verify and rebuild share it",
     "storage/shared/atomic_store.py": "both backends share it",
+    "storage/groups.py": "the interface: the contract and the Kafka backend share it",
     "storage/repairs.py": "the interface: the contract and both backends share it",
     "storage/shared/own_files.py": "both backends share it",
 }

@@ -39,6 +39,8 @@ from storage.errors import StorageError
 log = logging.getLogger(__name__)
 
 SASL_AUTHENTICATE: Final = 36
+OF_GROUPS: Final = frozenset((8, 9, 11, 12, 13, 14, 15, 16, 28, 42, 47, 68, 69))
+"""The APIs of groups: offsets, members and administration."""
 HEADER_BYTES: Final = 10  # API, version, correlation id, length of the client id
 
 
@@ -144,6 +146,8 @@ class Dispatcher:
             self._metrics.refused(api=served.api.name, error="not allowed")
             return refusal(served.api.key, message, None)
         try:
+            if served.api.key in OF_GROUPS:  # members of before a restart are read first
+                await self.service.groups.loaded()
             return await served.handler(call, message)
         except (Malformed, Ended, NotReady):  # the connection ends, and the client connects again
             raise

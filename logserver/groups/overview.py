@@ -6,6 +6,7 @@ instances, and members that use Kafka's classic or new protocol. Must not know H
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from logserver.groups.commits import Commits
 from logserver.groups.config import check_group_name
 from logserver.groups.consumer import Consumers
 from logserver.groups.coordinator import Group, Member
+from logserver.groups.members_log import MembersLog
 from logserver.groups.modern.groups import ModernGroups
 from logserver.groups.modern.values import Limits as ModernLimits
 from logserver.groups.modern.values import ModernMemberView
@@ -114,6 +116,8 @@ class Groups:
         self._registry = Registry()
         self.offsets = Offsets(topics, self._registry)
         self.consumers = Consumers(topics, self.offsets, self._registry)
+        self._members_log = MembersLog(self._access)
+        self._loading: asyncio.Task[None] | None = None
         check_name = partial(check_group_name, rocketmq=self._access.store.capabilities.messages)
         self.classic = ClassicGroups(
             self._registry,
@@ -126,6 +130,8 @@ class Groups:
                 settings.max_group_member_bytes,
             ),
             check_name,
+            members=self._members_log,
+            clock=self._access.clock,
             is_restart=bool(topics),
         )
         self.modern = ModernGroups(
@@ -150,6 +156,7 @@ class Groups:
         """Begin to close idle instances and to count groups, and register the metrics."""
         self.consumers.start()
         self.offsets.start()
+        self._loading = asyncio.create_task(self.classic.load())
         metrics.gauge("consumer_instances", "Consumer instances.", lambda: self.consumers.count)
         metrics.gauge("groups", "Groups with members.", lambda: len(self._registry))
         metrics.gauge(
@@ -158,6 +165,15 @@ class Groups:
             lambda: self.classic.waiting,
         )
 
+    async def loaded(self) -> None:
+        """Wait until the members of an earlier process are known again."""
+        if self._loading is not None:
+            await asyncio.wait((self._loading,))
+
+    async def settled(self) -> None:
+        """Wait until the members of all changed groups are stored."""
+        await self._members_log.settled()
+
     def begin_stop(self) -> None:
         """End the groups of Kafka's protocol: their members that wait are answered."""
         self.classic.stop()
@@ -165,7 +181,9 @@ class Groups:
 
     async def stop(self) -> None:
         """Close all instances; auto-commits are stored on return."""
+        await self.loaded()
         await self.consumers.stop()
+        await self.settled()
         await self.offsets.stop()
 
     async def names(self) -> Sequence[str]:
@@ -302,6 +320,7 @@ class Groups:
         await self._known(group)
         self._registry.check_empty(group)
         await self.offsets.delete(group)
+        await self._members_log.forget(group)
         self.classic.forget(group)
         self.modern.forget(group)
 

@@ -41,7 +41,7 @@ from storage.kafka.lookup.find import find_by_id, find_records
 from storage.kafka.partition import Partition, PartitionEnvironment
 from storage.kafka.recovery.opening import Opening, Recovered, own_epochs, recover_partitions
 from storage.kafka.state import blocked_paths
-from storage.kafka.state.group_offsets import GroupOffsets
+from storage.kafka.state.group_offsets import GroupOffsets, KeepsGroupMembers
 from storage.kafka.state.log_dirs import log_directory, log_roots, refuse_several
 from storage.kafka.state.root import (
     LogDirectory,
@@ -140,7 +140,7 @@ def open_kafka(
     )
 
 
-class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsTransactions):
+class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransactions):
     """An open log directory. Created by `open_kafka`."""
 
     capabilities = Capabilities(

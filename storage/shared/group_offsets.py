@@ -31,13 +31,14 @@ def check_commits(
     `check_partition` raises for a partition that does not exist.
     """
     for group, offsets, _ in commits:
-        _check_group(group)
+        check_group(group)
         for partition, committed in offsets.items():
             check_partition(partition)
             _check_offset(group, partition, committed)
 
 
-def _check_group(group: str) -> None:
+def check_group(group: str) -> None:
+    """Raise InvalidArgument (field: group) for a name that cannot be stored."""
     size_bytes = len(group.encode("utf-8", "surrogatepass"))
     if not 1 <= size_bytes <= MAX_GROUP_BYTES or not group.isprintable():
         raise InvalidArgument(

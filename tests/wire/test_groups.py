@@ -24,6 +24,7 @@ from api.kafka.protocol.messages.groups import (
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from logserver.groups.classic.consumer_protocol import decode_assignment, encode_assignment
 from storage import TopicPartition
+from storage.errors import DiskFull
 from tests.http.test_security import PRODUCER, READER, token_file
 from tests.wire.group_requests import (
     alone,
@@ -294,7 +295,7 @@ async def test_who_may_commit(topics: None, connection: Connection) -> None:
 
 
 async def test_a_member_commits_after_a_restart(tmp_path: Path) -> None:
-    """It is unknown and joins again; that the group does not exist would end a Java client's commit as a bug."""
+    """It is a member still. A stranger is unknown: that the group does not exist would end a Java client's commit."""
     path = tmp_path / "store"
     async with broker(path) as kafka, kafka.connect() as connection:
         await kafka.api.create("t")
@@ -304,13 +305,19 @@ async def test_a_member_commits_after_a_restart(tmp_path: Path) -> None:
         assert answer.topics[0].partitions[0].error_code == 0
     async with broker(path) as kafka, kafka.connect() as connection:
         for version in (8, 9):
-            answer = await connection.call(commit({("t", 0): 1}, **member), version)
-            code = answer.topics[0].partitions[0].error_code
-            assert code == ErrorCode.UNKNOWN_MEMBER_ID
+            await _check_commits(connection, member, version)
+
+
+async def _check_commits(connection: Connection, member: dict[str, Any], version: int) -> None:
+    """A member may commit, and another client may not."""
+    for changed, expected in (({}, 0), ({"member_id": "x"}, ErrorCode.UNKNOWN_MEMBER_ID)):
+        request = commit({("t", 0): 1}, **{**member, **changed})
+        answer = await connection.call(request, version)
+        assert answer.topics[0].partitions[0].error_code == expected
 
 
 async def test_the_first_commit_after_a_restart(tmp_path: Path) -> None:
-    """A group that had not committed before is unknown too: its members join again."""
+    """The members of a group that had not committed before are known too."""
     path = tmp_path / "store"
     async with broker(path) as kafka, kafka.connect() as connection:
         await kafka.api.create("t")
@@ -319,9 +326,43 @@ async def test_the_first_commit_after_a_restart(tmp_path: Path) -> None:
     async with broker(path) as kafka, kafka.connect() as connection:
         await connection.call(listing(), 5)  # the groups are counted
         for version in (8, 9):
-            answer = await connection.call(commit({("t", 0): 1}, **member), version)
-            code = answer.topics[0].partitions[0].error_code
-            assert code == ErrorCode.UNKNOWN_MEMBER_ID
+            await _check_commits(connection, member, version)
+
+
+async def test_an_assignment_that_cannot_be_stored_is_not_given(
+    topics: None, kafka: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a restart could begin the generation again with other members. The client asks again, and it is stored."""
+    store: Any = kafka.service.store
+
+    def full(*_: Any, **__: Any) -> None:
+        raise DiskFull("no space left", path="x", operation="write", errno=28)
+
+    me = await connection.call(join(), 3)
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "write_groups", full)
+        refused = await connection.call(sync(me.member_id, 1, {me.member_id: b"mine"}), 5)
+        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert store.stored_groups() == []
+    again = await connection.call(sync(me.member_id, 1), 5)
+    assert (again.error_code, again.assignment) == (0, b"mine")
+    assert [group.generation for group in store.stored_groups()] == [1]
+
+
+async def test_what_is_stored_of_a_group(
+    topics: None, kafka: Broker, connection: Connection
+) -> None:
+    """A group whose last member has left is stored without members; a deleted one is not stored."""
+    store: Any = kafka.service.store
+    me = await alone(connection)
+    (stored,) = store.stored_groups()
+    assert [row.member_id for row in stored.members] == [me.member_id]
+    await connection.call(leave((me.member_id, None)), 5)
+    await kafka.service.groups.settled()
+    (stored,) = store.stored_groups()
+    assert (stored.generation, stored.members, stored.leader) == (2, [], None)
+    await connection.call(delete("g"), 2)
+    assert store.stored_groups() == []
 
 
 # -- administration

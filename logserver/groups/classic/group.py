@@ -43,6 +43,7 @@ from logserver.groups.classic.values import (
     Sync,
     SyncAnswer,
 )
+from storage import StoredGroup, StoredMember
 
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 """How long the first join of a member may wait. Its session has not begun: it cannot send heartbeats."""
@@ -112,7 +113,8 @@ def _size_bytes(client: _Member | Join) -> int:
 
 class ClassicGroup:
     """The members of one group. `new_id(prefix)` returns a member id that was never used. `held`: the count of the
-    bytes of all groups, which `limits.max_bytes` limits.
+    bytes of all groups, which `limits.max_bytes` limits. `revision` rises when `stored` changes in a way that a restart
+    must not forget: with an assignment, a member id that replaces another, and the end of the last member.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class ClassicGroup:
         # In the first rebalance of a group only: the time by which its delay may still grow, None later.
         self._initial_left_ms: int | None = None
         self._joined_meanwhile = False
+        self.revision = 0
 
     # -- what others ask
 
@@ -193,6 +196,62 @@ class ClassicGroup:
         return GroupView(
             self.name, self.state, self.generation, self.protocol_type, protocol, members
         )
+
+    # -- over a restart
+
+    def stored(self, changed_ms: int) -> StoredGroup:
+        """Return the group as a store keeps it. `changed_ms`: the wall clock's time."""
+        members = [
+            StoredMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                subscription=member.metadata(self.protocol),
+                assignment=member.assignment,
+            )
+            for member in self._members.values()
+        ]
+        return StoredGroup(
+            self.name,
+            self.protocol_type,
+            self.generation,
+            self.protocol,
+            self.leader,
+            changed_ms,
+            members,
+        )
+
+    def restore(self, stored: StoredGroup, now_ms: int) -> None:
+        """Go on with the members of an earlier process; each has a whole session to show that it is there."""
+        self.protocol_type, self.generation = stored.protocol_type, stored.generation
+        for row in stored.members:
+            request = Join(
+                row.member_id,
+                row.instance_id,
+                row.client_id,
+                row.client_host,
+                row.session_timeout_ms,
+                row.rebalance_timeout_ms,
+                stored.protocol_type,
+                [Offer(stored.protocol or "", row.subscription)],
+                needs_known_id=True,
+                can_skip_assignment=True,
+            )
+            member = _Member(row.member_id, request)
+            member.is_new, member.assignment = False, row.assignment
+            self._members[row.member_id] = member
+            self._count(member)
+            if row.instance_id is not None:
+                self._static[row.instance_id] = row.member_id
+            self._extend(member, now_ms)
+        if self._members:
+            known = stored.leader in self._members
+            self.protocol = stored.protocol
+            self.leader = stored.leader if known else next(iter(self._members))
+            self.state, self._dead_at_ms = State.STABLE, None
 
     def next_deadline_ms(self) -> int | None:
         """Return the time of the next call of `expire`; None if nothing is due ever."""
@@ -328,6 +387,7 @@ class ClassicGroup:
         if self.state is not State.STABLE or self._chosen_protocol() != self.protocol:
             self._rebalance(now_ms)
         else:
+            self.revision += 1
             member.answer_join(self._answer_returning(member, request, former_leader))
 
     def _answer_returning(self, member: _Member, request: Join, former_leader: str) -> JoinAnswer:
@@ -435,6 +495,7 @@ class ClassicGroup:
 
     def _end(self, now_ms: int) -> None:
         """Note that the group has no members."""
+        self.revision += 1
         self.state = State.EMPTY
         self.protocol = self.leader = None
         self._dead_at_ms = now_ms + EMPTY_KEPT_MS
@@ -506,6 +567,7 @@ class ClassicGroup:
 
     def _assign(self, assignments: dict[str, bytes], now_ms: int) -> None:
         self.state = State.STABLE
+        self.revision += 1
         for member in self._members.values():
             self._give(member, assignments.get(member.member_id, b""))
             self._extend(member, now_ms)

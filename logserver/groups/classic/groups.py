@@ -1,15 +1,18 @@
 """All groups of Kafka's classic protocol on the event loop: requests in, answers out, deadlines on timers.
 
-Owns the table of groups, their timers, and the rule which requests of a group that does not exist are answered how.
-Must not know the protocol's bytes, nor how a group works (`group.py`). Groups are in memory: after a restart their
-members are unknown and join again, and go on at their committed offsets. Use it on the event loop only.
+Owns the table of groups, their timers, the rule which requests of a group that does not exist are answered how, and
+the order of an answer and its write. Must not know the protocol's bytes, nor how a group works (`group.py`). A
+generation is stored before a member gets its assignment, so after a restart the members go on. Where a store keeps no
+members they are unknown then, and join again. Use it on the event loop only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from logserver.errors import InvalidGroup
@@ -27,9 +30,13 @@ from logserver.groups.classic.values import (
     Sync,
     SyncAnswer,
 )
+from logserver.groups.members_log import MembersLog
 from logserver.groups.offsets import Offsets
 from logserver.groups.registry import Registry
 from logserver.groups.timers import Timers, now_ms
+from storage import Clock, StorageError
+
+log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
@@ -44,6 +51,8 @@ class ClassicGroups:
         limits: Limits,
         check_name: Callable[[str], None],
         *,
+        members: MembersLog,
+        clock: Clock,
         is_restart: bool,
     ) -> None:
         """Create the table, without groups. `check_name` raises InvalidGroup for a name that no new group may have.
@@ -58,6 +67,10 @@ class ClassicGroups:
         # Sessions of the earlier process have ended after this time. Until then its members may still commit.
         self._forgotten_ms = now_ms() + limits.max_session_timeout_ms if is_restart else 0
         self._timers = Timers(self._expire)
+        self._members_log = members
+        self._clock = clock
+        self._writes: dict[str, asyncio.Future[bool]] = {}  # of each group's newest change
+        self._forgetting: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     def stop(self) -> None:
@@ -67,6 +80,16 @@ class ClassicGroups:
         for group in self._groups.values():
             group.close()
         self._groups.clear()
+
+    async def load(self) -> None:
+        """Go on with the members of an earlier process, but for names that others took meanwhile."""
+        for stored in await self._members_log.load():
+            if self._stopped or stored.name in self._registry or stored.name in self._groups:
+                continue
+            group = ClassicGroup(stored.name, self._limits, _new_id, now_ms(), self._held)
+            group.restore(stored, now_ms())
+            self._groups[stored.name] = group
+            self._arm(group)
 
     @property
     def waiting(self) -> int:
@@ -90,12 +113,16 @@ class ClassicGroups:
             group = ClassicGroup(name, self._limits, _new_id, now_ms(), self._held)
             self._groups[name] = group
         answer: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-        group.join(request, now_ms(), _deliver(answer))
+        with self._storing(group):
+            group.join(request, now_ms(), _deliver(answer))
         if not group.size and group.generation == 0:
             del self._groups[name]  # the join was refused: the group never was
         else:
             self._arm(group)
-        return await answer
+        joined = await answer
+        if joined.refusal or await self._is_stored(name):
+            return joined
+        return JoinAnswer(Refusal.COORDINATOR_NOT_AVAILABLE, request.member_id)
 
     def _refuse_join(self, name: str, request: Join) -> Refusal:
         if self._stopped:
@@ -121,9 +148,42 @@ class ClassicGroups:
         if group is None:
             return SyncAnswer(refusal)
         answer: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        group.sync(request, now_ms(), _deliver(answer))
+        with self._storing(group):
+            group.sync(request, now_ms(), _deliver(answer))
         self._arm(group)
-        return await answer
+        synced = await answer
+        if synced.refusal:
+            return synced
+        if await self._is_stored(name):
+            group.heartbeat(request.caller, now_ms())  # the time of the write is not the member's
+            return synced
+        return SyncAnswer(Refusal.COORDINATOR_NOT_AVAILABLE)
+
+    @contextmanager
+    def _storing(self, group: ClassicGroup) -> Iterator[None]:
+        """Store the group if it changes in a way that a restart must not forget."""
+        before = group.revision
+        yield
+        if group.revision != before:
+            self._store(group)
+
+    def _store(self, group: ClassicGroup) -> None:
+        write = self._members_log.submit(group.stored(self._clock()))
+        if write is not None:
+            self._writes[group.name] = write
+
+    async def _is_stored(self, name: str) -> bool:
+        """Wait until the group's newest change is stored; a write that failed is tried once more."""
+        for _ in range(2):
+            write = self._writes.get(name)
+            if write is None or await asyncio.shield(write):
+                return True
+            group = self._groups.get(name)
+            if group is None:
+                return True  # it has ended: the client's next request says so
+            if self._writes.get(name) is write:
+                self._store(group)
+        return False
 
     def heartbeat(self, name: str, caller: Caller) -> Refusal:
         """Extend a member's session."""
@@ -135,7 +195,8 @@ class ClassicGroups:
         group, refusal = self._find(name)
         if group is None:
             return [refusal] * len(leaving)
-        results = group.leave(leaving, now_ms())
+        with self._storing(group):
+            results = group.leave(leaving, now_ms())
         self._arm(group)
         return results
 
@@ -183,16 +244,34 @@ class ClassicGroups:
         group = self._groups.get(name)
         if group is None:
             return  # it was given up for a group of the new protocol
-        group.expire(now_ms())
+        write = self._writes.get(name)
+        if write is not None and not write.done():  # members that wait for a write do not expire
+            write.add_done_callback(lambda _: self._timers.arm(name, now_ms()))
+            return
+        with self._storing(group):
+            group.expire(now_ms())
         if group.state is State.DEAD:
             self._drop(group)
+            if not self._stopped:
+                task = asyncio.create_task(self._forget_stored(name))
+                self._forgetting.add(task)
+                task.add_done_callback(self._forgetting.discard)
         else:
             self._arm(group)
 
     def _drop(self, group: ClassicGroup) -> None:
         group.close()
         del self._groups[group.name]
+        self._writes.pop(group.name, None)
         self._timers.cancel(group.name)
+
+    async def _forget_stored(self, name: str) -> None:
+        """Delete what the store has of a group that has neither members nor offsets."""
+        try:
+            if not await self._offsets.committed(name) and name not in self._groups:
+                await self._members_log.forget(name)
+        except StorageError as error:
+            log.warning("group %s could not be deleted: %s", name, error)
 
 
 def _new_id(prefix: str) -> str:

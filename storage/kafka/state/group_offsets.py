@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups, stored as the broker does: as records of `__consumer_offsets`.
+"""Committed offsets and members of consumer groups, stored as the broker does: as records of `__consumer_offsets`.
 
 Owns which partition a group's records go to, the order of a commit's steps, and the rule which record counts; must not
 know the bytes of a record. No state is stored apart from the log: offsets are read from the log when they are
@@ -15,6 +15,7 @@ counts, in the order of the log:
                                          those in open transactions
     of a transaction                     when its COMMIT marker comes, unless a later record of its
                                          key has counted; never with ABORT or without a marker
+    the members of a classic group       at once; a tombstone ends the group
     another type, or a key or value      not at all; it stays in the log as it is
     that cannot be understood
 
@@ -24,6 +25,7 @@ Each read of the log continues where the last read ended. So records that other 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -31,6 +33,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from storage.coding.hashes import java_hash
 from storage.contract import Clock
 from storage.errors import Corrupt, DataError, DiskFull, OffsetOutOfRange
+from storage.groups import StoredGroup
 from storage.kafka.format import names
 from storage.kafka.format.batch import (
     ABORT,
@@ -39,6 +42,13 @@ from storage.kafka.format.batch import (
     decode_control,
     decode_records,
     split_batches,
+)
+from storage.kafka.format.group_records import (
+    CLASSIC_TYPE,
+    decode_group_key,
+    decode_group_value,
+    encode_group_key,
+    encode_group_value,
 )
 from storage.kafka.format.offset_records import (
     OffsetKey,
@@ -61,7 +71,7 @@ from storage.model import (
     Record,
     TopicPartition,
 )
-from storage.shared.group_offsets import OffsetTable, at_time, check_commits
+from storage.shared.group_offsets import OffsetTable, at_time, check_commits, check_group
 from storage.shared.sequencing import NO_SEQUENCE
 
 INT32_MIN: Final = -(1 << 31)
@@ -120,6 +130,9 @@ class OffsetsLog:
         self._lock = threading.Lock()  # guards the fields below
         self._read_to = 0
         self._table = OffsetTable[OffsetValue]()
+        self._groups: dict[str, StoredGroup] = {}
+        # Keys of records of the new group protocol, by group: a classic group takes their place.
+        self._new_keys: dict[str, set[bytes]] = {}
         # of open transactions, by producer id
         self._pending: dict[int, dict[OffsetKey, _Stored]] = {}
 
@@ -131,6 +144,19 @@ class OffsetsLog:
         with self._lock:
             self._catch_up()
             return question(self._table)
+
+    def stored_groups(self) -> Sequence[StoredGroup]:
+        """Return the groups with members, or that had some."""
+        with self._lock:
+            self._catch_up()
+            return list(self._groups.values())
+
+    def keys_of(self, group: str, *, classic: bool) -> Sequence[bytes]:
+        """Return the keys of the records of a group's members: of the new protocol, and of the classic one if asked."""
+        with self._lock:
+            self._catch_up()
+            own = [encode_group_key(group)] if classic and group in self._groups else []
+            return [*own, *sorted(self._new_keys.get(group, ()))]
 
     def pending(self, group: str) -> Collection[TopicPartition]:
         """Return the partitions for which an open transaction holds an offset of the group."""
@@ -186,14 +212,37 @@ class OffsetsLog:
             return
         for record_offset, _, key, value, _ in decode_records(data, at, header=header):
             with suppress(DataError):
-                offset_key = None if key is None else decode_key(key)
+                if key is None:
+                    continue
+                offset_key = decode_key(key)
                 if offset_key is None:
+                    self._take_group(key, value)
                     continue
                 stored = _Stored(record_offset, None if value is None else decode_value(value))
                 if header.is_transactional:
                     self._pending.setdefault(header.producer_id, {})[offset_key] = stored
                 else:
                     self._apply(offset_key, stored)
+
+    def _take_group(self, key: bytes, value: bytes | None) -> None:
+        """Apply a record of the members of a group."""
+        found = decode_group_key(key)
+        if found is None:
+            return
+        kind, group = found
+        if kind != CLASSIC_TYPE:
+            keys = self._new_keys.setdefault(group, set())
+            if value is None:
+                keys.discard(key)
+            else:
+                keys.add(key)
+                self._groups.pop(group, None)
+            if not keys:
+                del self._new_keys[group]
+        elif value is None:
+            self._groups.pop(group, None)
+        else:
+            self._groups[group] = decode_group_value(group, value)
 
     def _end_transaction(self, producer_id: int, *, commit: bool) -> None:
         ended = self._pending.pop(producer_id, {})
@@ -319,6 +368,43 @@ class GroupOffsets:
             wanted = held if partitions is None else [p for p in partitions if p in held]
             self._append([(group, partition, None, None) for partition in wanted], durable=True)
 
+    def stored_groups(self) -> Sequence[StoredGroup]:
+        found = [group for log in self._current() for group in log.stored_groups()]
+        return sorted(found, key=lambda group: group.name)
+
+    def write_groups(self, groups: Sequence[StoredGroup], *, durable: bool) -> None:
+        with self._commit_lock:
+            records = []
+            for group in groups:
+                check_group(group.name)
+                log = self._log_of(group.name)
+                old = () if log is None else log.keys_of(group.name, classic=False)
+                new = Record(encode_group_key(group.name), encode_group_value(group))
+                records += [(group.name, Record(key, None)) for key in old]
+                records.append((group.name, new))
+            self._append_records(records, durable=durable)
+
+    def forget_groups(self, groups: Iterable[str]) -> None:
+        with self._commit_lock:
+            records = []
+            for group in groups:
+                log = self._log_of(group)
+                keys = () if log is None else log.keys_of(group, classic=True)
+                records += [(group, Record(key, None)) for key in keys]
+            self._append_records(records, durable=True)
+
+    def _append_records(self, records: Sequence[tuple[str, Record]], *, durable: bool) -> None:
+        """Append records of groups, in their order; one append to each partition."""
+        homes: dict[TopicPartition, list[Record]] = {}
+        now_ms = self._clock()
+        for group, record in records:
+            homes.setdefault(self.home(group), []).append(record._replace(timestamp_ms=now_ms))
+        for address, run in homes.items():
+            partition = self._home.partition(address)
+            partition.append(run, compression="none", producer=None, publish=not durable)
+            if durable:
+                partition.flush()
+
     def forget_topic(self, topic: str, topic_id: str | None) -> None:
         """Delete every group's offsets for a deleted topic, except the offsets of a new topic with its name. On a full
         disk the offsets stay: their topic id shows that they do not count.
@@ -393,3 +479,32 @@ class GroupOffsets:
 
 def _mark(transaction: ProducerEpoch) -> ProducerSequence:
     return ProducerSequence(*transaction, NO_SEQUENCE, transactional=True)
+
+
+class KeepsGroupMembers(ABC):
+    """The calls of SupportsGroupMembers for a store that has GroupOffsets."""
+
+    _group_offsets: GroupOffsets
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise StoreClosed if the store is closed."""
+
+    @abstractmethod
+    def _check_writable(self) -> None:
+        """Raise StoreClosed, StoreReadOnly or StoreFenced if the store cannot be written."""
+
+    def stored_groups(self) -> Sequence[StoredGroup]:
+        """See SupportsGroupMembers."""
+        self._check_open()
+        return self._group_offsets.stored_groups()
+
+    def write_groups(self, groups: Sequence[StoredGroup], *, durable: bool = True) -> None:
+        """See SupportsGroupMembers."""
+        self._check_writable()
+        self._group_offsets.write_groups(groups, durable=durable)
+
+    def forget_groups(self, names: Iterable[str]) -> None:
+        """See SupportsGroupMembers."""
+        self._check_writable()
+        self._group_offsets.forget_groups(names)

@@ -111,6 +111,24 @@ class Committed(NamedTuple):
     number: int
 
 
+class MembersGoing(NamedTuple):
+    """The start of a write of a group's members: the generation, and whether its answer waits for the disk.
+
+    None: the group is deleted.
+    """
+
+    number: int
+    group: str
+    generation: int | None
+    durable: bool
+
+
+class MembersGone(NamedTuple):
+    """The return of the call that writes a group's members."""
+
+    number: int
+
+
 class Closed(NamedTuple):
     """The return of a clean stop of the store; valid until the next change."""
 
@@ -129,6 +147,8 @@ Note: TypeAlias = (
     | HeadGone
     | Committing
     | Committed
+    | MembersGoing
+    | MembersGone
     | Closed
 )
 
@@ -161,6 +181,8 @@ class History:
     heads: dict[TopicPartition, int] = field(default_factory=dict)
     commits: dict[int, Committing] = field(default_factory=dict)  # in commit order
     committed: set[int] = field(default_factory=set)
+    members: dict[int, MembersGoing] = field(default_factory=dict)  # in the order of the writes
+    written: set[int] = field(default_factory=set)
     closed: bool = False
 
     def note(self, note: Note) -> None:
@@ -180,10 +202,18 @@ class History:
                 self.commits[number] = note
             case Committed(number):
                 self.committed.add(number)
+            case MembersGoing() | MembersGone():
+                self._note_members(note)
             case Closed():
                 self.closed = True
             case _:
                 self._note_topics(note)
+
+    def _note_members(self, note: MembersGoing | MembersGone) -> None:
+        if isinstance(note, MembersGoing):
+            self.members[note.number] = note
+        else:
+            self.written.add(note.number)
 
     def _note_topics(
         self, note: TopicMade | TopicGrowing | TopicGoing | TopicGone | HeadGoing | HeadGone
@@ -218,6 +248,8 @@ class History:
             dict(self.heads),
             dict(self.commits),
             set(self.committed),
+            dict(self.members),
+            set(self.written),
             self.closed,
         )
 
@@ -237,6 +269,8 @@ class History:
             tuple(self.heads.items()),
             tuple(self.commits.values()),
             frozenset(self.committed),
+            tuple(self.members.values()),
+            frozenset(self.written),
             self.closed,
         )
 
@@ -281,9 +315,19 @@ class History:
             found[key] = [commit] if kept else [*found.get(key, [none]), commit]
         return found
 
+    def members_allowed(self, *, killed: bool) -> dict[str, list[int | None]]:
+        """Return, by group, the generations that may be stored (None: none); see `offsets_allowed`."""
+        found: dict[str, list[int | None]] = {}
+        for write in self.members.values():
+            kept = write.number in self.written and (killed or write.durable)
+            before = [] if kept else found.get(write.group, [None])
+            found[write.group] = [*before, write.generation]
+        return found
+
     def forget_lost_commits(self) -> None:
-        """Drop, after a power loss, the answers to commits that did not wait for the disk."""
+        """Drop, after a power loss, the answers to commits and writes of members that did not wait for the disk."""
         self.committed = {n for n in self.committed if self.commits[n].durable}
+        self.written = {n for n in self.written if self.members[n].durable}
 
     def forget_lost(self, partition: TopicPartition, end: int) -> None:
         """Drop, after a power loss, the answers and reads of records that were lost and not promised as durable."""

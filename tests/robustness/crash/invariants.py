@@ -17,7 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from storage import LogStore, OffsetBounds, StoredRecord, SupportsGroupOffsets, TopicPartition
+from storage import (
+    LogStore,
+    OffsetBounds,
+    StoredRecord,
+    SupportsGroupMembers,
+    SupportsGroupOffsets,
+    TopicPartition,
+)
 from storage.files import FileSystem
 from storage.kafka.format.checkpoints import decode_offsets
 from storage.rocketmq.format.checkpoint import decode_checkpoint
@@ -152,6 +159,8 @@ def check_store(history: History, store: LogStore, *, killed: bool, whole_batche
             )
 
     check_offsets(history, store, killed=killed)
+    if isinstance(store, SupportsGroupMembers):
+        check_members(history, store, killed=killed)
 
 
 def check_offsets(history: History, store: LogStore, *, killed: bool) -> None:
@@ -176,6 +185,20 @@ def check_offsets(history: History, store: LogStore, *, killed: bool) -> None:
         if offset is not None:
             end = store.bounds(key[1]).end
             require(offset <= end, "I10", f"{key} is at {offset}, the log ends at {end}")
+
+
+def check_members(history: History, store: SupportsGroupMembers, *, killed: bool) -> None:
+    """Check I1 and I3 of the members of groups: an answered write is there, and whole, or a later one is."""
+    found = {group.name: group for group in store.stored_groups()}
+    allowed = history.members_allowed(killed=killed)
+    for name in found.keys() | allowed.keys():
+        group = found.get(name)
+        generation = None if group is None else group.generation
+        generations = allowed.get(name, [None])
+        require(generation in generations, "I1", f"{name} is at {generation}, not {generations}")
+        if group is not None:
+            whole = all(row.assignment == b"%d" % group.generation for row in group.members)
+            require(whole, "I3", f"the members of {name} are of several generations: {group}")
 
 
 def check_lookups(store: LogStore) -> None:

@@ -24,8 +24,11 @@ from storage import (
     OffsetBounds,
     ProducerSequence,
     Record,
+    StoredGroup,
+    StoredMember,
     StoreOptions,
     SupportsDeleteRecords,
+    SupportsGroupMembers,
     SupportsGroupOffsets,
     TopicPartition,
     open_store,
@@ -41,6 +44,8 @@ from tests.robustness.crash.history import (
     Flushed,
     HeadGoing,
     HeadGone,
+    MembersGoing,
+    MembersGone,
     Note,
     Sent,
     Served,
@@ -120,6 +125,20 @@ def commit_offset(store: LogStore, commit: Committing) -> None:
     store.commit_offsets([GroupCommit(commit.group, offsets)], durable=commit.durable)
 
 
+def write_members(store: SupportsGroupMembers, write: MembersGoing) -> None:
+    """Execute a write of a group's members: two of them, whose assignments name the generation."""
+    if write.generation is None:
+        store.forget_groups([write.group])
+        return
+    members = [
+        StoredMember(f"m{n}", None, "c", "/h", 5, 6, b"s", b"%d" % write.generation)
+        for n in range(2)
+    ]
+    generation = write.generation
+    group = StoredGroup(write.group, "consumer", generation, "range", "m0", 7, members)
+    store.write_groups([group], durable=write.durable)
+
+
 def delete_head(
     store: SupportsDeleteRecords, partition: TopicPartition, bounds: OffsetBounds
 ) -> Iterator[Note]:
@@ -155,6 +174,7 @@ class Workload:
         self._dice = random.Random(seed)
         self._requests = 0
         self._commits = 0
+        self._writes = 0
         self._answered: set[int] = set()
         self._producers = [Producer(MADE_UP_IDS + number) for number in range(PRODUCERS)]
         self.recorder.make_dir(PATH.parent)
@@ -210,6 +230,7 @@ class Workload:
             await self._request(writer, producer, partition, acks)
             self._read(store, partition)
             self._commit(store, partition)
+            self._write_members(store)
             self.clock.now_ms += self._dice.choice([0, 1, 1, 40])
 
     async def _request(
@@ -272,6 +293,18 @@ class Workload:
         self._note(commit)
         commit_offset(store, commit)
         self._note(Committed(commit.number))
+
+    def _write_members(self, store: LogStore) -> None:
+        """Store the members of a group after a rebalance, sometimes; or delete the group."""
+        if not isinstance(store, SupportsGroupMembers) or self._dice.random() < 0.7:
+            return
+        self._writes += 1
+        generation = None if self._dice.random() < 0.1 else self._writes
+        durable = self.sync or generation is None
+        write = MembersGoing(self._writes, self._dice.choice(["g1", "g2"]), generation, durable)
+        self._note(write)
+        write_members(store, write)
+        self._note(MembersGone(write.number))
 
     async def _keep_up(self, store: LogStore, writer: Writer, life: int) -> None:
         """Run the work of a server other than appends, spread over a life."""
