@@ -519,7 +519,7 @@ def test_encoded_records_are_free_at_once() -> None:
     try:
         mark = encoding.Stamp(0, 0, 0, log_append_time=False)
         encoded = encoding.encode_records(
-            records, mark, compression="none", producer=None, limit_bytes=300
+            records, mark, compression="none", producer=None, limit_bytes=200
         )
         assert len(encoded.batches) == 4
         del records
