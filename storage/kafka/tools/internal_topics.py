@@ -24,7 +24,7 @@ from storage.kafka.format.messages.records import (
 from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.state.group_offsets import OffsetsLog, id_bytes, is_of
 from storage.kafka.tools.live import steady_runs
-from storage.kafka.tools.logs import Log, LogReader, LogReplaced
+from storage.kafka.tools.logs import Log, LogReader, log_replaced
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.view import View
 from storage.model import TopicPartition
@@ -154,7 +154,7 @@ def _offset_rows(
         if wanted is None or TopicPartition(row["topic"], row["partition"]) in wanted
     ]
     if view.is_changed(address):  # damage is skipped there, and a replaced log may look damaged
-        raise LogReplaced(str(view.folders[address]))
+        raise log_replaced(view.folders[address])
     if run:
         yield run
 

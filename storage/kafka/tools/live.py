@@ -14,7 +14,6 @@ from typing import Final
 
 from storage.errors import CallerError, Corrupt, IoFailure
 from storage.files import is_missing
-from storage.kafka.tools.logs import LogReplaced
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.view import View
 from storage.model import TopicPartition
@@ -40,7 +39,7 @@ def steady_runs(view: View, address: TopicPartition, rows: Rows, last: str) -> I
                 for run in rows(looked, start):
                     yield run
                     start, looks_left = run[-1][last] + 1, LOOKS
-            except (LogReplaced, Corrupt, IoFailure, CallerError) as error:
+            except (Corrupt, IoFailure, CallerError) as error:
                 if not _is_change(looked, address, error):
                     raise
                 if not looks_left:
@@ -56,7 +55,7 @@ def steady_runs(view: View, address: TopicPartition, rows: Rows, last: str) -> I
 
 def _is_change(view: View, address: TopicPartition, error: Exception) -> bool:
     """Return whether an error of a read has its cause in files that were replaced or removed meanwhile."""
-    if isinstance(error, LogReplaced) or (isinstance(error, IoFailure) and is_missing(error)):
+    if isinstance(error, IoFailure) and is_missing(error):
         return True
     return address not in view.folders or view.is_changed(address)
 

@@ -6,6 +6,7 @@ not know partitions: a log may be a segment of an opened partition or a single f
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -84,15 +85,23 @@ class Log:
         )
 
 
-class LogReplaced(Exception):
-    """Raised if a running server replaced or removed a log while it was read: look at the partition again."""
+def log_replaced(path: Path) -> IoFailure:
+    """Return the error for a log that a running server replaced or removed while it was read, as of a missing file:
+    look at the partition again.
+    """
+    return IoFailure(
+        f"{path}: a running server replaced or removed the file while it was read: run it again",
+        path=str(path),
+        operation="read",
+        errno=errno.ENOENT,
+    )
 
 
 class LogReader:
     """A reader of logs, batch by batch. Errors in the logs go into `notes`.
 
-    `is_replaced`: returns whether a log is no longer the file that was listed. Then a read raises LogReplaced, at the
-    latest at the end of the log, and notes no gap of it.
+    `is_replaced`: returns whether a log is no longer the file that was listed. Then a read raises `log_replaced`, at
+    the latest at the end of the log, and notes no gap of it.
     """
 
     def __init__(
@@ -133,7 +142,7 @@ class LogReader:
 
     @contextmanager
     def _opened(self, log: Log) -> Iterator[File]:
-        """Open a log for one read of it. Raises LogReplaced."""
+        """Open a log for one read of it. Raises `log_replaced`."""
         try:
             with self.files.borrow(log.stored_at or log.path) as file:
                 yield file
@@ -144,7 +153,7 @@ class LogReader:
 
     def _check(self, log: Log) -> None:
         if self._is_replaced(log):
-            raise LogReplaced(str(log.path))
+            raise log_replaced(log.path)
 
     def records(self, batch: StoredBatch, log: Log) -> Sequence[DecodedRecord]:
         """Return the records of a good batch; none if it cannot be decoded. Note unusual fields once a log."""

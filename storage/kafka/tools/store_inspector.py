@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from storage.contract import Counted, Progress, TaskRunner, no_progress, not_counted
-from storage.errors import InvalidArgument
+from storage.errors import InvalidArgument, IoFailure
+from storage.files import is_missing
 from storage.kafka.state.root import BACKEND
 from storage.kafka.tools import search, summary
 from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
@@ -21,6 +22,7 @@ from storage.kafka.tools.internal_topics import (
     offset_runs,
     partition_runs,
 )
+from storage.kafka.tools.live import LOOKS
 from storage.kafka.tools.rebuild import INDEXES, rebuild_indexes
 from storage.kafka.tools.salvage.salvage import salvage
 from storage.kafka.tools.verify import verify
@@ -56,7 +58,16 @@ class StoreInspector(StoreInspectorBase):
         return self._kind == "store"
 
     def summary(self) -> Mapping[str, object]:
-        return summary.of_view(self._view, kind=self._kind, adopted=self._adopted)
+        looks_left = LOOKS
+        while True:
+            looks_left -= 1
+            try:
+                return summary.of_view(self._view, kind=self._kind, adopted=self._adopted)
+            except IoFailure as error:
+                if not is_missing(error) or not looks_left:
+                    raise
+            self._view.close()  # a running server replaced or removed files: look again
+            self._view = self._make_view()
 
     def dump(
         self,

@@ -165,6 +165,18 @@ def test_verify_finds_nothing(way: str, amount: Callable[[int, int], int]) -> No
         inspector.close()
 
 
+@pytest.mark.parametrize("way", ["clean", "remove_too"])
+def test_a_summary_finds_nothing(way: str, amount: Callable[[int, int], int]) -> None:
+    every = amount(IN, 1)
+    for nth in range(1 + random.randrange(every), calls(lambda it: it.summary()) + 1, every):
+        live = Live()
+        inspector, _ = live.inspect(getattr(live, way), nth)
+        shown = inspector.summary()
+        assert [row for row in shown["findings"] if row["severity"] == "error"] == [], nth
+        assert shown["topics"][-1]["partitions"][0]["latest"] == live.topic.end
+        inspector.close()
+
+
 def test_a_partition_that_never_stays_the_same_is_left_out() -> None:
     """It is named once, as a warning, and the command ends."""
     live = Live()
@@ -212,16 +224,26 @@ def newest(splits: Any, fs: FileSystem) -> dict[bytes | None, bytes]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def test_splits_that_the_cleaner_interrupts(amount: Callable[[int, int], int]) -> None:
+@pytest.mark.parametrize("way", ["clean", "remove_too"])
+def test_splits_that_the_cleaner_interrupts(way: str, amount: Callable[[int, int], int]) -> None:
+    """Files that are replaced after the last look are read under their other name, as long as they are there."""
     every = amount(4, 1)
     counted = Live()
     fs = Meanwhile(counted.disk, lambda: None, nth=1 << 30)
     assert newest(planned(counted, fs), counted.disk) == counted.topic.values
     total = (1 << 30) - fs.left
+    refused = []
     for nth in range(1 + random.randrange(every), total + 1, every):
         live = Live()
-        fs = Meanwhile(live.disk, live.remove_too, nth=nth)
-        assert newest(planned(live, fs), live.disk) == live.topic.values, nth
+        fs = Meanwhile(live.disk, getattr(live, way), nth=nth)
+        try:
+            assert newest(planned(live, fs), live.disk) == live.topic.values, nth
+        except IoFailure as error:
+            if "run the job again" not in error.message:
+                raise
+            refused.append(nth)
+    assert way == "remove_too" or not refused
+    assert len(refused) <= 1 + total // 4
 
 
 def test_a_task_reads_the_files_that_were_planned_for() -> None:
