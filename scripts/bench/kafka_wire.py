@@ -263,10 +263,8 @@ def all_rows(stack: ExitStack, *, quick: bool) -> Iterator[Row]:
                 yield from _pair(name, ends, ours, peer, work, number)
     number = QUICK if quick else CONSUMED
     for size in RECORDS:
-        topics = {load: load.topic() for load in (ours, peer)}
-        for load, topic in topics.items():
-            load.send(topic, number, size, BATCHES["64 KB"], "1")
-        work = partial(_consume, topics, number)
+        topics: dict[Load, str] = {}
+        work = partial(_consume, topics, number, size)
         yield from _pair(f"consume {size} B", ends, ours, peer, work, number)
         for load, topic in topics.items():
             load.delete(topic)
@@ -283,7 +281,11 @@ def _produce(records: int, size: int, batch: int, acks: str, load: Load) -> Turn
     return load.produce(records, size, batch, acks)
 
 
-def _consume(topics: dict[Load, str], records: int, load: Load) -> Turn:
+def _consume(topics: dict[Load, str], records: int, size: int, load: Load) -> Turn:
+    """Read the topic of a server, which the first call fills."""
+    if load not in topics:
+        topics[load] = load.topic()
+        load.send(topics[load], records, size, BATCHES["64 KB"], "1")
     return load.consume(topics[load], records)
 
 
