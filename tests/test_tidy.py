@@ -116,7 +116,6 @@ SMALL_MODULES = {
     "api/kafka/client_topics.py": "all handlers share it",
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",
     "logserver/cli/completion.py": "a module per command",
-    "logserver/groups/timers.py": "both kinds of Kafka's groups share it",
     "logserver/logs.py": "a duty of the process",
     "logserver/pipeline/processes/sitecustomize.py": "Python's own name for a start-up hook",
     "logserver/process_signals.py": "imported before the commands",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 TICK_MS: Final = 1  # a timer of the loop may fire a moment early
 
@@ -19,12 +19,19 @@ def now_ms() -> int:
     return int(asyncio.get_running_loop().time() * 1000)
 
 
+class _Timer(NamedTuple):
+    """A call that the loop will make. uvloop's handle does not know its time if that is over already."""
+
+    at_s: float
+    handle: asyncio.Handle
+
+
 class Timers:
     """One timer for each name. `expire` is called with the name when its time has come. Use it on the event loop."""
 
     def __init__(self, expire: Callable[[str], None]) -> None:
         self._expire = expire
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, _Timer] = {}
 
     def arm(self, name: str, deadline_ms: int | None) -> None:
         """Call `expire` at this time of `now_ms`, unless an earlier call is due. None: nothing is due."""
@@ -33,10 +40,11 @@ class Timers:
         timer = self._timers.get(name)
         at_s = (deadline_ms + TICK_MS) / 1000
         if timer is not None:
-            if timer.when() <= at_s:
+            if timer.at_s <= at_s:
                 return
-            timer.cancel()
-        self._timers[name] = asyncio.get_running_loop().call_at(at_s, self._fire, name)
+            timer.handle.cancel()
+        handle = asyncio.get_running_loop().call_at(at_s, self._fire, name)
+        self._timers[name] = _Timer(at_s, handle)
 
     def _fire(self, name: str) -> None:
         self._timers.pop(name, None)
@@ -46,10 +54,10 @@ class Timers:
         """Cancel the timer of a name, if any."""
         timer = self._timers.pop(name, None)
         if timer is not None:
-            timer.cancel()
+            timer.handle.cancel()
 
     def stop(self) -> None:
         """Cancel all timers."""
         for timer in self._timers.values():
-            timer.cancel()
+            timer.handle.cancel()
         self._timers.clear()
