@@ -19,7 +19,7 @@ from tests.tour import needs_clients, steps, take_the_tour
 DOCS = ROOT / "docs"
 TOURS = ("tutorial.md", "howto.md", "security.md")
 GENERATED = {"cli.md", "findings.md", "licences.md"}
-MAX_LINES = 3_800  # of the pages written by hand, without formats/ and decisions/: so they stay worth reading
+MAX_LINES = 3_900  # of the pages written by hand, without formats/ and decisions/: so they stay worth reading
 
 
 @needs_clients
