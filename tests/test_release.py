@@ -26,7 +26,7 @@ from logserver.origins import DISTRIBUTION
 from tests.sources import ROOT, SOON_COMPILED, text_of
 
 STEM = f"{DISTRIBUTION}-{logserver.__version__}"
-EXTRAS = {"re2", "spark", "report", "notebook", "dev"}
+EXTRAS = {"re2", "kafka", "spark", "report", "notebook", "dev"}
 LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-spark.lock")
 
 # What a distribution under the Apache licence can depend on.

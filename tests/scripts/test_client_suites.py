@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -21,14 +23,16 @@ FAIL
 
 
 @pytest.fixture(scope="module")
-def suites() -> Any:
+def suites() -> Iterator[Any]:
     """The script as a module."""
     loader = SourceFileLoader("client_suites", str(SCRIPT))
     spec = importlib.util.spec_from_loader("client_suites", loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules["client_suites"] = module  # its dataclasses look it up
     loader.exec_module(module)
-    return module
+    yield module
+    del sys.modules["client_suites"]
 
 
 def test_results_of_go(suites: Any) -> None:

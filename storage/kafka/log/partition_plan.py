@@ -34,7 +34,8 @@ class Rename(NamedTuple):
 class SegmentPlan:
     """The plan of one segment: its size after the cut, and the indexes and aborted transactions that a scan rebuilt.
 
-    None: the files stay as they are.
+    None: the files stay as they are. `listed_bytes`: the size of the log when it was found. `file_bytes` is less if the
+    log ends with batches that the next segment repeats.
     """
 
     base_offset: int
@@ -45,6 +46,10 @@ class SegmentPlan:
     indexes: RebuiltIndexes | None = None
     aborted: Sequence[AbortedTransaction] | None = None
     limit_offset: int = INT64_MAX
+    listed_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.listed_bytes = self.file_bytes
 
     def walk(self, file: File, position: int = 0) -> Iterator[StoredBatch | Gap]:
         """Yield the batches and gaps of the segment's open log from a position on."""

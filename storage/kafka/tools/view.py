@@ -284,8 +284,8 @@ class View:
         except IoFailure as error:
             return is_missing(error)
         if segment is plan.segments[-1]:
-            return size_bytes < segment.file_bytes
-        return size_bytes != segment.file_bytes
+            return size_bytes < segment.listed_bytes
+        return size_bytes != segment.listed_bytes
 
     def note_changed(self, address: TopicPartition) -> None:
         """Report that a partition is left out, since a running server changes it faster than it can be read."""
