@@ -10,7 +10,6 @@ import pytest
 
 from storage import AppendResult
 from storage.errors import UnrepresentableRecord
-from storage.kafka.store import KafkaStore
 from tests.http.harness import BATCH, BINARY, Api, b64, fetched, records, without_ids
 
 OK = {"error_code": None, "error": None}
@@ -193,18 +192,20 @@ async def test_records_are_stored_while_another_request_unpacks_its_batches(
     batch = (
         await api.call("GET", "/topics/t/partitions/0/records", headers={"Accept": BATCH})
     ).body
-    check = KafkaStore.check_client_batches
+    batches = api.service.producer._batches
+    assert batches is not None
+    check = batches.check_client_batches
     go_on, running, most = threading.Event(), [0], [0]
 
-    def slowly(store: KafkaStore, topic: str, data: bytes, transaction: None) -> bytes:
+    def slowly(topic: str, data: bytes, transaction: None) -> bytes:
         running[0] += 1
         most[0] = max(most[0], running[0])
         go_on.wait(10)
         running[0] -= 1
-        return check(store, topic, data, transaction)
+        return check(topic, data, transaction)
 
-    monkeypatch.setattr(KafkaStore, "check_client_batches", slowly)
-    monkeypatch.setattr(KafkaStore, "are_compressed", lambda store, data: True)
+    monkeypatch.setattr(batches, "check_client_batches", slowly)
+    monkeypatch.setattr(batches, "are_compressed", lambda data: True)
     path = "/topics/t/partitions/0"
     sent = [asyncio.ensure_future(api.post(path, batch, content_type=BATCH)) for _ in range(2)]
     async with asyncio.timeout(5):
