@@ -32,6 +32,7 @@ COMPILED = [
     "storage/rocketmq/format/scan.py",
     "storage/rocketmq/format/suspect_fields.py",
     "storage/rocketmq/index/dispatch_request.py",
+    "storage/rocketmq/index/entry_match.py",
     "storage/rocketmq/index/key_index_table.py",
     "storage/rocketmq/index/queue_runs.py",
     "storage/rocketmq/index/record_pass.py",

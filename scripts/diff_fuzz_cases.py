@@ -39,7 +39,13 @@ from storage.rocketmq.format import (
     scan,
     suspect_fields,
 )
-from storage.rocketmq.index import dispatch_request, key_index_table, queue_runs, record_pass
+from storage.rocketmq.index import (
+    dispatch_request,
+    entry_match,
+    key_index_table,
+    queue_runs,
+    record_pass,
+)
 from storage.rocketmq.log import encoding
 from storage.rocketmq.state.settings import parse_store_settings
 
@@ -61,6 +67,7 @@ MODULES = (
     "storage.rocketmq.format.scan",
     "storage.rocketmq.format.suspect_fields",
     "storage.rocketmq.index.dispatch_request",
+    "storage.rocketmq.index.entry_match",
     "storage.rocketmq.index.key_index_table",
     "storage.rocketmq.index.queue_runs",
     "storage.rocketmq.index.record_pass",
@@ -436,7 +443,6 @@ def dispatch_call(rng: random.Random) -> Call:
     """Return a call that builds dispatches or queue entries from real messages."""
     data = b"".join(rng.choice(messages()) for _ in range(rng.randrange(1, 6)))
     start = rng.randrange(1 << 40)
-    records = scan.records_in(data, 0, scan.walk(data, 0, len(data)).end, start)
     if rng.random() < 0.3:
         properties = {"DELAY": rng.choice(("", "0", "18", "19", "-3", "x", "9" * 12)), "TAGS": "a"}
         delays = rng.choice((None, (7000,), (7000, 1 << 40, 0)))
@@ -445,8 +451,6 @@ def dispatch_call(rng: random.Random) -> Call:
     if rng.random() < 0.3:
         one = message.decode_message(data)
         return dispatch_request.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}
-    if rng.random() < 0.3:
-        return dispatch_request.heads_of, (data, records, start), {}
     tags: dict[str, object] = {"with_tags": rng.random() < 0.5}
     if rng.random() < 0.5:
         rules = Rules(start + rng.choice((0, rng.randrange(len(data)))))
@@ -577,8 +581,46 @@ def index_call(rng: random.Random) -> Call:
         ),
         (index_file.index_keys, (rng.choice(words), properties_of), {}),
         (chains, (chain_entries(rng, 7), 7, 1), {}),
+        (matched, (rng.randrange(1 << 30),), {}),
     )
     return rng.choice(calls) if rng.random() < 0.5 else (put_and_look, (header,), sizes)
+
+
+def matched(seed: int) -> object:
+    """Return which records lack an entry, and which files are wrong, of a few records with few hashes."""
+    rng = random.Random(seed)
+    records = [
+        (at * 100, 10**12 + rng.randrange(5000), rng.choices(range(3), k=rng.randrange(4)))
+        for at in range(rng.randrange(9))
+    ]
+    strings, required = (
+        b"".join(
+            record_pass.STRING.pack(hashed, at, time_ms)
+            for at, time_ms, hashes in records
+            for hashed in hashes[: len(hashes) - less] or [record_pass.NO_STRING]
+        )
+        for less in (0, 1)
+    )
+    begin_ms = records[0][1] if records else 0
+    entries = [
+        (hashed, at, index_file.time_diff_s(time_ms, begin_ms), 0)
+        for at, time_ms, hashes in records
+        for hashed in hashes[: len(hashes) - rng.randrange(2)]
+    ]
+    for _ in range(rng.randrange(3)):
+        odd = rng.choice((-1, 2)), rng.choice((-7, 100, 150, 1 << 62)), rng.choice((-1, 0)), 0
+        entries.insert(rng.randrange(len(entries) + 1), odd)
+    split = rng.randrange(len(entries) + 1)
+    blocks = [
+        entry_match.EntryBlock(
+            file, number, begin_ms, b"".join(itertools.starmap(index_file.ENTRY.pack, part))
+        )
+        for file, number, part in ((0, 1, entries[:split]), (1, 1, entries[split:]))
+        if part
+    ]
+    wrong: set[int] = set()
+    match = entry_match.EntryMatch(iter(blocks), rng.choice((0, 200)), wrong)
+    return match.lacking(strings, lambda: required), sorted(wrong)
 
 
 def put_and_look(

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt
+from storage.rocketmq.format.message import decode_message
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_properties
-from storage.rocketmq.index.dispatch_request import heads_of
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.scan import LogRange
@@ -152,10 +152,12 @@ def keys_beside(log_range: LogRange) -> list[Range]:
     if _SHARDING_KEY not in data:
         return []
     found: list[Range] = []
-    heads = heads_of(data, log_range.records, start)
-    for (at, size), (*_, begin) in zip(log_range.records, heads, strict=True):
-        if key_beside(decode_properties(data[begin : at - start + size])) is not None:
-            found.append((at, at + size))
+    for at, size in log_range.records:
+        position = at - start
+        if data.find(_SHARDING_KEY, position, position + size) >= 0:
+            message = decode_message(data, position, check_crc=False)
+            if key_beside(decode_properties(message.properties)) is not None:
+                found.append((at, at + size))
     return _few(found)
 
 

@@ -257,8 +257,7 @@ class KeyIndexFile:
         first = last = -1
         stop = header.index_count
         try:
-            for number in range(FIRST_ENTRY, stop, CHECKED_ENTRIES):
-                data = self._entries_from(number, min(CHECKED_ENTRIES, stop - number))
+            for number, data in self.blocks_in(FIRST_ENTRY, stop):
                 if not follow_chains(data, led_to, number):
                     return False
                 if first < 0:
@@ -282,9 +281,13 @@ class KeyIndexFile:
 
     def entries_in(self, first: int, stop: int) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
         """Yield (number, fields) of the entries with numbers in [first, stop). Raises Corrupt if the file is short."""
-        for number in range(first, stop, CHECKED_ENTRIES):
-            data = self._entries_from(number, min(CHECKED_ENTRIES, stop - number))
+        for number, data in self.blocks_in(first, stop):
             yield from enumerate(ENTRY.iter_unpack(data), number)
+
+    def blocks_in(self, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the same entries as (number of the first, bytes of a block). Raises Corrupt if the file is short."""
+        for number in range(first, stop, CHECKED_ENTRIES):
+            yield number, self._entries_from(number, min(CHECKED_ENTRIES, stop - number))
 
     def stored_slots(self) -> memoryview[int]:
         """Return the slots as they are in the file."""

@@ -133,6 +133,22 @@ class Rules(Protocol):
         """Return the tags code for the entry of a record of the schedule topic."""
 
 
+class AllRecords:
+    """Rules by which no record was deleted."""
+
+    def alive_from(self, topic: str, queue_id: int) -> int:
+        """Return the start of the log."""
+        return 0
+
+    def is_over(self, dispatch: Dispatch) -> bool:
+        """Return False."""
+        return False
+
+    def code_of(self, dispatch: Dispatch) -> int:
+        """Return the code that follows from the record."""
+        return dispatch.tags_code
+
+
 class EntryRun(NamedTuple):
     """Adjacent entries of a queue: the queue offset of the first, and their bytes."""
 

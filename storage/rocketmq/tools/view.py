@@ -17,11 +17,10 @@ from storage.errors import Corrupt, InvalidArgument, UnknownPartition, UnknownTo
 from storage.files import FileSystem
 from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format import names
-from storage.rocketmq.format.message import Message, takes_queue_offset
+from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_entry import QueueEntry
-from storage.rocketmq.format.suspect_fields import is_folder_name
-from storage.rocketmq.index.dispatch_request import Dispatch, heads_of
 from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.index.record_pass import NOTHING, AllRecords, RecordPass
 from storage.rocketmq.lookup.find import LogWindow
 from storage.rocketmq.queue import check_address, unreadable
 from storage.rocketmq.recovery.losses import refused_record
@@ -141,17 +140,12 @@ class View:
         log = self.store.log
         meter = Meter(self.options.progress, "finding records in no queue", log.end - log.start)
         walk = LogWalk(log.run, self.store.queues, Notes(), end=log.end, meter=meter)
+        record_pass = RecordPass(AllRecords(), with_tags=False, strings_from=NOTHING)
         for item in walk.log_ranges():
-            if isinstance(item, Padding):
-                continue
-            heads = heads_of(item.data, item.records, item.start)
-            for (at, size), head in zip(item.records, heads, strict=True):
-                topic, queue_id, queue_offset, sys_flag, time_ms, _ = head
-                if takes_queue_offset(sys_flag) and not is_folder_name(topic):
-                    one = Dispatch(
-                        topic, queue_id, queue_offset, at, size, 0, time_ms, sys_flag, ()
-                    )
-                    self.notes.add(refused_record(log.run, one))
+            if not isinstance(item, Padding):
+                record_pass.take(item.data, 0, item.size_bytes, item.start)
+                for refused in record_pass.taken().refused:
+                    self.notes.add(refused_record(log.run, refused))
 
     @cached_property
     def known_losses(self) -> Mapping[TopicPartition, Sequence[Loss]]:

@@ -15,9 +15,8 @@ from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, IoFailure, Truncated
 from storage.model import Finding, Loss
-from storage.rocketmq.format.message import PADDING_SIZE, takes_queue_offset
+from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message
 from storage.rocketmq.format.suspect_fields import is_folder_name
-from storage.rocketmq.index.dispatch_request import Head, heads_of
 from storage.rocketmq.index.light_queues import is_lmq
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.log.commit_log import record_at
@@ -38,7 +37,7 @@ from storage.rocketmq.recovery.evidence import (
 )
 from storage.rocketmq.recovery.losses import new_loss
 from storage.rocketmq.recovery.topic_incarnations import TopicIncarnations
-from storage.rocketmq.tools.log_walk import LogWalk, Padding, why_bad
+from storage.rocketmq.tools.log_walk import LogWalk, Padding, Placed, why_bad
 from storage.rocketmq.tools.unrecovered import UnrecoveredFiles
 from storage.shared.diagnostics import Meter, Notes, Tallies
 
@@ -80,19 +79,6 @@ class _Hole(NamedTuple):
     position: int
 
 
-class _Heads(LogWalk):
-    """A walk over the log that decodes the heads of records."""
-
-    def heads(self, log_range: LogRange) -> Sequence[Head]:
-        """Return the heads of the records of a `LogRange`."""
-        found = heads_of(log_range.data, log_range.records, log_range.start)
-        self.last_store_timestamp_ms = found[-1][4]
-        for topic, queue_id, queue_offset, sys_flag, _, _ in found:
-            if takes_queue_offset(sys_flag):
-                self.next_offsets[topic, queue_id] = queue_offset + 1
-        return found
-
-
 class Survey:
     """One walk over a log. Call `run` before any other method."""
 
@@ -110,7 +96,7 @@ class Survey:
         self._tallies = Tallies()
         self.lives = TopicIncarnations(source.run, source.queues, source.deleted)
         self._seen = 0  # number of bad places of the walk that are in `bad`
-        self._walk = _Heads(
+        self._walk = LogWalk(
             source.run,
             source.queues,
             Notes(),
@@ -131,35 +117,34 @@ class Survey:
                 self.blank_bytes += self.end - item.physical_offset
                 continue
             self._take_gaps(time_ms or self._first_time(item))
-            heads = self._walk.heads(item)
-            self._take(item, heads)
-            time_ms = heads[-1][4]
+            self._take(list(self._walk.placed(item)))
+            time_ms = self._walk.last_store_timestamp_ms
         self._take_tails()
         return self
 
     def _first_time(self, log_range: LogRange) -> int:
-        return heads_of(log_range.data, log_range.records[:1], log_range.start)[0][4]
+        return decode_message(log_range.data, 0, check_crc=False).store_timestamp_ms
 
     def _take_gaps(self, time_ms: int) -> None:
         for start, end in self._walk.gaps[self._seen :]:
             self.bad.append(Bad(start, end, time_ms))
         self._seen = len(self._walk.gaps)
 
-    def _take(self, log_range: LogRange, heads: Sequence[Head]) -> None:
-        for (at, size), head in zip(log_range.records, heads, strict=True):
+    def _take(self, records: Sequence[Placed]) -> None:
+        for record in records:
+            at, end = record.physical_offset, record.physical_offset + record.message.size
             if self._is_too_near(at):
-                self.bad[-1] = self.bad[-1]._replace(end=at + size)
+                self.bad[-1] = self.bad[-1]._replace(end=end)
                 continue
-            if not is_folder_name(head[0]):  # the CRC covers the body only
-                self.bad.append(Bad(at, at + size, head[4]))
-                self.end = at + size
+            self.end = end
+            if not is_folder_name(record.message.topic):  # the CRC covers the body only
+                self.bad.append(Bad(at, end, record.message.store_timestamp_ms))
                 continue
             if self.kept and self.kept[-1][1] == at:
-                self.kept[-1] = (self.kept[-1][0], at + size)
+                self.kept[-1] = (self.kept[-1][0], end)
             else:
-                self.kept.append((at, at + size))
-            self.end = at + size
-            self._count(at, size, head)
+                self.kept.append((at, end))
+            self._count(at, record.message)
 
     def _is_too_near(self, at: int) -> bool:
         """Return whether the bad place before a record is too short for a blank record. Every lost record is at least
@@ -171,17 +156,17 @@ class Survey:
         begin = max(self.bad[-1].start, at - at % file_bytes)
         return begin < at and at - begin < SMALLEST
 
-    def _count(self, at: int, size: int, head: Head) -> None:
-        topic, queue_id, queue_offset, sys_flag, _, _ = head
-        if is_blank(topic, sys_flag):
+    def _count(self, at: int, message: Message) -> None:
+        topic, queue_offset, size = message.topic, message.queue_offset, message.size
+        if is_blank(topic, message.sys_flag):
             self.blank_bytes += size
             return
         self.records += 1
         self.kept_bytes += size
         if topic in self.source.queues.batch_topics:
             return
-        key = topic, queue_id
-        if not takes_queue_offset(sys_flag) or self.lives.are_over(key, queue_offset, at):
+        key = topic, message.queue_id
+        if not message.in_queue or self.lives.are_over(key, queue_offset, at):
             return
         queue = self.queues.get(key)
         if queue is None or queue_offset != queue.next_offset:
