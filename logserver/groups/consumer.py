@@ -214,15 +214,24 @@ class Consumer:
         """Acknowledge records that were delivered with an invisibility time, and commit how far all are acknowledged.
 
         Return the records that were held; any other is ignored: it was acknowledged before, or is no longer this
-        instance's. On return the commit is durable as the flush mode requires. Raises StoreReadOnly, ...
+        instance's. On return the commit is durable as the flush mode requires. After an error the records are held as
+        before, so that the call can be repeated. Raises StoreReadOnly, DiskFull, ...
         """
         self._access.check_writable()
-        taken = [record for record in records if self._held.take(*record)]
+        taken = {
+            record: due_ms for record in records if (due_ms := self._held.take(*record)) is not None
+        }
         partitions = {partition for partition, _ in taken} & self._positions.keys()
         if partitions:
-            await self._commit_progress({at: self._positions[at] for at in sorted(partitions)})
+            try:
+                await self._commit_progress({at: self._positions[at] for at in sorted(partitions)})
+            except Exception:
+                for (partition, offset), due_ms in taken.items():
+                    if partition in self._positions:  # else it was reassigned meanwhile
+                        self._held.add(partition, [offset], due_ms)
+                raise
             self._wake()  # a poll may wait for room
-        return taken
+        return list(taken)
 
     async def _commit_progress(self, positions: Mapping[TopicPartition, int]) -> None:
         progress = self._held.progress(positions)

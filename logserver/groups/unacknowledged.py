@@ -36,14 +36,13 @@ class Unacknowledged:
         if added:
             self._due_ms.setdefault(partition, {}).update(added)
 
-    def take(self, partition: TopicPartition, offset: int) -> bool:
-        """Remove a record that was acknowledged. Return False if it is not held."""
+    def take(self, partition: TopicPartition, offset: int) -> int | None:
+        """Remove a record that was acknowledged. Return until when it was invisible; None if it is not held."""
         held = self._due_ms.get(partition, {})
-        if held.pop(offset, None) is None:
-            return False
-        if not held:
+        due_ms = held.pop(offset, None)
+        if due_ms is not None and not held:
             del self._due_ms[partition]
-        return True
+        return due_ms
 
     def take_below(self, partition: TopicPartition, offset: int) -> None:
         """Remove the records below an offset, which was committed."""

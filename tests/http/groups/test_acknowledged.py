@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from logserver.groups.unacknowledged import MAX_HELD
+from storage.errors import DiskFull
 from tests.http.groups.consumers import Consumer, consumer, produce
 from tests.http.groups.test_retries import Clock
 from tests.http.harness import ONE_PARTITION, V2, Api, opener, serving, settings
@@ -160,6 +161,25 @@ async def test_a_deleted_record_is_no_longer_held(tmp_path: Path, clock: Clock) 
         assert await member.poll(MANUAL) == rows[1:]
         assert await ack(member, rows) == (1, 1)
         assert await committed(member) == 2
+
+
+async def test_an_acknowledgement_that_failed_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: object, **_options: object) -> None:
+        raise DiskFull("no space", path="x")
+
+    chosen = settings(tmp_path / "store")
+    async with serving(chosen, opener("rocketmq", chosen)) as api:
+        await api.create("t")
+        await produce(api, "t", "a", "b")
+        member = await reader(api)
+        rows = await member.poll(MANUAL)
+        with monkeypatch.context() as patch:
+            patch.setattr(api.service.store, "commit_offsets", full)
+            assert (await member.post("ack", {"records": places(rows[:1])})).code == 50701
+        assert await ack(member, rows[:1]) == (1, 0)
+        assert await committed(member) == 1
 
 
 async def test_a_restart_delivers_again_what_was_held(tmp_path: Path) -> None:
