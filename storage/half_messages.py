@@ -15,7 +15,7 @@ transaction. Here it has any number: their half messages name it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from storage.errors import StorageError
@@ -85,12 +85,13 @@ class HalfEnded(NamedTuple):
 
 class HalfChecked(NamedTuple):
     """The result of a check: the number of messages that were written again, and the transactions that were ended.
-    `partitions`: with new messages.
+    `partitions`: with new messages. `waiting`: the ids of the transactions with messages that wait still.
     """
 
     checked: int
     ended: Sequence[str]
     partitions: Sequence[TopicPartition]
+    waiting: Collection[str]
 
 
 class HalfMessages(Protocol):
@@ -98,6 +99,11 @@ class HalfMessages(Protocol):
 
     topics: frozenset[str]
     """The topics of half messages and of their ends. Without either, transactions are lost, or open again."""
+
+    group: str
+    """The group whose offsets in these topics are the progress of `check`. If a client changes them, transactions are
+    lost.
+    """
 
     check_interval_ms: int
     """The time between two calls of `check`."""
@@ -135,6 +141,7 @@ class HalfMessages(Protocol):
 
         On return the messages of committed ones are in their partitions, visible and durable, and so is the outcome. A
         wish that is repeated delivers nothing twice, also after a crash. A message with a delay level waits for it.
+        A commit fails, with nothing delivered, if one of its partitions was deleted (UnknownTopic, UnknownPartition).
 
         Raises StoreReadOnly, StoreFenced, StoreClosed.
         """
@@ -143,7 +150,10 @@ class HalfMessages(Protocol):
         """Check the messages that wait for longer than their time-out, and write the progress of the broker's check.
 
         Messages that were checked too often, or that are older than the log's time, go to the broker's topic for them,
-        with all messages of their transaction. Raises StoreReadOnly, StoreFenced, StoreClosed, DiskFull.
+        with all messages of their transaction. So do the messages that are left of a transaction, if the others were
+        deleted with the head of the log.
+
+        Raises StoreReadOnly, StoreFenced, StoreClosed, DiskFull.
         """
 
 

@@ -182,7 +182,7 @@ async def reset_group(call: RequestContext, body: ResetGroup) -> web.Response:
     "/groups/{group}",
     Answer(204, "The group is deleted."),
     scope=Scope.ADMIN,
-    errors=(40405, 40903, 50701),
+    errors=(40405, 40903, 42203, 50701),
     examples=(Example(path=_ACCOUNTING, status=204),),
 )
 async def delete_group(call: RequestContext) -> web.Response:

@@ -248,7 +248,7 @@ async def add_offsets(call: RequestContext, body: TransactionOffsets) -> web.Res
     "/transactions/{transaction}/commit",
     Answer(200, "The transaction is committed.", TransactionEnd),
     scope=Scope.PRODUCE,
-    errors=_ENDED,
+    errors=(40401, 40402, *_ENDED),
     examples=(Example(answer={"id": _ID, "state": "CompleteCommit"}, backends=("kafka",)),),
 )
 async def commit_transaction(call: RequestContext) -> web.Response:

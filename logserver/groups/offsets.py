@@ -12,13 +12,14 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from logserver.errors import Busy
+from logserver.errors import Busy, InvalidGroup
 from logserver.service.topics import TopicCatalog
 from storage import (
     CommittedOffset,
     GroupCommit,
     StorageError,
     SupportsGroupOffsets,
+    SupportsHalfMessages,
     TopicPartition,
 )
 from storage.errors import CallerError, NotOffered
@@ -36,6 +37,10 @@ class Offsets:
         self._topics = topics
         self._access = topics.access
         self._live = live
+        store = topics.access.store
+        self._own_group = (
+            store.half_messages.group if isinstance(store, SupportsHalfMessages) else None
+        )
         self._groups: set[str] = set()
         self._counted = False  # whether `_groups` holds all groups of the store
         self._counting: asyncio.Task[None] | None = None
@@ -64,7 +69,10 @@ class Offsets:
             self._counting = None
 
     def admit(self, group: str) -> None:
-        """Admit a group, which may be new. Raises Busy if it would exceed `max_groups`."""
+        """Admit a group, which may be new. Raises Busy if it would exceed `max_groups`, InvalidGroup for a broker's
+        own.
+        """
+        self._check_open(group)
         limit = self._access.settings.max_groups
         if self._counted and group not in self._groups and len(self._groups) >= limit:
             self.start()  # count again: some groups may have ended, so a later attempt may succeed
@@ -72,6 +80,14 @@ class Offsets:
                 f"there are {len(self._groups)} groups, the limit is {limit} (max_groups): delete some"
             )
         self._groups.add(group)
+
+    def _check_open(self, group: str) -> None:
+        """Raise InvalidGroup for the group of a broker's own service."""
+        if group == self._own_group:
+            raise InvalidGroup(
+                f"group {group!r} is a broker's own: its offsets are the progress of transactions",
+                field="group",
+            )
 
     def may_know(self, group: str) -> bool:
         """Return False if no client ever used a group of this name, or it was deleted. True as well while the groups
@@ -131,7 +147,8 @@ class Offsets:
         return await self._access.run(self._store().groups)
 
     async def delete(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Delete offsets (None: all offsets of the group); durable on return. Raises StoreReadOnly, ..."""
+        """Delete offsets (None: all offsets of the group); durable on return. Raises InvalidGroup, ..."""
+        self._check_open(group)
         await self.settled()
         await self._access.run(self._store().delete_offsets, group, partitions)
         if partitions is None and group not in self._live:

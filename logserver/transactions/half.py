@@ -363,11 +363,14 @@ class HalfTransactions:
         self._loop.call_soon_threadsafe(self._after_check, checked, now_ms)
 
     def _after_check(self, checked: HalfChecked, now_ms: int) -> None:
+        """Forget the transactions that were ended, and late ones without a message. If a message has come meanwhile,
+        the store finds the transaction again.
+        """
         ended = set(checked.ended)
         for name, entry in list(self._entries.items()):
             is_late = now_ms - entry.begun_ms > entry.prepared.timeout_ms
-            is_unused = is_late and not entry.has_messages and not entry.lock.locked()
-            if is_unused or name in ended:
+            is_idle = not entry.writing and not entry.lock.locked()
+            if name in ended or (is_late and is_idle and name not in checked.waiting):
                 self._forget(entry)
 
 

@@ -24,6 +24,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from time import sleep
 from typing import Final, NamedTuple, Protocol
 
 from storage.contract import Clock
@@ -93,12 +94,19 @@ KEPT_OUTCOMES: Final = 10_000
 KEPT_OP_RECORDS: Final = 1000
 """Op records before the progress that a start reads for the outcomes in them."""
 WRITTEN_BYTES: Final = 8 << 20  # of one append of messages that are written again
+LOOKED_UP_AT_ONCE: Final = 100
+"""Messages that a check looks for in their real queues before it lets others take the lock."""
+LOOKED_UP: Final = 20_000
+"""Messages that one check looks for: the other services of the store wait for it."""
 
 
 class Home(Protocol):
     """The methods of the store that transactions need."""
 
     files: OpenedStore
+
+    def queue(self, partition: TopicPartition) -> Queue:
+        """Return a queue. Raises UnknownTopic, UnknownPartition."""
 
     def append_messages(
         self,
@@ -191,12 +199,16 @@ class _Waiting:
 
 
 class _Transaction:
-    """An open transaction: its messages by their keys, in the order of their first half messages."""
+    """An open transaction: its messages by their keys, in the order of their first half messages.
 
-    __slots__ = ("id", "updated_ms", "waiting")
+    `is_cut`: the deletion of the log's head took some of its messages.
+    """
+
+    __slots__ = ("id", "is_cut", "updated_ms", "waiting")
 
     def __init__(self, transaction_id: str) -> None:
         self.id = transaction_id
+        self.is_cut = False
         self.waiting: dict[str, _Waiting] = {}
         self.updated_ms = 0
 
@@ -207,6 +219,10 @@ class _Transaction:
     @property
     def is_delivered(self) -> bool:
         return any(one.is_delivered for one in self.waiting.values())
+
+    @property
+    def is_found(self) -> bool:
+        return any(one.is_found for one in self.waiting.values())
 
 
 class _QueueState:
@@ -231,6 +247,7 @@ class HalfMessageStore:
     """The half messages of one store: see storage.half_messages.HalfMessages."""
 
     topics = frozenset({names.HALF_TOPIC, names.OP_TOPIC})
+    group = GROUP
 
     def __init__(
         self, home: Home, clock: Clock, settings: Callable[[], StoreSettings], levels: int
@@ -295,11 +312,14 @@ class HalfMessageStore:
             if outcome is not None:
                 return outcome
             found = self._transactions.get(transaction_id)
-            return None if found is None else self._described(found)
+            if found is None:
+                return None
+            return HalfOutcome.DISCARDED if found.is_cut else self._described(found)
 
     def _open(self) -> list[_Transaction]:
         """Return the transactions without an outcome."""
-        return [one for one in self._transactions.values() if one.id not in self._outcomes]
+        transactions = self._transactions.values()
+        return [one for one in transactions if not one.is_cut and one.id not in self._outcomes]
 
     def _described(self, one: _Transaction) -> HalfTransaction:
         waiting, first = one.waiting.values(), one.first
@@ -451,7 +471,10 @@ class HalfMessageStore:
         state.next_half = max(state.next_half, end)
 
     def _drop_deleted(self, state: _QueueState) -> None:
-        """Drop the messages whose half messages were deleted with the head of the log."""
+        """Drop the messages whose half messages were deleted with the head of the log.
+
+        No commit may deliver the others of their transactions: they will be discarded.
+        """
         start = state.half.bounds().start
         if start == state.start:
             return
@@ -461,6 +484,9 @@ class HalfMessageStore:
                 log.warning("transaction %s: a message was deleted before it ended", one.id)
                 self._take_off(state, one, waiting)
                 waiting.copies = []
+                one.is_cut = not (waiting.is_delivered or one.is_delivered)
+                if one.is_cut and not one.waiting:
+                    self._remember([(one.id, HalfOutcome.DISCARDED.value)])
 
     # ---- the end of a transaction ----
 
@@ -491,40 +517,53 @@ class HalfMessageStore:
         one = self._transactions.get(wish.id)
         if known is not None or one is None:
             return HalfEnded(known)
-        self._find_delivered(one)
-        wanted = HalfOutcome.COMMITTED if wish.commit else HalfOutcome.ROLLED_BACK
+        for waiting in one.waiting.values():
+            self._find_delivered(waiting)
         if one.is_delivered:  # an earlier commit was interrupted: its outcome is fixed
             wanted = HalfOutcome.COMMITTED
+        elif one.is_cut:  # the next check ends it
+            return HalfEnded(HalfOutcome.DISCARDED)
+        elif wish.commit:
+            self._check_targets(one)
+            wanted = HalfOutcome.COMMITTED
+        else:
+            wanted = HalfOutcome.ROLLED_BACK
         partitions = self._deliver(one) if wanted is HalfOutcome.COMMITTED else ()
         decided[wish.id] = wanted
         return HalfEnded(wanted, partitions)
 
-    def _find_delivered(self, one: _Transaction) -> None:
-        """Look for the messages of a transaction in their real queues."""
-        for waiting in one.waiting.values():
-            if waiting.is_found:
-                waiting.is_delivered = waiting.is_delivered or self._is_delivered(waiting)
-                waiting.is_found = False
+    def _find_delivered(self, waiting: _Waiting) -> None:
+        """Look for a message in its real queue, and in that of its delay level, if it may be there."""
+        if waiting.is_found:
+            targets = half_message.targets(waiting.fields, self._levels)
+            waiting.is_delivered |= any(self._is_in(target, waiting) for target in targets)
+            waiting.is_found = False
 
-    def _is_delivered(self, waiting: _Waiting) -> bool:
-        """Return whether the message of a half message is in its real queue. Our message names its half message; a
-        client's may name one from before the progress, and has a unique id that no other message has.
+    def _is_in(self, target: TopicPartition, waiting: _Waiting) -> bool:
+        """Return whether the message of a half message is in a queue. Our message names its half message; a client's
+        may name one from before the progress, and has a unique id that no other message has.
         """
         fields = waiting.fields
-        if fields.partition is None or not fields.unique_id:
+        if not fields.unique_id:
             return False
         places = [copy.physical_offset for copy in waiting.copies]
         query = FindQuery(unique_id=fields.unique_id)
         with suppress(UnknownTopic, UnknownPartition, Corrupt, NotOffered):
-            for number, record in self._home.find_page(fields.partition.topic, query).records:
-                if number != fields.partition.partition:
+            for number, record in self._home.find_page(target.topic, query).records:
+                if number != target.partition:
                     continue
-                record_id = self._home.record_id(fields.partition, record.locator)
+                record_id = self._home.record_id(target, record.locator)
                 found = self._home.message_by_id(record_id).message
                 is_named = fields.mark is None or found.prepared_transaction_offset in places
                 if is_named and found.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT:
                     return True
         return False
+
+    def _check_targets(self, one: _Transaction) -> None:
+        """Raise UnknownTopic or UnknownPartition if a queue of a transaction was deleted: an append would create it."""
+        for waiting in one.waiting.values():
+            if waiting.fields.partition is not None:
+                self._home.queue(waiting.fields.partition)
 
     def _deliver(self, one: _Transaction) -> Sequence[TopicPartition]:
         """Append the messages of a transaction to their queues. Raises what `append_messages` raises, InvalidTopic for
@@ -593,12 +632,15 @@ class HalfMessageStore:
 
     def check(self, now_ms: int) -> HalfChecked:
         """See HalfMessages.check."""
+        self._look_up()
         with self._lock:
             self._catch_up()
             partitions: dict[TopicPartition, None] = {}
             decided: dict[str, HalfOutcome] = {}
             due: list[_Waiting] = []
             for one in list(self._transactions.values()):
+                if one.is_found:  # a later check looks for its messages
+                    continue
                 outcome = self._fixed_outcome(one, now_ms)
                 if outcome is None:
                     due += [each for each in one.waiting.values() if self._is_due(each, now_ms)]
@@ -610,16 +652,28 @@ class HalfMessageStore:
             if checked:
                 self._catch_up()
             self._write_progress()
-            return HalfChecked(checked, list(decided), list(partitions))
+            return HalfChecked(checked, list(decided), list(partitions), set(self._transactions))
+
+    def _look_up(self) -> None:
+        """Look for messages that a start found in their real queues. Requests can take the lock in between."""
+        with self._lock:
+            self._catch_up()
+            transactions = self._transactions.values()
+            every = (each for one in transactions for each in one.waiting.values() if each.is_found)
+            left = list(itertools.islice(every, LOOKED_UP))
+        for start in range(0, len(left), LOOKED_UP_AT_ONCE):
+            with self._lock:
+                for waiting in left[start : start + LOOKED_UP_AT_ONCE]:
+                    self._find_delivered(waiting)
+            sleep(0.001)  # else this thread takes the lock again before a waiting one wakes
 
     def _fixed_outcome(self, one: _Transaction, now_ms: int) -> HalfOutcome | None:
         """Return the outcome of a transaction that no producer has to name any more; None: it is open."""
-        self._find_delivered(one)
         if one.id in self._outcomes:
             return self._outcomes[one.id]
         if one.is_delivered:
             return HalfOutcome.COMMITTED
-        if any(self._is_hopeless(each, now_ms) for each in one.waiting.values()):
+        if one.is_cut or any(self._is_hopeless(each, now_ms) for each in one.waiting.values()):
             return HalfOutcome.DISCARDED
         return None
 
@@ -673,7 +727,7 @@ class HalfMessageStore:
             copy = waiting.newest
             at = waiting.queue_id, waiting.host
             if group and (at != place or size_bytes + copy.entry.size > WRITTEN_BYTES):
-                self._put_back(place, group)
+                count += self._put_back(place, group)
                 group, size_bytes = [], 0
             place = at
             try:
@@ -682,18 +736,27 @@ class HalfMessageStore:
             except (Corrupt, CallerError) as error:
                 log.error("a half message is not checked: %s", error.message)  # noqa: TRY400
                 continue
-            count += 1
             size_bytes += copy.entry.size
         if group:
-            self._put_back(place, group)
+            count += self._put_back(place, group)
         return count
 
-    def _put_back(self, place: tuple[int, bytes] | None, group: Sequence[RawMessage]) -> None:
+    def _put_back(self, place: tuple[int, bytes] | None, group: Sequence[RawMessage]) -> int:
+        """Append half messages, and return how many. One without room for the number of its checks is logged: it waits
+        until it is too old.
+        """
         assert place is not None
         number, host = place
         target = _half(number)
-        self._home.append_messages(target, group, store_host=host, publish=False)
+        try:
+            self._home.append_messages(target, group, store_host=host, publish=False)
+        except CallerError as error:
+            if len(group) == 1:
+                log.error("a half message is not checked: %s", error.message)  # noqa: TRY400
+                return 0
+            return sum(self._put_back(place, [message]) for message in group)
         self._unflushed[target] = None
+        return len(group)
 
     def _write_progress(self) -> None:
         """Write the progress of the check if it has changed: the first half message that still waits, and the first op

@@ -187,6 +187,18 @@ def _again(message: Message, properties: bytes) -> RawMessage:
     )
 
 
+def targets(fields: HalfFields, levels: int) -> Sequence[TopicPartition]:
+    """Return the queues that a commit puts a message in, in this order: that of its delay level if it has one, then its
+    real one. None if it names no queue.
+    """
+    real = fields.partition
+    if real is None:
+        return ()
+    if fields.level <= 0:
+        return (real,)
+    return TopicPartition(SCHEDULE_TOPIC, min(fields.level, levels) - 1), real
+
+
 def committed(
     message: Message, fields: HalfFields, physical_offset: int, levels: int
 ) -> tuple[TopicPartition, RawMessage]:
@@ -195,17 +207,15 @@ def committed(
 
     The half message must name a queue.
     """
-    target = fields.partition
-    assert target is not None
+    target, *_ = targets(fields, levels)
     added: dict[str, str] = {}
     if fields.level > 0:
-        level = min(fields.level, levels)
+        assert fields.partition is not None
         added = {
-            DELAY: str(level),
-            REAL_TOPIC: target.topic,
-            REAL_QUEUE_ID: str(target.partition),
+            DELAY: str(target.partition + 1),
+            REAL_TOPIC: fields.partition.topic,
+            REAL_QUEUE_ID: str(fields.partition.partition),
         }
-        target = TopicPartition(SCHEDULE_TOPIC, level - 1)
     dropped = (REAL_TOPIC, REAL_QUEUE_ID) if fields.mark is None else _DROPPED_OF_OURS
     raw = _again(message, _edited(message.properties, dropped, added))
     return target, raw._replace(

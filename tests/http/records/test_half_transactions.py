@@ -13,7 +13,7 @@ from api.http.errors import NOT_OFFERED
 from storage import RawMessage, SupportsHalfMessages, SupportsRawMessages, TopicPartition
 from storage.errors import DiskFull
 from tests.contract.harness import START_MS, ManualClock
-from tests.http.harness import BATCH, JSON, Answer, Api, opener, records, serving, settings
+from tests.http.harness import BATCH, JSON, V2, Answer, Api, opener, records, serving, settings
 
 CHECK_MS = 30_000
 HALF = TopicPartition("RMQ_SYS_TRANS_HALF_TOPIC", 0)
@@ -82,6 +82,13 @@ def client_half(api: Api) -> None:
     )
     half = RawMessage(b'"theirs"', properties.encode(), 0, 0, START_MS)
     store.append_messages(HALF, [half])
+
+
+async def step(api: Api, now_ms: int) -> None:
+    """Make a step of the service, as the upkeep does in its thread."""
+    (service,) = api.service.http_transactions.services()
+    await asyncio.to_thread(service.step, now_ms)
+    await asyncio.sleep(0)
 
 
 def check(api: Api, now_ms: int) -> None:
@@ -303,6 +310,50 @@ async def test_a_full_disk_in_a_commit(api: Api, monkeypatch: pytest.MonkeyPatch
     assert (await put(api, transaction, 2)).status == 200
     assert (await end(api, transaction, "commit")).status == 200
     assert await values(api) == [1, 2]
+
+
+async def test_a_late_transaction_whose_appends_failed_is_forgotten(
+    place: Place, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would count among the `max_transactional_ids` until a restart."""
+
+    def full(*_args: object, **_options: object) -> None:
+        raise DiskFull("no space", path="x")
+
+    kept = await begin(api)
+    await put(api, kept, 1)
+    failed = await begin(api)
+    with monkeypatch.context() as patch:
+        patch.setattr(api.service.store, "append", full)
+        patch.setattr(api.service.store, "append_group", full, raising=False)
+        assert (await put(api, failed, 1)).code == 50701
+    place.clock.now_ms += 61_000
+    await step(api, place.clock.now_ms)
+    assert [row["id"] for row in await rows(api)] == [kept]
+    assert (await put(api, failed, 1)).code == 40406
+
+
+async def test_a_commit_to_a_deleted_topic_can_be_rolled_back(api: Api) -> None:
+    transaction = await begin(api)
+    await put(api, transaction, 1)
+    assert (await api.call("DELETE", "/topics/t")).status == 204
+    assert (await end(api, transaction, "commit")).code == 40401
+    assert (await end(api, transaction, "rollback")).status == 200
+    assert "t" not in (await api.get("/topics")).json
+
+
+async def test_the_progress_of_the_check_is_no_client_s(place: Place, api: Api) -> None:
+    """At the end of the queue, a start would find no transaction."""
+    group, topic = "CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC"
+    await put(api, await begin(api), 1)
+    path = f"/groups/{group}/offsets"
+    everything = {"topic": topic, "to": "latest"}
+    assert (await api.call("PUT", path, json=everything)).code == 42203
+    check(api, place.clock.now_ms)
+    assert (await api.call("PUT", path, json={"to": "latest"})).code == 42203
+    assert (await api.call("DELETE", f"/groups/{group}")).code == 42203
+    assert (await api.post(f"/consumers/{group}", {"name": "c"}, content_type=V2)).code == 42203
+    assert len(await rows(api)) == 1
 
 
 async def test_the_check_is_a_service(api: Api) -> None:

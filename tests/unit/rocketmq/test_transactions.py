@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from storage import (
@@ -13,8 +15,17 @@ from storage import (
     Record,
     TopicPartition,
 )
-from storage.errors import DiskFull, InvalidArgument, InvalidTopic, StoreReadOnly
+from storage.errors import (
+    DiskFull,
+    InvalidArgument,
+    InvalidTopic,
+    RecordTooLarge,
+    StoreReadOnly,
+    UnknownPartition,
+    UnknownTopic,
+)
 from storage.files import OverlayFileSystem
+from storage.rocketmq import transactions
 from storage.rocketmq.format import half_message
 from storage.rocketmq.format.message import TRANSACTION_COMMIT, Message
 from storage.rocketmq.format.properties import decode_properties, encode_properties
@@ -366,6 +377,23 @@ def test_a_late_commit_delivers_once() -> None:
     assert progress(store) == [8, 1]
 
 
+def test_a_message_without_room_for_its_checks_stops_no_other() -> None:
+    shop = Workshop()
+    store = opened(shop)
+    put(store, "x", "a", timeout_ms=1)
+    for size_bytes in range(1000, 0, -10):  # the largest that a file of the log holds
+        record = Record(None, b"a", [("h", b"1" * size_bytes)])
+        target, half = store.half_messages.prepared(record, T0, Prepared("y", "billing", 1))
+        with suppress(RecordTooLarge):
+            store.append(target, [half])
+            break
+    put(store, "z", "a", timeout_ms=1)
+    shop.clock.now_ms += CHECK_MS
+    assert store.half_messages.check(shop.clock.now_ms).checked == 2
+    assert [one.checks for one in store.half_messages.transactions()] == [1, 0, 1]
+    assert store.half_messages.check(shop.clock.now_ms + 73 * HOUR_MS).ended == ["x", "y", "z"]
+
+
 def test_all_messages_of_a_transaction_are_discarded_together() -> None:
     shop = Workshop()
     store = opened(shop)
@@ -467,6 +495,69 @@ def test_a_commit_that_was_interrupted_is_completed_and_delivers_once() -> None:
         assert progress(store) == [1, 1]
 
 
+@pytest.mark.parametrize("is_due", [False, True])
+def test_an_interrupted_commit_of_a_delayed_message_delivers_once(is_due: bool) -> None:
+    shop = Workshop()
+    store = opened(shop)
+    store.append_messages(HALF, [client_half(DELAY="2")])
+    half = message(store, HALF, 0)
+    target, raw = half_message.committed(half, half_message.half_fields(half, 0, 0), 0, 18)
+    store.append_messages(target, [raw])
+    if is_due:
+        store.delays.deliver(shop.clock.now_ms + HOUR_MS)
+        assert values(store, T1) == [b"U1"]
+    store.close()
+    again = shop.after_kill()
+    store = again.open()
+    assert end(store, "U1", commit=False) is HalfOutcome.COMMITTED
+    store.delays.deliver(shop.clock.now_ms + HOUR_MS)
+    assert values(store, T1) == [b"U1"]
+
+
+def test_a_check_looks_for_some_messages_and_lets_requests_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "LOOKED_UP", 4)
+    monkeypatch.setattr(transactions, "LOOKED_UP_AT_ONCE", 2)
+    shop = Workshop()
+    store = opened(shop)
+    for name in "abcde":
+        put(store, name, name, timeout_ms=1)
+    store.close()
+    shop.clock.now_ms += CHECK_MS
+    store = shop.open()
+    pauses: list[int] = []
+
+    def pause(_: float) -> None:
+        pauses.append(len(ids(store)))  # waits forever if the check holds the lock
+
+    monkeypatch.setattr(transactions, "sleep", pause)
+    assert [store.half_messages.check(shop.clock.now_ms).checked for _ in range(2)] == [4, 5]
+    assert pauses == [5, 5, 5]
+    assert end(store, "e") is HalfOutcome.COMMITTED
+
+
+def test_a_commit_to_a_deleted_topic_delivers_nothing_and_creates_nothing() -> None:
+    store = opened(Workshop())
+    store.create_topic("u", 2)
+    for at in (T0, TopicPartition("u", 1)):
+        put(store, "x", "a", at=at)
+        put(store, "y", "b", at=at)
+    store.delete_topic("u")
+    with pytest.raises(UnknownTopic):
+        end(store, "x")
+    store.create_topic("u", 1)
+    with pytest.raises(UnknownPartition):
+        end(store, "x")
+    assert values(store) == []
+    assert ids(store) == ["x", "y"]
+    assert end(store, "x", commit=False) is HalfOutcome.ROLLED_BACK
+    store.delete_topic("u")
+    store.create_topic("u", 2)
+    assert end(store, "y") is HalfOutcome.COMMITTED
+    assert values(store) == values(store, TopicPartition("u", 1)) == [b"b"]
+
+
 def test_a_full_disk_in_a_commit_and_a_repeat() -> None:
     base = OverlayFileSystem()
     shop = Workshop(base)
@@ -519,18 +610,44 @@ def test_a_read_only_store_lists_and_ends_nothing() -> None:
             end(store, "x")
 
 
-def test_half_messages_that_retention_deletes_are_forgotten() -> None:
-    shop = Workshop()
+def deleted_by_retention(shop: Workshop, *later: str) -> RocketMQStore:
+    """Return a store that has deleted the half message "a" of transaction x, and not the `later` ones."""
     store = shop.open_with_topic({"fileReservedTime": "1"}, partitions=2)
     put(store, "x", "a")
     shop.clock.now_ms += 100 * HOUR_MS
     for number in range(20):
-        store.append(T0, [Record(None, b"%d" % number * 100)])
+        store.append(T1, [Record(None, b"%d" % number * 100)])
     shop.clock.now_ms += 100 * HOUR_MS
     for number in range(20):
-        store.append(T0, [Record(None, b"%d" % number * 100)])
+        store.append(T1, [Record(None, b"%d" % number * 100)])
+    put(store, "x", *later)
     assert ids(store) == ["x"]
     assert store.enforce_retention(shop.clock.now_ms).segments_deleted
     assert ids(store) == []
-    assert end(store, "x") is None
+    return store
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_transaction_whose_half_messages_retention_deletes_is_discarded(commit: bool) -> None:
+    shop = Workshop()
+    store = deleted_by_retention(shop)
+    assert end(store, "x", commit=commit) is HalfOutcome.DISCARDED
     store.half_messages.check(shop.clock.now_ms)
+
+
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_no_part_of_a_transaction_is_committed_after_retention(is_checked: bool) -> None:
+    shop = Workshop()
+    store = deleted_by_retention(shop, "b", "c")
+    if is_checked:
+        assert store.half_messages.check(shop.clock.now_ms).ended == ["x"]
+    assert store.half_messages.find("x") is HalfOutcome.DISCARDED
+    put(store, "x", "d")
+    assert end(store, "x") is HalfOutcome.DISCARDED
+    store.half_messages.check(shop.clock.now_ms)
+    assert values(store) == []
+    assert values(store, MAX_TIME) == [b"b", b"c", b"d"]
+    store.close()
+    again = shop.open()
+    assert end(again, "x") is HalfOutcome.DISCARDED
+    assert ids(again) == []
