@@ -56,17 +56,16 @@ def _table(rows: Iterable[Served]) -> Mapping[int, Served]:
     return {row.api.key: row for row in sorted(rows, key=lambda row: row.api.key)}
 
 
-# Produce 13, OffsetCommit 10, OffsetFetch 10 and TxnOffsetCommit 6 name topics by id; InitProducerId 6 is two-phase
-# commit.
+# InitProducerId 6 is two-phase commit.
 # AddPartitionsToTxn 4 and 5 are sent by brokers only.
 SERVED: Final = _table(
     (
-        _served(0, produce.produce, Scope.PRODUCE, last=12),
+        _served(0, produce.produce, Scope.PRODUCE),
         _served(1, fetch.fetch, Scope.READ),
         _served(2, offsets.list_offsets, Scope.READ),
         _served(3, metadata.metadata, None),
-        _served(8, group_offsets.offset_commit, Scope.READ, last=9),
-        _served(9, group_offsets.offset_fetch, Scope.READ, last=9),
+        _served(8, group_offsets.offset_commit, Scope.READ),
+        _served(9, group_offsets.offset_fetch, Scope.READ),
         _served(10, cluster.find_coordinator, None),
         _served(11, groups.join_group, Scope.READ),
         _served(12, groups.heartbeat, Scope.READ),
@@ -83,7 +82,7 @@ SERVED: Final = _table(
         _served(24, transactions.add_partitions, Scope.PRODUCE, last=3),
         _served(25, transactions.add_offsets, Scope.PRODUCE),
         _served(26, transactions.end, Scope.PRODUCE),
-        _served(28, transactions.commit_offsets, Scope.PRODUCE, last=5),
+        _served(28, transactions.commit_offsets, Scope.PRODUCE),
         _served(32, configs.describe_configs, Scope.READ),
         _served(33, configs.alter_configs, Scope.ADMIN),
         _served(34, placement.alter_replica_log_dirs, Scope.ADMIN),

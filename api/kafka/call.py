@@ -93,6 +93,11 @@ class Call:
             return True
         return bool((self.client.scopes or frozenset()) & {scope, Scope.ADMIN})
 
+    def topic_name(self, topic_id: bytes) -> str:
+        """Return the name of the topic with an id; an empty one if clients have no such topic."""
+        name = self.ids.name_of(topic_id)
+        return name if name is not None and name in self.topics else ""
+
     def operations(self, of_resource: int) -> int:
         """Return what the client may do, of everything that can be done with a resource; both as bits."""
         if self.allows(Scope.ADMIN):

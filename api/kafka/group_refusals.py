@@ -48,6 +48,7 @@ def _commit(request: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
         topics=[
             OffsetCommitResponseTopics(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponseTopicsPartitions(
                         partition_index=row.partition_index, error_code=code

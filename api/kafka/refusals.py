@@ -213,6 +213,7 @@ def _produce(request: m.ProduceRequest, code: int) -> m.ProduceResponse:
         responses=[
             ProduceResponseResponses(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partition_responses=[
                     ProduceResponseResponsesPartitionResponses(
                         index=partition.index, error_code=code, base_offset=-1

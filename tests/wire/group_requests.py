@@ -39,6 +39,7 @@ from tests.wire.harness import Connection
 
 Partitions = Mapping[str, Sequence[int]]
 MANY_GROUPS_FROM = 8
+BY_ID_FROM = 10
 
 
 def join(group: str = "g", member_id: str = "", **changed: Any) -> JoinGroupRequest:
@@ -141,9 +142,12 @@ async def fetched(
                 OffsetFetchRequestGroupsTopics(name=name, partition_indexes=list(numbers))
                 for name, numbers in partitions.items()
             ]
+        names = await connection.name_by_id(*(topics or ()))
         groups = [OffsetFetchRequestGroups(group_id=group, topics=topics)]
         request = OffsetFetchRequest(groups=groups, require_stable=stable)
         (found,) = (await connection.call(request, version)).groups
+        for topic in found.topics if version >= BY_ID_FROM else ():
+            topic.name = names[topic.topic_id]
     else:
         single = None
         if partitions is not None:

@@ -19,6 +19,7 @@ from api.kafka.protocol.messages.fetch import (
     FetchRequestTopics,
     FetchRequestTopicsPartitions,
 )
+from api.kafka.protocol.messages.metadata import MetadataRequest
 from api.kafka.protocol.messages.produce import (
     ProduceRequest,
     ProduceRequestTopicData,
@@ -80,6 +81,14 @@ class Connection:
         chosen = APIS[message.API_KEY].last if version is None else version
         self.writer.write(frame(message, chosen))
         return answer(message.API_KEY, chosen, await self.read())
+
+    async def name_by_id(self, *topics: Any) -> Mapping[bytes, str]:
+        """Let topics of a request be named by id too, one without a topic by an unknown id. Return the names by id."""
+        found = await self.call(MetadataRequest(topics=None), 12)
+        ids = {topic.name: topic.topic_id for topic in found.topics}
+        for topic in topics:
+            topic.topic_id = ids.get(topic.name, b"\7" * 16)
+        return {topic.topic_id: topic.name for topic in topics}
 
     async def read(self) -> bytes:
         """Return the next answer."""

@@ -1,4 +1,5 @@
-"""Consumer groups of the new protocol (KIP-848): the same requests for the real broker and for this server.
+"""Consumer groups of the new protocol (KIP-848), and requests that name topics by id: the same for the real broker and
+for this server.
 
 Owns the requests and the groups' state between them; must not know the answers. `python -P -m
 tests.wire.modern_exchanges HOST:PORT` prints the answers of a running broker with an empty store as JSON:
@@ -23,6 +24,14 @@ from api.kafka.protocol.messages.group_admin import (
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
+from api.kafka.protocol.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopics,
+    OffsetCommitRequestTopicsPartitions,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroups,
+    OffsetFetchRequestGroupsTopics,
+)
 from api.kafka.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
@@ -31,12 +40,19 @@ from api.kafka.protocol.messages.groups import (
     LeaveGroupRequestMembers,
 )
 from api.kafka.protocol.messages.metadata import MetadataRequest
-from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
+from api.kafka.protocol.messages.produce import ProduceRequest, ProduceRequestTopicData
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestTopics,
+    DeleteTopicsRequest,
+)
 from tests.wire.exchanges import comparable
 from tests.wire.group_requests import commit, fetched_as, join, sync
-from tests.wire.harness import Connection
+from tests.wire.harness import Connection, batch, produce
 
 COORDINATOR_LOADS: Final = (14, 15, 16)
+NO_ID: Final = bytes(16)
+UNKNOWN: Final = bytes(15) + b"\7"
 LEAVE: Final = -1
 LEAVE_FOR_NOW: Final = -2
 SERVERS_OWN: Final = frozenset({"client_host", "client_id", "authorized_operations"})
@@ -47,8 +63,9 @@ Owned = Mapping[str, Sequence[int]]
 class Script:
     """The requests of one run, and the answers that were given."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, pause_s: float) -> None:
         self.connection = connection
+        self.pause_s = pause_s
         self.answers: dict[str, Any] = {}
         self.ids: dict[str, bytes] = {}
         self.names: dict[bytes, str] = {}
@@ -78,6 +95,27 @@ class Script:
         answer = await self.connection.call(message, version)
         self.answers[name] = self._named(comparable(answer))
         return answer
+
+    async def send_by_id(self, name: str, message: Any, version: int) -> None:
+        """Send a request that names topics by id, and note the rows of its answer by the topics' names."""
+        answer = await self.connection.call(message, version)
+        groups = getattr(answer, "groups", [answer])
+        rows = [
+            (
+                self.names.get(topic.topic_id, topic.topic_id.hex()),
+                topic.name,
+                self._named(
+                    comparable(
+                        getattr(topic, "partitions", None)
+                        or getattr(topic, "partition_responses", [])
+                    )
+                ),
+            )
+            for group in groups
+            for topic in getattr(group, "topics", None) or getattr(group, "responses", [])
+        ]
+        codes = [getattr(group, "error_code", 0) for group in groups]
+        self.answers[f"by id: {name}"] = {"codes": codes, "rows": sorted(rows, key=json.dumps)}
 
     def _named(self, value: Any, field: str = "") -> Any:
         if field in SERVERS_OWN:
@@ -144,11 +182,12 @@ async def answers(connection: Connection, *, pause_s: float = 0) -> dict[str, An
 
     `pause_s`: after the topics are created, since a real coordinator hears of them later than the creator.
     """
-    script = Script(connection)
+    script = Script(connection, pause_s)
     await _until_coordinating(connection)
     await script.create(t=4, u=2)
     await asyncio.sleep(pause_s)
-    for part in (_bad_input, _two_members, _offsets, _static, _subscriptions, _views, _kinds):
+    parts = (_bad_input, _two_members, _offsets, _static, _subscriptions, _views, _kinds, _by_id)
+    for part in parts:
         await part(script)
     return _without_member_ids(script.answers)
 
@@ -317,6 +356,84 @@ async def _kinds(script: Script) -> None:
     await script.beat("join a classic group", "e", 0, group_id="d")
     await script.beat("go on in a classic group", "e", 1, group_id="d")
     await script.beat("leave a classic group", "e", LEAVE, group_id="d")
+
+
+async def _by_id(script: Script) -> None:
+    """Produce 13, OffsetCommit 10, OffsetFetch 10."""
+    t, u = script.ids["t"], script.ids["u"]
+    good = (0, batch(b"a")), (9, batch(b"a"))
+    await script.send_by_id("produce", produce_to({t: good, u: good[:1], UNKNOWN: good}), 13)
+    await script.send_by_id("produce to no id", produce_to({NO_ID: good[:1]}), 13)
+    await script.send_by_id("produce without records", produce_to({UNKNOWN: [(0, None)]}), 13)
+    everything = {t: [0, 9], u: [1], UNKNOWN: [0, 1], NO_ID: [0]}
+    await script.send_by_id("commit to an empty group", commit_to(everything, group="i"), 10)
+    await script.send_by_id("commit of unknown ids", commit_to({UNKNOWN: [0]}, group="i"), 10)
+    unknown = commit_to({t: [0], UNKNOWN: [0]}, group="i", member="x", epoch=3)
+    await script.send_by_id("commit as no member", unknown, 10)
+    await script.send_by_id("fetch", fetch_of(everything, group="i"), 10)
+    await script.send_by_id("fetch all", fetch_of(None, group="i"), 10)
+    await script.beat("o joins", "o", 0, group_id="o")
+    for epoch in (1, 2, 3):
+        member: dict[str, Any] = {"group": "o", "member": "o", "epoch": epoch}
+        await script.send_by_id(f"commit, epoch {epoch}", commit_to({t: [0]}, **member), 10)
+        await script.send_by_id(f"fetch, epoch {epoch}", fetch_of({t: [0]}, **member), 10)
+    request = DeleteTopicsRequest(topic_names=["u"], timeout_ms=10_000)
+    await script.connection.call(request, 5)
+    await asyncio.sleep(script.pause_s)
+    await script.send_by_id("produce after a deletion", produce_to({u: good[:1]}), 13)
+    await script.send_by_id("commit after a deletion", commit_to({u: [1]}, group="i"), 10)
+    await script.send_by_id("fetch after a deletion", fetch_of({u: [1], t: [0]}, group="i"), 10)
+    await script.send_by_id("fetch all after a deletion", fetch_of(None, group="i"), 10)
+
+
+def produce_to(parts: Mapping[bytes, Sequence[tuple[int, bytes | None]]]) -> ProduceRequest:
+    """Return a request to produce to partitions of topics by id."""
+    rows = [
+        ProduceRequestTopicData(
+            topic_id=topic_id, partition_data=produce("", *data).topic_data[0].partition_data
+        )
+        for topic_id, data in parts.items()
+    ]
+    return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=rows)
+
+
+def commit_to(
+    partitions: Mapping[bytes, Sequence[int]], *, group: str, member: str = "", epoch: int = -1
+) -> OffsetCommitRequest:
+    """Return a commit of offset 0 of partitions of topics by id."""
+    rows = [
+        OffsetCommitRequestTopics(
+            topic_id=topic_id,
+            partitions=[
+                OffsetCommitRequestTopicsPartitions(partition_index=number) for number in numbers
+            ],
+        )
+        for topic_id, numbers in partitions.items()
+    ]
+    return OffsetCommitRequest(
+        group_id=group, member_id=member, generation_id_or_member_epoch=epoch, topics=rows
+    )
+
+
+def fetch_of(
+    partitions: Mapping[bytes, Sequence[int]] | None,
+    *,
+    group: str,
+    member: str | None = None,
+    epoch: int = -1,
+) -> OffsetFetchRequest:
+    """Return a fetch of the offsets of partitions of topics by id; None: all."""
+    rows = [
+        OffsetFetchRequestGroupsTopics(topic_id=topic_id, partition_indexes=[*numbers])
+        for topic_id, numbers in (partitions or {}).items()
+    ]
+    asked = OffsetFetchRequestGroups(
+        group_id=group,
+        member_id=member,
+        member_epoch=epoch,
+        topics=None if partitions is None else rows,
+    )
+    return OffsetFetchRequest(groups=[asked])
 
 
 def _without_member_ids(found: dict[str, Any]) -> dict[str, Any]:

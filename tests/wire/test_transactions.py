@@ -40,7 +40,7 @@ from tests.wire.transaction_requests import (
     send,
 )
 
-NEWEST_PRODUCE = 12
+NEWEST_PRODUCE = 12  # of those that name topics
 LAST = {22: 5, 24: 3, 25: 4, 26: 5, 28: 5}
 
 
@@ -103,7 +103,7 @@ async def test_feature_is_finalised(connection: Connection, version: int) -> Non
     assert answer.finalized_features_epoch == 0
     offered = {row.api_key: row.max_version for row in answer.api_keys}
     assert {key: offered[key] for key in LAST} == LAST
-    assert offered[0] == NEWEST_PRODUCE
+    assert offered[0] == 13
     assert 27 not in offered
 
 
@@ -251,8 +251,9 @@ async def test_fenced_producer(connection: Connection, topic: str) -> None:
     assert produced(await connection.call(send((0, batch(old, 0, b"a"))), 12)) == [0]
     new = await begun(connection)
     assert new.epoch > old.epoch
-    for version in range(3, 13):
+    for version in range(3, 14):
         request = send((0, batch(old, 1, b"b")))
+        await connection.name_by_id(*request.topic_data)
         assert produced(await connection.call(request, version)) == [E.INVALID_PRODUCER_EPOCH]
     for version in range(6):
         fenced = E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH
@@ -265,6 +266,20 @@ async def test_fenced_producer(connection: Connection, topic: str) -> None:
         assert refused == [E.INVALID_PRODUCER_EPOCH]
     assert produced(await connection.call(send((0, batch(new, 0, b"c"))), 12)) == [0]
     assert (await connection.call(end(new, commit=True), 5)).error_code == 0
+
+
+async def test_a_transaction_with_topics_by_id(connection: Connection, topic: str) -> None:
+    owner = await begun(connection)
+    request = send((0, batch(owner, 0, b"a")))
+    request.topic_data += send((0, batch(owner, 0, b"a"))).topic_data
+    request.topic_data[1].topic_id = b"\7" * 16
+    await connection.name_by_id(*request.topic_data[:1])
+    answer = await connection.call(request, 13)
+    assert {row.topic_id: row.partition_responses[0].error_code for row in answer.responses} == {
+        request.topic_data[0].topic_id: E.NONE,
+        request.topic_data[1].topic_id: E.UNKNOWN_TOPIC_ID,
+    }
+    assert (await connection.call(end(owner, commit=True), 5)).error_code == 0
 
 
 async def test_other_producers_and_ids(connection: Connection, topic: str) -> None:

@@ -1,13 +1,14 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups.
 
 Owns the answer for each partition; must not know where offsets are stored. As on the real server an offset may be
-committed beyond the end of its partition, and the error of one partition does not hold up the others.
+committed beyond the end of its partition, and the error of one partition does not hold up the others. From version 10
+on OffsetCommit and OffsetFetch name topics by id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from api.kafka.call import Call
 from api.kafka.protocol.errors import ErrorCode
@@ -21,6 +22,7 @@ from api.kafka.protocol.messages.group_offsets import (
     OffsetDeleteResponseTopics,
     OffsetDeleteResponseTopicsPartitions,
     OffsetFetchRequest,
+    OffsetFetchRequestGroups,
     OffsetFetchResponse,
     OffsetFetchResponseGroups,
     OffsetFetchResponseGroupsTopics,
@@ -30,10 +32,12 @@ from api.kafka.protocol.messages.group_offsets import (
 )
 from api.kafka.refusals import code_of
 from logserver.groups.classic.values import Caller, Refusal
+from logserver.service.topics import NO_ID
 from storage import CommittedOffset, StorageError, TopicPartition
 
 NEW_GROUP_ERRORS_FROM: Final = 9
 MANY_GROUPS_FROM: Final = 8
+BY_ID_FROM: Final = 10
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 
@@ -43,8 +47,13 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     codes: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
     for topic in request.topics:
+        if call.version >= BY_ID_FROM:
+            topic.name = call.topic_name(topic.topic_id)
         for row in topic.partitions:
             at = TopicPartition(topic.name, row.partition_index)
+            if not topic.name and call.version >= BY_ID_FROM:
+                codes[at] = ErrorCode.UNKNOWN_TOPIC_ID
+                continue
             codes[at] = refuse_offset(call, at, row.committed_offset, row.committed_metadata)
             if codes[at] is ErrorCode.NONE:
                 offsets[at] = offset_of(
@@ -57,6 +66,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
         topics=[
             OffsetCommitResponseTopics(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponseTopicsPartitions(
                         partition_index=row.partition_index,
@@ -114,23 +124,24 @@ def offset_of(offset: int, leader_epoch: int, metadata: str | None) -> Committed
 async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Return committed offsets: of one group, or from version 8 on of many. Null topics ask for all."""
     if call.version < MANY_GROUPS_FROM:
-        topics = None
+        topics: Sequence[_Asked] | None = None
         if request.topics is not None:
-            topics = [(topic.name, topic.partition_indexes) for topic in request.topics]
+            topics = [
+                _Asked(topic.name, NO_ID, topic.partition_indexes) for topic in request.topics
+            ]
         found = await _fetched(call, request.group_id, topics, stable=request.require_stable)
         return _of_one_group(found)
     groups = []
     # A group has one row, however often it is asked for.
     for group in {group.group_id: group for group in request.groups}.values():
-        topics = None
-        if group.topics is not None:
-            topics = [(topic.name, topic.partition_indexes) for topic in group.topics]
+        topics, unknown = _asked(call, group)
         refusal = call.service.groups.commits.check_fetch(
             group.group_id, group.member_id, group.member_epoch
         )
         found = OffsetFetchResponseGroups(error_code=refusal)
         if not refusal:
             found = await _fetched(call, group.group_id, topics, stable=request.require_stable)
+            found.topics += unknown
         groups.append(
             OffsetFetchResponseGroups(
                 group_id=group.group_id, error_code=found.error_code, topics=found.topics
@@ -139,10 +150,50 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
     return OffsetFetchResponse(groups=groups)
 
 
+class _Asked(NamedTuple):
+    """The partitions of a topic in a request or an answer."""
+
+    name: str
+    topic_id: bytes
+    partitions: Sequence[int]
+
+
+def _asked(
+    call: Call, group: OffsetFetchRequestGroups
+) -> tuple[Sequence[_Asked] | None, Sequence[OffsetFetchResponseGroupsTopics]]:
+    """Return the partitions that a client asks for, by topic, and the answer for topic ids that do not exist."""
+    if group.topics is None:
+        return None, ()
+    if call.version >= BY_ID_FROM:
+        for topic in group.topics:
+            topic.name = call.topic_name(topic.topic_id)
+    unknown = [
+        OffsetFetchResponseGroupsTopics(
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetFetchResponseGroupsTopicsPartitions(
+                    partition_index=number,
+                    committed_offset=NO_OFFSET,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                )
+                for number in topic.partition_indexes
+            ],
+        )
+        for topic in group.topics
+        if call.version >= BY_ID_FROM and not topic.name
+    ]
+    known = [
+        _Asked(topic.name, topic.topic_id, topic.partition_indexes)
+        for topic in group.topics
+        if call.version < BY_ID_FROM or topic.name
+    ]
+    return known, unknown
+
+
 async def _fetched(
     call: Call,
     group: str,
-    topics: Iterable[tuple[str, Iterable[int]]] | None,
+    topics: Iterable[_Asked] | None,
     *,
     stable: bool,
 ) -> OffsetFetchResponseGroups:
@@ -161,18 +212,25 @@ async def _fetched(
         for at in sorted({*committed, *unstable}):
             if not call.service.batches.serves(at.topic):
                 continue
+            if call.version >= BY_ID_FROM and at.topic not in call.topics:
+                continue  # it has no id
             asked.setdefault(at.topic, []).append(at.partition)
-        topics = asked.items()
+        by_id = call.version >= BY_ID_FROM
+        topics = [
+            _Asked(name, call.ids.id_of(name) if by_id else NO_ID, numbers)
+            for name, numbers in asked.items()
+        ]
     return OffsetFetchResponseGroups(
         topics=[
             OffsetFetchResponseGroupsTopics(
-                name=name,
+                name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
-                    _fetched_row(TopicPartition(name, number), committed, unstable)
-                    for number in numbers
+                    _fetched_row(TopicPartition(topic.name, number), committed, unstable)
+                    for number in topic.partitions
                 ],
             )
-            for name, numbers in topics
+            for topic in topics
         ]
     )
 

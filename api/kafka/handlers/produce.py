@@ -4,6 +4,8 @@ Owns the meaning of acks and timeout, and the answer of each partition; must not
 store as they came. From KafkaApis.handleProduceRequest: with acks=0 there is no answer, and an error ends the
 connection.
 
+From version 13 on topics are named by id: they are looked up before anything else.
+
 Partitions of a transaction are added to it by the client beforehand, or from version 12 on by this request (KIP-890).
 While batches are appended the request is a member of the transaction, which ends after them.
 """
@@ -29,7 +31,7 @@ from logserver.errors import TimedOut, TransactionEnded, UnknownTransaction
 from logserver.service.requests import Acks, AppendOutcome
 from logserver.transactions.service import Member
 from storage import ProducerEpoch, StorageError, TopicPartition
-from storage.errors import InvalidBatch, UnrepresentableRecord
+from storage.errors import InvalidBatch, UnknownTopic, UnrepresentableRecord
 
 ACKS: Final = {-1: Acks.ALL, 0: Acks.NONE, 1: Acks.WRITTEN}
 UNTIMED_WAIT_MS: Final = 30_000
@@ -38,6 +40,7 @@ BATCH_SIZE_AT: Final = 8  # i64 base offset, i32 size of what follows
 BATCH_HEAD_BYTES: Final = 12
 MIN_BATCH_BYTES: Final = 61
 ADDS_PARTITIONS_FROM: Final = 12
+BY_ID_FROM: Final = 13
 ABORTABLE_FROM: Final = 11
 _TRIED_AGAIN: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_TXN_STATE})
 Appending = asyncio.Future[list[AppendOutcome]]
@@ -61,6 +64,9 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     if acks is None:
         refused: ProduceResponse = refusal(PRODUCE, request, ErrorCode.INVALID_REQUIRED_ACKS)
         return refused
+    if call.version >= BY_ID_FROM:
+        for topic in request.topic_data:
+            topic.name = call.topic_name(topic.topic_id)
     async with call.client.produce_order:
         parts = await _queued(call, request, acks)
     appending = [part.appending for part in parts if part.appending is not None]
@@ -76,7 +82,7 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
             if error is not None:
                 raise Ended(f"Produce with acks=0 to {part.topic}-{part.partition}: {error}")
         return None
-    return _response(call, parts, request.timeout_ms)
+    return _response(call, request, parts)
 
 
 async def _queued(call: Call, request: ProduceRequest, acks: Acks) -> Sequence[_Part]:
@@ -98,6 +104,8 @@ async def _submitted(
     call: Call, at: TopicPartition, records: bytes | None, acks: Acks, joined: _Joined
 ) -> _Part:
     """Check and queue the batches of one partition."""
+    if not at.topic and call.version >= BY_ID_FROM:
+        return _Part(*at, None, UnknownTopic(""), ErrorCode.UNKNOWN_TOPIC_ID)
     if joined.error is not None and at in joined.producers:
         return _Part(*at, None, joined.error, joined.code)
     try:
@@ -225,11 +233,15 @@ def _error(part: _Part, timeout_ms: int) -> StorageError | None:
     raise error
 
 
-def _response(call: Call, parts: Sequence[_Part], timeout_ms: int) -> ProduceResponse:
-    topics: dict[str, ProduceResponseResponses] = {}
-    for part in parts:
-        topic = topics.setdefault(part.topic, ProduceResponseResponses(name=part.topic))
-        topic.partition_responses.append(_row(call, part, _error(part, timeout_ms)))
+def _response(call: Call, request: ProduceRequest, parts: Sequence[_Part]) -> ProduceResponse:
+    topics: dict[tuple[str, bytes], ProduceResponseResponses] = {}
+    asked = (topic for topic in request.topic_data for _ in topic.partition_data)
+    for topic, part in zip(asked, parts, strict=True):
+        key = topic.name, topic.topic_id
+        if key not in topics:
+            topics[key] = ProduceResponseResponses(name=topic.name, topic_id=topic.topic_id)
+        row = _row(call, part, _error(part, request.timeout_ms))
+        topics[key].partition_responses.append(row)
     return ProduceResponse(responses=list(topics.values()))
 
 
