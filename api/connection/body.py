@@ -166,6 +166,8 @@ async def _read(
     except TimeoutError:
         raise _paused(pause_s) from None
     except (web.RequestPayloadError, ConnectionError) as error:
+        # The library's reader keeps the error: with its traceback, it would keep this frame and all chunks.
+        error.__traceback__ = None
         raise _broken(error) from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import Mapping, Set
 from contextlib import suppress
@@ -32,6 +33,12 @@ _TOO_MANY: Final = (
 )
 # Together they match Upgrade, upgrade and UPGRADE.
 _UPGRADE, _UPGRADE_LARGE = b"pgrade:", b"PGRADE:"
+_UPGRADE_WORD: Final = re.compile(b"pgrade:|PGRADE:")
+_UPGRADE_LINE: Final = re.compile(b"\r\nupgrade:", re.IGNORECASE)
+_IGNORED_UPGRADE: Final = b"\r\nIgnored-Upgrade:"
+_MAX_PARSED: Final = (
+    32  # requests that wait; aiohttp parses no more, and where a head begins is not known
+)
 _HEAD_END: Final = b"\r\n\r\n"
 _LONG_BYTES: Final = 4096  # in longer data a search takes longer than the check of its length
 _COPIES_BODIES: Final = HttpRequestParser is not HttpRequestParserPy
@@ -175,18 +182,23 @@ class ApiProtocol(OpenHandler):
         if self._left_of_body() >= len(data):
             super().data_received(data)
             return True
-        if not all(body.is_eof() for body in self.unanswered_bodies):
+        if self._is_in_body():
             return False
         end = data.find(_HEAD_END) + len(_HEAD_END)
         head = data[:end]
         if end < len(_HEAD_END) or _UPGRADE in head or _UPGRADE_LARGE in head:
             return False
         super().data_received(head)
-        if not self._take_whole(memoryview(data)[end:]):
-            self.data_received(data[end:])
+        rest = data[end:]
+        if self._take_whole(rest):
+            return True
+        if self._left_of_body() < len(rest) and (_UPGRADE in rest or _UPGRADE_LARGE in rest):
+            self._take_requests(rest)
+        else:
+            super().data_received(rest)
         return True
 
-    def _take_whole(self, begin: memoryview) -> bool:
+    def _take_whole(self, begin: bytes) -> bool:
         """Receive a long body of a known type into one buffer, if its head has just arrived; `begin`: its first bytes.
 
         Return False if the library must receive it.
@@ -204,7 +216,7 @@ class ApiProtocol(OpenHandler):
             or head.headers.get("Content-Type") not in server.whole_types
         ):
             return False
-        LongBody(self, transport, server.buffers, size_bytes, begin)
+        LongBody(self, transport, server.buffers, size_bytes, memoryview(begin))
         return True
 
     def take_body(self, data: bytes | memoryview) -> None:
@@ -232,24 +244,37 @@ class ApiProtocol(OpenHandler):
         self.ending = (ends or ends_now, ends_soon or ends_later)
 
     def _take_requests(self, data: bytes) -> None:
-        """Process data with requests that may ask for a protocol upgrade, one request at a time.
+        """Process data that may ask for a protocol upgrade: the library gets such a head with the header renamed.
 
-        aiohttp drops the bytes after such a request in the same data. There is no other protocol here, so these bytes
-        are HTTP.
+        Its parser stops at the end of a request with an upgrade, also after a body, and drops the bytes that follow.
+        There is no other protocol here, so these bytes are HTTP.
         """
-        while data:
-            end = self._request_end(data)
-            super().data_received(data[:end])
-            data = data[end:]
+        while (word := _UPGRADE_WORD.search(data)) is not None:
+            in_head = not self._is_in_body()
+            end = self._piece_end(data, word.end(), in_head=in_head)
+            piece, data = data[:end], data[end:]
+            if in_head and self.waiting_requests < _MAX_PARSED:
+                piece = _UPGRADE_LINE.sub(_IGNORED_UPGRADE, piece)
+            super().data_received(piece)
+        if data:
+            super().data_received(data)
 
-    def _request_end(self, data: bytes) -> int:
-        """Return the number of bytes up to the end of a body, or of a request with an upgrade, else of all data."""
-        if all(body.is_eof() for body in self.unanswered_bodies):
-            found = data.find(_UPGRADE), data.find(_UPGRADE_LARGE)
-            starts = [at for at in found if at >= 0]
-            head_end = data.find(_HEAD_END, min(starts)) if starts else -1
-            return len(data) if head_end < 0 else head_end + len(_HEAD_END)
-        return min(self._left_of_body() or len(data), len(data))
+    def _is_in_body(self) -> bool:
+        """Return whether the next bytes belong to a body."""
+        return not all(body.is_eof() for body in (self.body, *self.unanswered_bodies))
+
+    def _piece_end(self, data: bytes, word_end: int, *, in_head: bool) -> int:
+        """Return the end of the head or body at the start of `data`, or of a part of it; `word_end`: of the first word.
+
+        The length of a chunked body is not known, but it ends with an empty line: with one before the word, or the word
+        is in the body.
+        """
+        if not in_head and (left := self._left_of_body()):
+            return min(left, len(data))
+        line = -1 if in_head else data.rfind(_HEAD_END, 0, word_end)
+        if line < 0:
+            line = data.find(_HEAD_END, 0 if in_head else word_end)
+        return len(data) if line < 0 else line + len(_HEAD_END)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the library's
         """End the connection within `timeout` s: the request, the rest of its body, and the writing of its answer.

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from storage import TopicPartition
 from tests.http.harness import JSON, Api
 
 LONG = "t" * 15_000
@@ -70,6 +71,51 @@ async def test_several_upgrades_and_one_with_a_body(api: Api) -> None:
     answers = await exchange(api, upgrade + upgrade + post + upgrade + LAST)
     assert answers.count(b"HTTP/1.1 200 OK") == 5
     assert answers.endswith(b'["t"]')
+
+
+@pytest.mark.parametrize("upgrade", [b"h2c", b"websocket"])
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize("size_bytes", [0, 20, 400_000])
+@pytest.mark.parametrize("cut_after_head", [None, 10])
+async def test_what_follows_a_body_of_an_upgrade_is_answered(
+    api: Api, upgrade: bytes, is_chunked: bool, size_bytes: int, cut_after_head: int | None
+) -> None:
+    body = (b"\r\nUpgrade: h2c\r\n\r\n" * (size_bytes // 18 + 1))[:size_bytes]
+    head = (
+        b"POST /topics/t HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %b\r\n"
+        b"Content-Type: application/octet-stream\r\n" % upgrade
+    )
+    if is_chunked:
+        head += b"Transfer-Encoding: chunked\r\n\r\n"
+        chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+        sent = chunk + b"0\r\n\r\n"
+    else:
+        head += b"Content-Length: %d\r\n\r\n" % len(body)
+        sent = body
+    post = head + sent
+    cut_at = None if cut_after_head is None else len(head) + cut_after_head
+    answers = await exchange(api, post + post + LAST, cut_at=cut_at)
+    assert answers.count(b"HTTP/1.1 200 OK") == 3
+    assert answers.endswith(b'["t"]')
+    stored = api.service.store.read(TopicPartition("t", 0), 0)
+    assert [record.value for record in stored.records] == [body, body]
+
+
+async def test_many_requests_in_one_piece_are_answered(api: Api) -> None:
+    request = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    answers = await exchange(api, request * 4000 + LAST)
+    assert answers.count(b"HTTP/1.1 200 OK") == 4001
+
+
+async def test_a_rejected_body_of_empty_lines_is_read_to_its_end(api: Api) -> None:
+    head = b"POST /topics/t HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
+    chunk = b"%x\r\n%b\r\n" % (40_000, b"\r\n\r\n" * 10_000)
+    async with api.connection() as (reader, writer):
+        writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 415 ")
+        writer.write(chunk * 20 + b"0\r\n\r\n" + LAST)
+        async with asyncio.timeout(10):
+            assert b"HTTP/1.1 200 OK" in await reader.read()
 
 
 @pytest.mark.parametrize("in_its_first_piece", [0, 20, 5000])

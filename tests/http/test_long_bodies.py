@@ -5,7 +5,9 @@ them.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,39 @@ async def test_a_client_that_waits_before_its_body(topic: Api) -> None:
             writer.write(body + LAST)
             answers = await reader.read()
     assert answers.count(b"HTTP/1.1 200 OK") == 2
+
+
+@pytest.mark.parametrize("head_bytes", [None, 200_000])
+async def test_half_a_body_does_not_stay_in_memory(topic: Api, head_bytes: int | None) -> None:
+    """A lost client leaves nothing that waits for a garbage collection; `head_bytes`: of the first piece."""
+    data = post(body_of(900_000))[:600_000]
+    cut = data.index(b"\r\n\r\n") + 4 if head_bytes is None else head_bytes
+
+    async def vanish() -> None:
+        async with topic.connection() as (_, writer):
+            for piece in (data[:cut], data[cut:]):
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    await vanish()
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        before_bytes, _ = tracemalloc.get_traced_memory()
+        for _ in range(5):
+            await vanish()
+        left_bytes = len(data)
+        for _ in range(100):  # until the server has seen that the last client is lost
+            left_bytes = tracemalloc.get_traced_memory()[0] - before_bytes
+            if left_bytes < len(data):
+                break
+            await asyncio.sleep(0.05)
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert left_bytes < len(data)
 
 
 async def test_bytes_that_are_no_batches(topic: Api) -> None:
