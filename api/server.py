@@ -14,8 +14,8 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -107,7 +107,8 @@ class Server:
         return self._protocols.open_connections + kafka
 
     async def listen(self) -> None:
-        """Bind and accept. Raises CannotListen."""
+        """Bind both ports, and accept HTTP. Nothing is stored before. Raises CannotListen."""
+        await self._bind_kafka()
         address = self.service.settings.listen
         await self._runner.setup()
         site = web.TCPSite(self._runner, address.host, address.port, backlog=BACKLOG)
@@ -115,21 +116,28 @@ class Server:
             await site.start()
         except OSError as error:
             await self._runner.cleanup()
+            if self.kafka is not None:
+                await self.kafka.stop(0)
             raise _cannot_listen(address, error, "--port N") from None
         scheme = "http" if self._tls is None else "https"
         self.url = f"{scheme}://{Address(address.host, site.port)}"
 
+    async def _bind_kafka(self) -> None:
+        address = self.service.settings.listen_kafka
+        if self.kafka is None or address is None:
+            return
+        with _kafka_port_errors(address):
+            await self.kafka.bind(address)
+
     async def listen_kafka(self) -> None:
-        """Open the port for Kafka clients, if there is one. The service has started: before that a client would get
+        """Accept Kafka clients, if there is a port for them. The service has started: before that a client would get
         answers that it takes as final. Raises CannotListen, and NotOffered for a store that they cannot use.
         """
         address = self.service.settings.listen_kafka
         if self.kafka is None or address is None:
             return
-        try:
-            await self.kafka.listen(address)
-        except OSError as error:
-            raise _cannot_listen(address, error, f"--listen-kafka {address.host}:N") from None
+        with _kafka_port_errors(address):
+            await self.kafka.listen()
 
     async def stop(self) -> None:
         """Accept no more connections, let requests end within the grace period, then close the store cleanly."""
@@ -138,6 +146,15 @@ class Server:
             await self.kafka.stop(self.service.settings.shutdown_grace_ms / 1000)
         await self._runner.cleanup()
         await self.service.stop()
+
+
+@contextmanager
+def _kafka_port_errors(address: Address) -> Iterator[None]:
+    """Raise CannotListen for an OSError of the port for Kafka clients."""
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_listen(address, error, f"--listen-kafka {address.host}:N") from None
 
 
 def _cannot_listen(address: Address, error: OSError, option: str) -> CannotListen:

@@ -56,6 +56,7 @@ class KafkaListener:
         self._empty = asyncio.Event()  # no connection is open
         self._empty.set()
         self._server: asyncio.Server | None = None
+        self._bound: Address | None = None
         self._checking: asyncio.Task[None] | None = None
         self._handshakes: Handshakes | None = None
         if tls is not None:
@@ -79,24 +80,30 @@ class KafkaListener:
     def _has_room(self) -> bool:
         return self.open_connections < self.service.settings.max_connections
 
-    async def listen(self, address: Address) -> None:
-        """Bind and accept. The service has started.
+    async def bind(self, address: Address) -> None:
+        """Take the port; clients are refused until `listen`. Raises OSError."""
+        self._server = await asyncio.get_running_loop().create_server(
+            self._protocol, address.host, address.port, backlog=BACKLOG, start_serving=False
+        )
+        port = self._server.sockets[0].getsockname()[1]
+        self._bound = Address(address.host, port)
+
+    async def listen(self) -> None:
+        """Accept connections on the port that `bind` took. The service has started.
 
         Raises OSError, and NotOffered if the store's format cannot be served to Kafka clients.
         """
+        assert self._server is not None
+        assert self._bound is not None
         self.dispatcher = Dispatcher(
             self.service,
             self.metrics,
             node_id=self.service.node_id,
             tokens=self._tokens,
         )
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._protocol, address.host, address.port, backlog=BACKLOG
-        )
-        port = self._server.sockets[0].getsockname()[1]
-        self.address = str(Address(address.host, port))
-        self._checking = loop.create_task(self._check_times())
+        await self._server.start_serving()
+        self.address = str(self._bound)
+        self._checking = asyncio.get_running_loop().create_task(self._check_times())
 
     def _protocol(self) -> asyncio.BaseProtocol:
         return KafkaConnection(self) if self._handshakes is None else Handshake(self._handshakes)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -301,12 +303,51 @@ def test_a_format_that_is_not_for_kafka_clients(tmp_path: Path) -> None:
 
 
 async def test_a_port_in_use(kafka: Broker, tmp_path: Path) -> None:
-    """The message names the option of this port, not that of HTTP."""
+    """The message names the option of this port, not that of HTTP, and no store was made."""
     address = Address("127.0.0.1", int(kafka.address.rpartition(":")[2]))
     chosen = settings(tmp_path / "other", listen_kafka=address)
+    with pytest.raises(CannotListen, match=r"another port: --listen-kafka 127\.0\.0\.1:N"):
+        async with serving(chosen, opener("kafka", chosen)):
+            pass
+
+
+def test_a_port_in_use_leaves_no_store(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        new = ("--data", tmp_path / "new", "--listen", "127.0.0.1:0", "--listen-kafka", address)
+        code, errors = not_started(*new)
+        assert (code, f"cannot listen on {address}" in errors) == (3, True)
+    assert not (tmp_path / "new").exists()
+
+
+def free_address() -> Address:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return Address("127.0.0.1", free.getsockname()[1])
+
+
+async def test_no_client_is_accepted_before_the_store_is_open(tmp_path: Path) -> None:
+    address = free_address()
+    chosen = settings(tmp_path / "s", listen_kafka=address)
     async with serving(chosen, opener("kafka", chosen)) as api:
-        with pytest.raises(CannotListen, match=r"another port: --listen-kafka 127\.0\.0\.1:N"):
-            await api.server.listen_kafka()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+        await api.server.listen_kafka()
+        async with Broker(api).connect():
+            pass
+
+
+async def test_an_http_port_in_use_frees_the_port_for_kafka(kafka: Broker, tmp_path: Path) -> None:
+    address = free_address()
+    http = Address("127.0.0.1", int(kafka.api.url.rpartition(":")[2]))
+    chosen = replace(settings(tmp_path / "other", listen_kafka=address), listen=http)
+    with pytest.raises(CannotListen, match="--port N"):
+        async with serving(chosen, opener("kafka", chosen)):
+            pass
+    with socket.socket() as freed:
+        freed.bind(address)
 
 
 def test_a_start_is_refused(tmp_path: Path) -> None:
