@@ -32,7 +32,8 @@ from api.kafka.protocol.messages.cluster import (
 )
 from storage.transactions import EPOCH_A_TRANSACTION
 
-COORDINATORS: Final = frozenset({0, 1})  # types of a coordinator's key: group, transactional id
+TRANSACTIONAL_ID: Final = 1
+COORDINATORS: Final = frozenset({0, TRANSACTIONAL_ID})  # types of a coordinator's key: 0 is a group
 TRANSACTION_VERSION: Final = "transaction.version"
 LEVEL_0_FROM: Final = 4  # older clients cannot read a feature whose first level is 0
 FIRST_WITH_KEYS: Final = 4
@@ -100,15 +101,10 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
 
 async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Return this node as the coordinator of groups and transactional ids. Share groups are not offered."""
-    is_offered = request.key_type in COORDINATORS
-    code = ErrorCode.NONE if is_offered else ErrorCode.UNSUPPORTED_VERSION
-    node_id = call.node_id if code is ErrorCode.NONE else -1
-    host, port = call.node if code is ErrorCode.NONE else ("", -1)
-    message = (
-        None
-        if code is ErrorCode.NONE
-        else "only groups and transactional ids have a coordinator here"
-    )
+    code, message = _refused_coordinator(call, request.key_type)
+    is_found = code is ErrorCode.NONE
+    node_id = call.node_id if is_found else -1
+    host, port = call.node if is_found else ("", -1)
     if call.version < FIRST_WITH_KEYS:
         return FindCoordinatorResponse(
             error_code=code, error_message=message, node_id=node_id, host=host, port=port
@@ -126,6 +122,24 @@ async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindC
             for key in request.coordinator_keys
         ]
     )
+
+
+def _refused_coordinator(call: Call, key_type: int) -> tuple[ErrorCode, str | None]:
+    """Return the error of a kind of key that has no coordinator: NONE if it has one.
+
+    A store without transactions refuses its clients here, before InitProducerId. librdkafka, with version 2, tries
+    again after every number but a missing permission; it shows the message. Clients of later versions take
+    UNSUPPORTED_VERSION as final.
+    """
+    if key_type not in COORDINATORS:
+        problem = "only groups and transactional ids have a coordinator here"
+        return ErrorCode.UNSUPPORTED_VERSION, problem
+    if key_type != TRANSACTIONAL_ID or call.service.batches.has_transactions:
+        return ErrorCode.NONE, None
+    problem = "the format of this store has no transactions of Kafka clients"
+    if call.version < FIRST_WITH_KEYS:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, problem
+    return ErrorCode.UNSUPPORTED_VERSION, problem
 
 
 async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:

@@ -5,16 +5,20 @@ What a store in either format answers alike is in the other modules, under BOTH.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import TransactionalIdAuthorizationFailed
+from confluent_kafka import KafkaException, Producer
 
 from api.kafka.apis import SERVED, TRANSACTIONS, WITHOUT_TRANSACTIONS
 from api.kafka.protocol.errors import ErrorCode
-from api.kafka.protocol.messages.cluster import ApiVersionsRequest
+from api.kafka.protocol.messages.cluster import ApiVersionsRequest, FindCoordinatorRequest
 from api.kafka.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestResources,
@@ -85,6 +89,43 @@ async def test_apis(connection: Connection) -> None:
     assert set(SERVED) - set(offered) == TRANSACTIONS
     assert (offered[0], offered[22]) == ((3, 11), (0, 4))
     assert response.supported_features == response.finalized_features == []
+
+
+async def test_a_transactional_id_has_no_coordinator(connection: Connection) -> None:
+    """Every client takes the number of its version as final. Groups have their coordinator."""
+    for version in range(7):
+        keys: dict[str, Any] = {"key": "id"} if version < 4 else {"coordinator_keys": ["id"]}
+        for key_type in (0, 1) if version else (0,):
+            request = FindCoordinatorRequest(key_type=key_type, **keys)
+            found = await connection.call(request, version)
+            (row,) = (found,) if version < 4 else found.coordinators
+            if key_type == 0:
+                assert (row.error_code, row.node_id) == (ErrorCode.NONE, 1)
+                continue
+            assert row.error_code == (
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                if version < 4
+                else ErrorCode.UNSUPPORTED_VERSION
+            )
+            assert (row.node_id, row.port) == (-1, -1)
+            assert "no transactions" in row.error_message
+
+
+async def test_clients_end_their_wait_for_transactions(kafka: Broker) -> None:
+    """The library asks for a producer id again and again after most numbers."""
+
+    def begin() -> None:
+        address = {"bootstrap.servers": kafka.address, "transactional.id": "x"}
+        Producer(address).init_transactions(20)
+
+    with pytest.raises(KafkaException, match="has no transactions") as refused:
+        await asyncio.to_thread(begin)
+    assert refused.value.args[0].fatal()
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.address, transactional_id="x")
+    async with asyncio.timeout(20):
+        with pytest.raises(TransactionalIdAuthorizationFailed):
+            await producer.start()
+        await producer.stop()
 
 
 async def test_transactions_are_refused(kafka: Broker, connection: Connection) -> None:
