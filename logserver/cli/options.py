@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from logserver.cli.progress import LateProgress
+from logserver.config import MAX_PORT
 from storage import Progress, StoreOptions, SupportsInspect, TopicPartition, open_inspector
 
 Command: TypeAlias = Callable[..., Any]
@@ -51,8 +52,12 @@ def check_address(text: str) -> str:
         if "," in text:
             raise ValueError(f"{text!r} is a list: give one URL; only HOST:PORT may be repeated")
         return text
-    if not all(_BROKER.fullmatch(part.strip()) for part in text.split(",")):
+    brokers = [_BROKER.fullmatch(part.strip()) for part in text.split(",")]
+    if not all(brokers):
         raise ValueError(f"{text!r} is neither a URL nor HOST:PORT[,HOST:PORT...]")
+    # librdkafka takes the lower 16 bits of a larger port, and connects to another server.
+    if any(int(broker[2][1:]) > MAX_PORT for broker in brokers if broker and broker[2]):
+        raise ValueError(f"{text!r}: a port is at most {MAX_PORT}")
     return text
 
 

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from pathlib import Path
 from ssl import SSLContext
 from typing import Any, Final, Self, Unpack
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +25,16 @@ from logserver.client.reading import ReadOptions, read_topic
 from logserver.client.retries import RetryCalls
 from logserver.client.transactions import TransactionCalls
 from logserver.client.transport import Retry, Transport
-from logserver.client.values import FetchedPage, FetchedRecord, ProducerId, Start
+from logserver.client.values import (
+    BROKER_ID,
+    Broker,
+    Cluster,
+    FetchedPage,
+    FetchedRecord,
+    PartitionReplicas,
+    ProducerId,
+    Start,
+)
 from storage import Isolation, StoredFile
 
 TIMEOUT_S: Final = 30.0
@@ -134,6 +144,29 @@ class LogClient(RecordCalls, QueryCalls, GroupCalls, RetryCalls, TransactionCall
             self, group, topics, folder, offset_reset=offset_reset, isolation=isolation
         )
 
+    async def cluster(self, topic: str | None = None) -> Cluster:
+        """Return the server as a cluster of one broker, with all topics or with one.
+
+        >>> (await client.cluster("orders")).topics["orders"][0].leader
+        1
+        """
+        names = await self.topics() if topic is None else [topic]
+        topics = {name: (await self.topic(name)).partition_rows for name in names}
+        leaders = [row.leader for rows in topics.values() for row in rows]
+        own = Broker(leaders[0] if leaders else BROKER_ID, _host_and_port(self.transport.url))
+        return Cluster(
+            (own.id, f"{own.address}/{own.id}"),
+            own.id,
+            [own],
+            {
+                name: [
+                    PartitionReplicas(row.partition, row.leader, [row.leader], [row.leader])
+                    for row in rows
+                ]
+                for name, rows in topics.items()
+            },
+        )
+
     async def files(self) -> AsyncGenerator[StoredFile, None]:
         """Yield the files of the server's store, in order of their paths."""
         path: str | None = f"/store/files?limit={FILES_AT_ONCE}"
@@ -160,3 +193,8 @@ class LogClient(RecordCalls, QueryCalls, GroupCalls, RetryCalls, TransactionCall
         False
         """
         return await self.transport.json(dict[str, Any], "GET", "/store")
+
+
+def _host_and_port(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"

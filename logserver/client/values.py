@@ -7,7 +7,7 @@ headers are bytes, in whatever format they were sent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,9 @@ from storage import Header, TopicPartition
 
 Start: TypeAlias = int | str
 """An offset, "earliest", "latest", "-N" (the last N) or "@ms" (the first at or after a time)."""
+
+
+BROKER_ID: Final = 1  # of a server without topics; topics name their own
 
 
 class _HeaderRow(Struct, frozen=True, gc=False):
@@ -185,6 +188,32 @@ class TopicDescription(Struct, frozen=True):
     def partitions(self) -> Sequence[int]:
         """The partitions' numbers, ascending."""
         return [row.partition for row in self.partition_rows]
+
+
+class Broker(NamedTuple):
+    """A broker of a cluster; `address`: HOST:PORT for its clients."""
+
+    id: int
+    address: str
+
+
+class PartitionReplicas(NamedTuple):
+    """The brokers of a partition: their ids. `problem`: why it cannot be used, if so; `leader` may be -1 then."""
+
+    partition: int
+    leader: int
+    replicas: Sequence[int]
+    in_sync: Sequence[int]
+    problem: str | None = None
+
+
+class Cluster(NamedTuple):
+    """The brokers, and the topics by name. `answered_by`: the id and the name of the broker that gave this answer."""
+
+    answered_by: tuple[int, str]
+    controller: int
+    brokers: Sequence[Broker]
+    topics: Mapping[str, Sequence[PartitionReplicas]]
 
 
 class MessagesFound(Struct, frozen=True, kw_only=True):

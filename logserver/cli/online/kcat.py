@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -262,7 +261,7 @@ def _command(access: Access, properties: Sequence[str], url: str | None, **optio
         CONSUME: lambda client: _consume(client, line),
         GROUP: lambda client: _consume_as_member(client, line),
         PRODUCE: lambda client: _produce(client, line),
-        LIST: lambda client: _list(client, line, url),
+        LIST: lambda client: _list(client, line),
         QUERY: lambda client: _query(client, line),
     }
     run_with_client(url, access, modes[mode], timeout_s=line.timeout_s, properties=parsed.of_kafka)
@@ -454,21 +453,13 @@ def _header(text: str) -> Header:
     return name, os.fsencode(value) if equals else None
 
 
-async def _list(client: LogClient, line: Line, url: str) -> None:
+async def _list(client: LogClient, line: Line) -> None:
     topic = line.topics[-1] if line.topics else None
-    names = await client.topics() if topic is None else [topic]
-    listing = Listing(_host_and_port(url), topic, [await client.topic(n) for n in names])
+    listing = Listing(topic, await client.cluster(topic))
     if line.is_json:
         write(msgspec.json.encode(listing.document()) + b"\n")
     else:
         write(listing.text().encode())
-
-
-def _host_and_port(url: str) -> str:
-    if not is_url(url):
-        return url.split(",", maxsplit=1)[0]
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 async def _query(client: LogClient, line: Line) -> None:

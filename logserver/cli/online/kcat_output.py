@@ -7,73 +7,74 @@ bytes, and all its bytes in `key_b64` or `payload_b64`, which kcat does not have
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from logserver.cli.online.consume_output import Show
-from logserver.client import FetchedRecord, TopicDescription
+from logserver.client import FetchedRecord
+from logserver.client.values import BROKER_ID, Cluster, PartitionReplicas
 from storage.display import one_line
-
-BROKER_ID = 1  # of a server without topics; topics name their own
 
 
 class Listing(NamedTuple):
-    """The topics of a server, and its address as HOST:PORT. `topic`: the only topic that was asked for."""
+    """A listing of a cluster. `topic`: the only topic that was asked for."""
 
-    address: str
     topic: str | None
-    topics: Sequence[TopicDescription]
-
-    @property
-    def broker(self) -> int:
-        """The id of the server, which leads all partitions."""
-        rows = [row for topic in self.topics for row in topic.partition_rows]
-        return rows[0].leader if rows else BROKER_ID
+    cluster: Cluster
 
     def text(self) -> str:
         """Return the listing as lines."""
-        broker = self.broker
+        answered_by, controller, brokers, topics = self.cluster
+        from_broker = "{}: {}".format(*answered_by)
         lines = [
-            f"Metadata for {self.topic or 'all topics'} (from broker {broker}: {self.address}/{broker}):",
-            " 1 brokers:",
-            f"  broker {broker} at {self.address} (controller)",
-            f" {len(self.topics)} topics:",
+            f"Metadata for {self.topic or 'all topics'} (from broker {from_broker}):",
+            f" {len(brokers)} brokers:",
+            *(
+                f"  broker {broker.id} at {broker.address}"
+                f"{' (controller)' if broker.id == controller else ''}"
+                for broker in brokers
+            ),
+            f" {len(topics)} topics:",
         ]
-        for topic in self.topics:
-            lines.append(f'  topic "{topic.name}" with {len(topic.partition_rows)} partitions:')
-            lines += [
-                f"    partition {row.partition}, leader {row.leader}, "
-                f"replicas: {row.leader}, isrs: {row.leader}"
-                for row in topic.partition_rows
-            ]
+        for name, rows in topics.items():
+            lines.append(f'  topic "{name}" with {len(rows)} partitions:')
+            lines += map(_partition_line, rows)
         return "".join(f"{one_line(line)}\n" for line in lines)
 
     def document(self) -> Mapping[str, object]:
         """Return the listing as a JSON document."""
-        broker = self.broker
+        answered_by, controller, brokers, topics = self.cluster
         return {
-            "originating_broker": {"id": broker, "name": f"{self.address}/{broker}"},
+            "originating_broker": dict(zip(("id", "name"), answered_by, strict=True)),
             "query": {"topic": self.topic or "*"},
-            "controllerid": broker,
-            "brokers": [{"id": broker, "name": self.address}],
+            "controllerid": controller,
+            "brokers": [{"id": broker.id, "name": broker.address} for broker in brokers],
             "topics": [
-                {
-                    "topic": topic.name,
-                    "partitions": [
-                        {
-                            "partition": row.partition,
-                            "leader": row.leader,
-                            "replicas": [{"id": row.leader}],
-                            "isrs": [{"id": row.leader}],
-                        }
-                        for row in topic.partition_rows
-                    ],
-                }
-                for topic in self.topics
+                {"topic": name, "partitions": [_partition_row(row) for row in rows]}
+                for name, rows in topics.items()
             ],
         }
+
+
+def _partition_line(row: PartitionReplicas) -> str:
+    replicas, in_sync = (",".join(map(str, ids)) for ids in (row.replicas, row.in_sync))
+    problem = "" if row.problem is None else f", {row.problem}"
+    return (
+        f"    partition {row.partition}, leader {row.leader}, "
+        f"replicas: {replicas}, isrs: {in_sync}{problem}"
+    )
+
+
+def _partition_row(row: PartitionReplicas) -> Mapping[str, object]:
+    shown: dict[str, object] = {"partition": row.partition}
+    if row.problem is not None:
+        shown["error"] = row.problem
+    shown["leader"] = row.leader
+    shown["replicas"] = [{"id": id_} for id_ in row.replicas]
+    shown["isrs"] = [{"id": id_} for id_ in row.in_sync]
+    return shown
 
 
 def envelope(delimiter: bytes, log_append_topics: Collection[str] = ()) -> Show:

@@ -24,10 +24,13 @@ from logserver.client.kafka.reading import (
 )
 from logserver.client.transport import Transport
 from logserver.client.values import (
+    Broker,
+    Cluster,
     Delay,
     FetchedPage,
     OffsetRange,
     PartitionNumber,
+    PartitionReplicas,
     Placed,
     Start,
     TopicDescription,
@@ -79,23 +82,30 @@ class KafkaClient(LogClient):
 
     # ---- topics ----
 
-    async def _metadata(self) -> Mapping[str, Any]:
+    async def cluster(self, topic: str | None = None) -> Cluster:
+        """Return the brokers, with all topics or with one."""
         wait_s = min(METADATA_S, self._connection.timeout_s)
         found = await self._connection.call(self._admin.list_topics, timeout=wait_s)
-        topics: Mapping[str, Any] = found.topics
-        return topics
+        if topic is not None and topic not in found.topics:
+            raise _refused(UnknownTopic(topic).message, 40401, topic=topic)
+        return Cluster(
+            (found.orig_broker_id, found.orig_broker_name),
+            found.controller_id,
+            [Broker(id_, f"{at.host}:{at.port}") for id_, at in sorted(found.brokers.items())],
+            {
+                name: [_replicas(row) for _, row in sorted(known.partitions.items())]
+                for name, known in sorted(found.topics.items())
+                if topic in {None, name}
+            },
+        )
 
     async def topics(self) -> list[str]:
         """Return the names of all topics."""
-        return sorted(await self._metadata())
+        return list((await self.cluster()).topics)
 
     async def _rows(self, topic: str) -> Sequence[PartitionNumber]:
-        found = (await self._metadata()).get(topic)
-        if found is None:
-            raise _refused(UnknownTopic(topic).message, 40401, topic=topic)
-        return [
-            PartitionNumber(number, row.leader) for number, row in sorted(found.partitions.items())
-        ]
+        rows = (await self.cluster(topic)).topics[topic]
+        return [PartitionNumber(row.partition, row.leader) for row in rows]
 
     async def topic(self, topic: str) -> TopicDescription:
         """Return a topic's partitions, and the configs that were set."""
@@ -356,6 +366,11 @@ class KafkaClient(LogClient):
     async def delete_group(self, group: str) -> None:
         """Delete a group without members."""
         await self._groups.delete(group)
+
+
+def _replicas(row: Any) -> PartitionReplicas:
+    problem = None if row.error is None else row.error.str()
+    return PartitionReplicas(row.id, row.leader, row.replicas, row.isrs, problem)
 
 
 def _send(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from logserver import LogServer
 from logserver.__main__ import group
 from logserver.bench.targets.kafka import BESIDE
 from logserver.bench.targets.tools import free_ports
+from logserver.cli.online.kcat_output import Listing
+from logserver.client.values import Broker, Cluster, PartitionReplicas
 from tests.cli.runner import Ended, run
 from tests.http.test_security import ADMIN, token_file
 from tests.interop import peers
@@ -120,6 +123,47 @@ def test_kcat(address: str) -> None:
     assert (bad.code, 'No such configuration property: "no.such"' in bad.err) == (2, True)
 
 
+@pytest.mark.parametrize("form", [(), ("-J",)])
+def test_the_listing_is_as_from_kcat(address: str, form: tuple[str, ...]) -> None:
+    ok("topic", "create", "-b", address, "listed", "--partitions", 2)
+    words = ("-b", address, "-L", "-t", "listed", *form)
+    by_kcat = subprocess.run(("kcat", *words), capture_output=True, check=True, timeout=60).stdout
+    assert ok("kcat", *words).out.strip() == by_kcat.strip()
+
+
+def test_a_listing_of_several_brokers() -> None:
+    """The brokers are librdkafka's own, in this process."""
+    lines = ok("kcat", "-b", "127.0.0.1:1", "-L", "-X", "test.mock.num.brokers=3").out.decode()
+    assert " 3 brokers:\n  broker 1 at 127.0.0.1:" in lines
+
+
+def test_the_replicas_of_a_listing() -> None:
+    rows = [
+        PartitionReplicas(0, 2, [2, 3], [2]),
+        PartitionReplicas(1, -1, [1], [], "Broker: Leader not available"),
+    ]
+    brokers = [Broker(1, "a:1"), Broker(2, "b:1"), Broker(3, "c:1")]
+    listing = Listing(None, Cluster((3, "c:1/3"), 2, brokers, {"t": rows}))
+    assert listing.text().splitlines() == [
+        "Metadata for all topics (from broker 3: c:1/3):",
+        " 3 brokers:",
+        "  broker 1 at a:1",
+        "  broker 2 at b:1 (controller)",
+        "  broker 3 at c:1",
+        " 1 topics:",
+        '  topic "t" with 2 partitions:',
+        "    partition 0, leader 2, replicas: 2,3, isrs: 2",
+        "    partition 1, leader -1, replicas: 1, isrs: , Broker: Leader not available",
+    ]
+    shown: Any = listing.document()
+    assert (shown["controllerid"], len(shown["brokers"])) == (2, 3)
+    assert [row.get("error") for row in shown["topics"][0]["partitions"]] == [
+        None,
+        "Broker: Leader not available",
+    ]
+    assert shown["topics"][0]["partitions"][0]["replicas"] == [{"id": 2}, {"id": 3}]
+
+
 def test_only_http(address: str) -> None:
     for words in (("transaction", "list"), ("group", "retries", "g")):
         refused = run(*words, "-b", address)
@@ -136,6 +180,7 @@ def test_only_http(address: str) -> None:
         ("a b:1", "neither a URL nor HOST:PORT"),
         ("a:1,,b:2", "neither a URL nor HOST:PORT"),
         ("a:b", "neither a URL nor HOST:PORT"),
+        ("a:1,b:65536", "a port is at most 65535"),
         ("", "neither a URL nor HOST:PORT"),
     ],
 )
