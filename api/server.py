@@ -50,6 +50,7 @@ costs 7 MB of memory under load.
 """
 M_TRIM_THRESHOLD: Final = -1  # numbers of mallopt(3)
 M_MMAP_THRESHOLD: Final = -3
+M_ARENA_MAX: Final = -8
 HEAP_BYTES: Final = 4 << 20  # larger blocks are the kernel's own mappings
 KEPT_BYTES: Final = 16 << 20
 
@@ -287,7 +288,8 @@ def keep_freed_memory() -> None:
     """Let the C library keep freed memory for the next bodies and answers, where it is glibc.
 
     Without it each body of 1 MB gets new pages from the kernel and returns them: 256 page faults, which take longer
-    than to copy the body three times. Costs up to KEPT_BYTES of memory after load.
+    than to copy the body three times. Costs up to KEPT_BYTES of memory after load. All threads share one heap: each
+    with a heap of its own would keep what other threads need.
     """
     import ctypes  # now, so that a start does not wait for it
 
@@ -295,6 +297,7 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HEAP_BYTES)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(M_ARENA_MAX, 1)
 
 
 def _reload(server: Server) -> None:

@@ -416,7 +416,7 @@ def _invisible_ms(call: RequestContext) -> int | None:
     if call.params[_ACK]:
         return given or INVISIBLE_MS
     if given is not None:
-        raise ApiError(MALFORMED, "query parameter invisible_ms needs ack=manual")
+        raise ApiError(PAYLOAD, "query parameter invisible_ms needs ack=manual")
     return None
 
 

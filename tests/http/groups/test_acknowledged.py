@@ -235,7 +235,7 @@ async def test_an_instance_holds_so_many_records(api: Api, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("query", "code"),
     [
-        ("invisible_ms=5", 40000),
+        ("invisible_ms=5", 42201),
         ("ack=manual&invisible_ms=0", 40000),
         ("ack=manual&invisible_ms=43200001", 40000),
         ("ack=later", 40000),
