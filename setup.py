@@ -36,6 +36,7 @@ COMPILED = [
     "storage/rocketmq/index/key_index_table.py",
     "storage/rocketmq/index/queue_runs.py",
     "storage/rocketmq/index/record_pass.py",
+    "storage/rocketmq/log/due_messages.py",
     "storage/rocketmq/log/encoding.py",
     "storage/rocketmq/log/record_run.py",
 ]

@@ -46,7 +46,7 @@ from storage.rocketmq.index import (
     queue_runs,
     record_pass,
 )
-from storage.rocketmq.log import encoding
+from storage.rocketmq.log import due_messages, encoding
 from storage.rocketmq.state.settings import parse_store_settings
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -71,6 +71,7 @@ MODULES = (
     "storage.rocketmq.index.key_index_table",
     "storage.rocketmq.index.queue_runs",
     "storage.rocketmq.index.record_pass",
+    "storage.rocketmq.log.due_messages",
     "storage.rocketmq.log.encoding",
     "storage.rocketmq.log.record_run",
 )
@@ -451,6 +452,8 @@ def dispatch_call(rng: random.Random) -> Call:
     if rng.random() < 0.3:
         one = message.decode_message(data)
         return dispatch_request.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}
+    if rng.random() < 0.3:
+        return due_call(rng)
     tags: dict[str, object] = {"with_tags": rng.random() < 0.5}
     if rng.random() < 0.5:
         rules = Rules(start + rng.choice((0, rng.randrange(len(data)))))
@@ -459,6 +462,33 @@ def dispatch_call(rng: random.Random) -> Call:
     ends["bad_places"] = sorted((start + rng.randrange(999), 9) for _ in range(rng.randrange(3)))
     ends["with_fillers"] = rng.random() < 0.5
     return fitted, (data, start, rng.choice((0, 1, 40, -queue_runs.LARGEST_GAP))), ends
+
+
+def due_call(rng: random.Random) -> Call:
+    """Return a call that delivers messages of one queue, some of which are damaged or name no queue."""
+    start, data, entries = rng.randrange(1 << 40), b"", []
+    one = rng.choice(messages())
+    for _ in range(rng.randrange(1, 6)):
+        added = rng.choice((one, one, one, mutated(rng, one), rng.choice(messages())))
+        entries.append(queue_entry.QueueEntry(start + len(data), len(added), 0))
+        data += added
+    wanted = message.decode_message(one)
+    partition = TopicPartition(wanted.topic, wanted.queue_id)
+    room_bytes = rng.choice((1 << 20, len(data) // 2))
+    return taken_due, (data, start, entries, partition, room_bytes), {}
+
+
+def taken_due(
+    data: bytes,
+    start: int,
+    entries: list[queue_entry.QueueEntry],
+    partition: TopicPartition,
+    room_bytes: int,
+) -> object:
+    """Return what the pass over due messages takes, and what each message is on its own."""
+    due: list[due_messages.DueMessage] = []
+    ended = due_messages.take_due(data, start, entries, partition, room_bytes=room_bytes, due=due)
+    return ended, due, due_messages.time_up(message.decode_message(data))
 
 
 def units(rng: random.Random) -> bytes:

@@ -20,6 +20,7 @@ SPARK = ("numpy", "pyarrow", "pyspark")
 FOREIGN = (
     ROOT / "tests" / "golden" / "kafka",
     ROOT / "tests" / "golden" / "rocketmq",
+    ROOT / "tests" / "golden" / "rocketmq_compacted",
     ROOT / "tests" / "interop" / "peers",
 )
 

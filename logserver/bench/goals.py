@@ -16,6 +16,7 @@ import msgspec
 CODECS: Final = "bench_codecs"
 ROCKETMQ: Final = "bench_rocketmq"
 TRANSACTIONS: Final = "bench_transactions"
+DELAY: Final = "bench_delay"
 KAFKA_WIRE: Final = "bench_kafka_wire"
 SPARK: Final = "bench_spark"
 HTTP: Final = "load_test"

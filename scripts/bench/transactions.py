@@ -1,7 +1,8 @@
-"""Rows of the benchmark of transactions: the coordinator called in this process, and a server over HTTP.
+"""Rows of the benchmark of transactions: the service called in this process, with each format, and a server over HTTP.
 
 Owns the measured work; must not time it: harness.py does. `scripts/bench_transactions` runs it. A transaction has ten
-records of 100 bytes in one partition, begins without a transactional id, and is committed; the flush mode is sync.
+records of 100 bytes in one partition, begins without a transactional id, and is committed; the flush mode is sync. On
+RocketMQ's format its records are half messages, which the commit appends to their topic.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +23,7 @@ from logserver.client import LogClient
 from logserver.config import Settings
 from logserver.service.requests import Acks, Produce
 from logserver.service.service import LogService
+from logserver.transactions.half import HalfTransactions
 from scripts.bench.harness import Bench, Row, parser, run
 from storage import Isolation, Record, TopicPartition, is_compiled, open_store
 
@@ -28,17 +31,15 @@ RECORDS: Final = 10
 VALUE: Final = b"x" * 100
 REFERENCE: Final = 2000.0
 CLIENTS, HTTP_CLIENTS = 64, 16
-IN_PROCESS, OVER_HTTP, QUICK = 1000, 1000, 20  # transactions of a turn
+IN_PROCESS, OVER_HTTP, QUICK = 1000, 300, 20  # transactions of a turn
 
 
 class InProcess:
-    """A service in this process, with one topic, and its event loop."""
+    """A service of a backend in this process, with one topic, and its event loop."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, path: Path, backend: str) -> None:
         self._loop = asyncio.new_event_loop()
-        path = folder / "store"
-        self._service = LogService(Settings(data=path), lambda _: open_store("kafka", path))
-        self._done = 0
+        self._service = LogService(Settings(data=path), lambda _: open_store(backend, path))
         self._loop.run_until_complete(self._start())
 
     async def _start(self) -> None:
@@ -53,12 +54,14 @@ class InProcess:
     def transact(self, count: int, clients: int) -> int:
         """Run transactions, by so many clients at once; return how many."""
         self._loop.run_until_complete(_shared(count, clients, self._one))
-        self._done += count
         return count
 
     async def _one(self, number: int) -> None:
-        transactions = self._service.transactions
+        transactions = self._service.http_transactions
         begun = await transactions.begin(None, 60_000)
+        prepared = None
+        if isinstance(transactions, HalfTransactions):
+            prepared = await transactions.resolve(begun.id)
         request = Produce(
             topic="t",
             partition=number % 4,
@@ -67,9 +70,10 @@ class InProcess:
             size_bytes=RECORDS * len(VALUE),
             acks=Acks.WRITTEN,
             transaction=begun.producer,
+            prepared=prepared,
         )
         await self._service.producer.produce(request)
-        await transactions.end(begun.producer, commit=True)
+        await transactions.end_by_id(begun.id, commit=True)
 
     def counted(self, count: int, clients: int) -> int:
         """Run transactions, and return how many of them readers of committed records see more than before."""
@@ -117,19 +121,21 @@ def over_http(url: str, count: int) -> int:
 def all_rows(stack: ExitStack, *, quick: bool) -> Iterator[Row]:
     """Yield every row. What it runs on is closed with `stack`."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    service = InProcess(folder)
-    stack.callback(service.close)
-    for clients in (CLIENTS, 1):
-        count = QUICK if quick else IN_PROCESS
-        yield Row(
-            name=f"in process, {clients} client{'s' if clients > 1 else ''}",
-            unit="txn",
-            ours=lambda clients=clients, count=count: service.transact(count, clients),  # type: ignore[misc]
-            count=lambda clients=clients, count=count: service.counted(count, clients),  # type: ignore[misc]
-            reference=REFERENCE if clients > 1 else None,
-            peer_name=f"{REFERENCE:.0f}/s",
-            expected=count,
-        )
+    count = QUICK if quick else IN_PROCESS
+    for backend, name in (("kafka", ""), ("rocketmq", ", half messages")):
+        service = InProcess(folder / backend, backend)
+        stack.callback(service.close)
+        for clients in (CLIENTS, 1):
+            has_goal = backend == "kafka" and clients > 1
+            yield Row(
+                name=f"in process, {clients} client{'s' if clients > 1 else ''}{name}",
+                unit="txn",
+                ours=partial(service.transact, count, clients),
+                count=partial(service.counted, count, clients),
+                reference=REFERENCE if has_goal else None,
+                peer_name=f"{REFERENCE:.0f}/s" if has_goal else "",
+                expected=count,
+            )
     count = QUICK if quick else OVER_HTTP
     server = stack.enter_context(LogServer(folder / "served", backend="kafka"))
     asyncio.run(_create(server.url))

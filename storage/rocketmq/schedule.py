@@ -23,10 +23,9 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
 from struct import Struct
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from storage.contract import Clock
 from storage.errors import CallerError, Corrupt, InvalidArgument, NotOffered, StorageError
@@ -45,24 +44,19 @@ from storage.model import (
     TopicPartition,
 )
 from storage.rocketmq.format import names
-from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.properties import (
-    CRC32,
     DELAY,
     KEYS,
-    NAME_VALUE_SEPARATOR,
-    PROPERTY_SEPARATOR,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     TAGS,
     UNIQ_KEY,
     decode_properties,
-    properties_text,
 )
 from storage.rocketmq.format.queue_entry import DELAYS_MS, QueueEntry
 from storage.rocketmq.index.queues import Queue
+from storage.rocketmq.log.due_messages import QUEUE_ID, DueMessage, take_due, time_up
 from storage.rocketmq.log.reading import locator_of
-from storage.rocketmq.log.record_run import SEQUENCE_PROPERTY
 from storage.rocketmq.queue import (
     WRONG_PLACE,
     after_gap,
@@ -88,15 +82,7 @@ _TIMER_CHECK: Final = Struct(
 TIMERS_PROBED: Final = 1000
 
 DELIVERED_BYTES: Final = 8 << 20  # of one append, more for a larger record
-_SEQUENCE, _CRC, _REAL_TOPIC, _REAL_QUEUE_ID = (
-    f"{name}{NAME_VALUE_SEPARATOR}".encode()
-    for name in (SEQUENCE_PROPERTY, CRC32, REAL_TOPIC, REAL_QUEUE_ID)
-)
-_new_message: Final = tuple.__new__
-"""Create a RawMessage without a Python call."""
-_SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
 _CURSOR: Final = re.compile(r"\d{1,10}:\d{1,19}(,\d{1,10}:\d{1,19})*", re.ASCII)
-_QUEUE_ID: Final = re.compile(r"[+]?\d{1,10}", re.ASCII)
 
 
 class Home(Protocol):
@@ -114,16 +100,11 @@ class Home(Protocol):
     ) -> AppendResult:
         """See SupportsRawMessages.append_messages."""
 
+    def check_not_compacted(self, topic: str) -> None:
+        """Raise NotOffered for a topic that a broker compacts."""
+
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """See LogStore.flush."""
-
-
-class _Due(NamedTuple):
-    """A message to be delivered, and the store host of its record."""
-
-    partition: TopicPartition
-    host: bytes
-    message: RawMessage
 
 
 class Schedule:
@@ -177,6 +158,7 @@ class Schedule:
                 f"delay level {level} is none of this store: levels are 1 to {len(self.levels)}",
                 field="delay_level",
             )
+        self._home.check_not_compacted(partition.topic)
         properties = {
             **(record.properties or {}),
             DELAY: str(level),
@@ -264,35 +246,54 @@ class Schedule:
 
     def _read(
         self, queue: Queue, offset: int, entries: Sequence[QueueEntry]
-    ) -> tuple[int, list[_Due]]:
+    ) -> tuple[int, list[DueMessage]]:
         """Return the number of entries read, and their messages; damaged ones are logged and passed over."""
         files = self._home.files
-        data, start, size_bytes = b"", 0, 0
-        messages: list[_Due] = []
+        data, start, size_bytes, at = b"", 0, 0, 0
+        messages: list[DueMessage] = []
         fitting = frozenset(fitting_entries(files.log, entries))
-        for at, entry in enumerate(entries):
+        while at < len(entries):
+            number, entry = at, entries[at]
             if size_bytes and size_bytes + entry.size > DELIVERED_BYTES and not entry.is_filler:
                 return at, messages
+            at += 1
             if entry.is_filler:
                 continue
             physical_offset = entry.physical_offset
             try:
-                if at not in fitting:
-                    raise unit_error(queue.units.run, offset + at, WRONG_PLACE, entry)
+                if number not in fitting:
+                    raise unit_error(queue.units.run, offset + number, WRONG_PLACE, entry)
                 if not 0 <= physical_offset - start <= len(data) - entry.size:
                     start = physical_offset
-                    data = files.log.read(physical_offset, window_bytes(entries, at))
+                    data = files.log.read(start, window_bytes(entries, number))
+                    data = data[: files.log.end - start]
+                room_bytes = DELIVERED_BYTES - size_bytes
+                taken, taken_bytes = take_due(
+                    data,
+                    start,
+                    entries[number:],
+                    queue.partition,
+                    room_bytes=room_bytes,
+                    due=messages,
+                )
+                size_bytes += taken_bytes
+                if taken:
+                    at = number + taken
+                    continue
                 message = files.log.checked(data, physical_offset - start, physical_offset)
                 check_address(files.log, queue.partition, message, physical_offset)
-                messages.append(_time_up(message))
+                messages.append(time_up(message))
                 size_bytes += entry.size
             except (Corrupt, InvalidArgument) as error:
                 log.error(  # noqa: TRY400
-                    "%s offset %d: not delivered: %s", queue.partition, offset + at, error.message
+                    "%s offset %d: not delivered: %s",
+                    queue.partition,
+                    offset + number,
+                    error.message,
                 )
         return len(entries), messages
 
-    def _append(self, messages: Sequence[_Due]) -> None:
+    def _append(self, messages: Sequence[DueMessage]) -> None:
         """Append the new records, all records of a partition together."""
         groups: dict[tuple[TopicPartition, bytes], list[RawMessage]] = {}
         for partition, host, message in messages:
@@ -398,7 +399,7 @@ class Schedule:
         return DelayedRecord(
             locator=locator_of(message.store_host, entry.physical_offset),
             topic=properties.get(REAL_TOPIC),
-            partition=int(queue_id) if _QUEUE_ID.fullmatch(queue_id) else None,
+            partition=int(queue_id) if QUEUE_ID.fullmatch(queue_id) else None,
             level=level,
             deliver_at_ms=due_ms,
             timestamp_ms=message.born_timestamp_ms,
@@ -464,49 +465,3 @@ class Schedule:
                 message=f"{len(page.records)} of the newest {end - first} timed messages wait for their time: only a "
                 "broker delivers them; they stay as they are",
             )
-
-
-def _time_up(message: Message) -> _Due:
-    """Return the record that delivers a message (ScheduleMessageService.messageTimeUp).
-
-    The properties DELAY, REAL_TOPIC and REAL_QID stay, as in the broker's records. The mark of a sequence is dropped:
-    it belongs to the queue of the delay level. Raises InvalidArgument if it does not name its topic and queue.
-    """
-    stored = message.properties
-    partition = _partition_of(_value(stored, _REAL_TOPIC), _value(stored, _REAL_QUEUE_ID))
-    if _SEQUENCE in stored or _CRC in stored:
-        pieces = stored.split(_SEPARATOR)
-        stored = _SEPARATOR.join(p for p in pieces if not p.startswith((_SEQUENCE, _CRC)))
-    # fmt: off
-    raw: RawMessage = _new_message(RawMessage, (
-        message.body, stored, message.flag, message.sys_flag, message.born_timestamp_ms, message.born_host,
-        message.reconsume_times, 0,
-    ))
-    # fmt: on
-    return _Due(partition, message.store_host, raw)
-
-
-def _value(stored: bytes, name: bytes) -> bytes:
-    """Return the value of a property as `decode_properties` does, at a fifth of its cost; empty if it is missing.
-
-    `name`: the name with its separator. If a name occurs twice, the later value that is not empty counts.
-    """
-    end = len(stored)
-    while (at := stored.rfind(name, 0, end)) >= 0:
-        value, _, _ = stored[at + len(name) :].partition(_SEPARATOR)
-        if value and (not at or stored[at - 1 : at] == _SEPARATOR):
-            return value
-        end = at + len(name) - 1
-    return b""
-
-
-@lru_cache(maxsize=1024)
-def _partition_of(topic: bytes, queue_id: bytes) -> TopicPartition:
-    """Return the queue with these values of REAL_TOPIC and REAL_QID. Raises InvalidArgument."""
-    name, number = properties_text(topic), properties_text(queue_id)
-    if not name or name == names.HALF_TOPIC or not _QUEUE_ID.fullmatch(number):
-        raise InvalidArgument(
-            f"the message names topic {name!r} and queue {number!r}: no queue of a topic for messages",
-            field=REAL_TOPIC,
-        )
-    return TopicPartition(name, int(number))

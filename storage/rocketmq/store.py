@@ -53,9 +53,8 @@ from storage.model import (
 )
 from storage.retries import BY_LADDER, RetrySettings, SentBack
 from storage.rocketmq.format import message, names
-from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.index.dispatcher import Dispatcher
-from storage.rocketmq.index.index_coverage import key_beside
+from storage.rocketmq.index.index_coverage import has_key_beside
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.log.encoding import Encoder
@@ -340,6 +339,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         producer: ProducerSequence | None = None,
     ) -> TopicInfo:
         self._check_writable()
+        self.check_not_compacted(topic)
         info = self._topics.get(topic)
         if info is None and topic in {names.SCHEDULE_TOPIC, names.HALF_TOPIC}:
             info = self._topic_files.info(topic)
@@ -399,6 +399,10 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     # ---- records ----
 
+    def check_not_compacted(self, topic: str) -> None:
+        """Raise NotOffered for a topic that a broker compacts: it is read and not written."""
+        self._topic_files.check_not_compacted(topic)
+
     def append(
         self,
         partition: TopicPartition,
@@ -412,6 +416,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if not records:
             raise InvalidArgument("records must hold at least one record", field="records")
         self._check_writable()
+        self.check_not_compacted(partition.topic)
         queue = self.queues.get(*partition) or self._queue_to_write(partition)
         self._disk.check(self._settings, self._clock)
         run = self._encoder.encode_run(
@@ -432,6 +437,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     ) -> AppendResult | None:
         """See SupportsPromptAppend."""
         self._check_writable()
+        self.check_not_compacted(partition.topic)
         queue = self.queues.get(*partition)
         if not records or queue is None or self._disk.is_due(self._settings, self._clock):
             return None
@@ -474,11 +480,12 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if not messages:
             raise InvalidArgument("messages must hold at least one message", field="messages")
         self._check_writable()
+        self.check_not_compacted(partition.topic)
         self._disk.check(self._settings, self._clock)
         host = self._settings.store_host if store_host is None else store_host
         run = self._encoder.encode_raw(partition, messages, host)
         beside = self.coverage is not None and any(
-            key_beside(decode_properties(message.properties)) for message in messages
+            has_key_beside(message.properties) for message in messages
         )
         with self._lock:
             self._check_writable()

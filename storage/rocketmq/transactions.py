@@ -118,6 +118,9 @@ class Home(Protocol):
     ) -> AppendResult:
         """See SupportsRawMessages.append_messages."""
 
+    def check_not_compacted(self, topic: str) -> None:
+        """Raise NotOffered for a topic that a broker compacts."""
+
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """See LogStore.flush."""
 
@@ -287,6 +290,7 @@ class HalfMessageStore:
     ) -> tuple[TopicPartition, Record]:
         """See HalfMessages.prepared."""
         mark = HalfMark(transaction.id, transaction.timeout_ms, self._clock(), next(self._numbers))
+        self._home.check_not_compacted(partition.topic)
         properties = {
             **(record.properties or {}),
             TRANSACTION_PREPARED: "true",

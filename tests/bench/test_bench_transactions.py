@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROWS = 3
+ROWS = 5
 
 
 def test_quick_counts(repo_root: Path) -> None:

@@ -514,6 +514,8 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
     elsewhere += " queue-ends-early entries-before-log"
     elsewhere += " log-file-behind-end"  # tests/unit/rocketmq/test_salvage_report.py
     elsewhere += " compaction-log dledger-store left-behind timer-log"  # test_live_data.py
+    # tests/golden/test_rocketmq_compacted.py
+    elsewhere += " bad-compacted-record compaction-mismatch"
     elsewhere += " symbolic-link"  # test_links.py
     elsewhere += " timed-messages-wait"  # tests/unit/rocketmq/test_schedule.py
     elsewhere += " overlapping-segments"  # tests/unit/kafka/recovery/test_overlaps.py

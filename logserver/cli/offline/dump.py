@@ -62,7 +62,8 @@ _MESSAGE: Final = (
     metavar="KIND",
     help="records (default), checkpoints or offsets (of consumer groups); of Kafka "
     "batches, index, timeindex, txnindex, snapshot or decoded (records of internal topics, by their "
-    "message schemas); of RocketMQ commitlog, consumequeue or indexfile. The default of a file is its own "
+    "message schemas); of RocketMQ commitlog, consumequeue, indexfile or compacted (records of topics that a "
+    "broker compacts). The default of a file is its own "
     "kind.",
 )
 @topic_option

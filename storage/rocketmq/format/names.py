@@ -49,6 +49,8 @@ ROCKSDB_QUEUE: Final = "consumequeue_rocksdb"
 ROCKSDB_CURRENT: Final = "CURRENT"
 """The file by which RocksDB and the broker recognise a database folder."""
 COMPACTION: Final = "compaction"
+COMPACTION_LOG: Final = "compactionLog"
+COMPACTION_QUEUE: Final = "compactionCq"
 TIMER_LOG: Final = "timerlog"
 TIMER_WHEEL: Final = "timerwheel"
 OTHER_FOLDERS: Final = (

@@ -11,6 +11,17 @@ from RocketMQ's ConsumeQueue, MessageExtBrokerInner and ScheduleMessageService.
 
 An entry's number is its record's queue offset: position in the queue divided by 20. Twenty zero bytes
 are free space. A filler (0, 2^31 - 1, 0) precedes the first entry of a queue whose beginning was deleted.
+
+Queues of compacted topics have sparse entries of 46 bytes, which name their queue offset (BatchConsumeQueue):
+
+    0         8      physical offset  in the log of the compacted queue, i64; -1 in the entry that ends a file
+    8         4      size             of the record, i32
+    12        8      tags code        Java's hash of the tag, i64
+    20        8      store timestamp  of the record, ms, i64
+    28        8      queue offset     of the record, i64
+    36        2      batch size       number of records, i16; 1
+    38        4      compacted offset i32; -1
+    42        4      reserved         0
 """
 
 from __future__ import annotations
@@ -44,6 +55,20 @@ UNIT: Final = struct.Struct(
 )
 UNIT_SIZE: Final = 20
 assert UNIT.size == UNIT_SIZE
+
+SPARSE_UNIT: Final = struct.Struct(
+    ">"
+    "q"  # physical offset
+    "i"  # size
+    "q"  # tags code
+    "q"  # store timestamp
+    "q"  # queue offset
+    "h"  # batch size
+    "i"  # compacted offset
+    "4x"  # reserved
+)
+SPARSE_UNIT_SIZE: Final = 46
+assert SPARSE_UNIT.size == SPARSE_UNIT_SIZE
 
 _SIZE_POSITION: Final = 8
 POSITION_BYTES: Final = 8
@@ -83,6 +108,34 @@ class QueueEntry(NamedTuple):
     def is_valid(self) -> bool:
         """Whether the entry counts when a queue is loaded; a filler does."""
         return self.physical_offset >= 0 and self.size > 0
+
+
+class SparseEntry(NamedTuple):
+    """A queue entry of a compacted topic: it names the queue offset of its record."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp_ms: int
+    queue_offset: int
+    batch_size: int
+    compacted_offset: int
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the entry leads to a record. The first entry that does not ends its file (SparseConsumeQueue)."""
+        return (
+            self.physical_offset >= 0
+            and self.size > 0
+            and self.queue_offset >= 0
+            and self.batch_size > 0
+        )
+
+
+def decode_sparse_units(data: bytes) -> list[SparseEntry]:
+    """Return all whole entries as they are stored; bytes after the last of them are ignored."""
+    whole = data[: len(data) // SPARSE_UNIT_SIZE * SPARSE_UNIT_SIZE]
+    return [SparseEntry(*fields) for fields in SPARSE_UNIT.iter_unpack(whole)]
 
 
 def encode_unit(physical_offset: int, size: int, tags_code: int) -> bytes:

@@ -146,6 +146,11 @@ def key_beside(properties: Mapping[str, str]) -> str | None:
     return key
 
 
+def has_key_beside(stored: bytes) -> bool:
+    """Return whether the record with these properties has such a key."""
+    return _SHARDING_KEY in stored and key_beside(decode_properties(stored)) is not None
+
+
 def keys_beside(log_range: LogRange) -> list[Range]:
     """Return the ranges of the records in this part of the log that have such a key."""
     data, start = log_range.data, log_range.start
@@ -156,7 +161,7 @@ def keys_beside(log_range: LogRange) -> list[Range]:
         position = at - start
         if data.find(_SHARDING_KEY, position, position + size) >= 0:
             message = decode_message(data, position, check_crc=False)
-            if key_beside(decode_properties(message.properties)) is not None:
+            if has_key_beside(message.properties):
                 found.append((at, at + size))
     return _few(found)
 

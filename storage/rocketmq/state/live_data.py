@@ -5,7 +5,8 @@ files. All of it is live data of the broker. A tool that creates a new store rep
 
     consumequeue/CURRENT, config/*/CURRENT     RocksDB (storeType=defaultRocksDB): queues, topics, groups, offsets
     batchconsumequeue/                         queues of topics with queue.type=BatchCQ, one entry per batch of records
-    compaction/compactionLog/TOPIC/QUEUE/*     records of compacted topics; the older records are only here
+    compaction/compactionLog/TOPIC/QUEUE/*     records of compacted topics; the older records are only here. The tools
+                                               read them: storage/rocketmq/tools/compacted
     timerlog/, timerwheel, config/timercheck   pending timed messages, by physical offset: they belong together
     dledger-NAME/data/*                        the log of a broker with enableDLegerCommitLog, in place of commitlog
     consumequeue_ext/                          tags codes of queue entries, by physical offset
@@ -32,7 +33,6 @@ from storage.rocketmq.state.root import StoreDirectory
 
 BATCH_TOPIC: Final = "batch-topic"
 """The code of the finding of a topic with batch queues."""
-COMPACTION_LOG: Final = "compactionLog"
 TIMER_CHECK: Final = "timercheck"
 TIMER_FILES: Final = (TIMER_CHECK, "timermetrics")
 """Files of config/ that fit only the timer log next to them.
@@ -104,7 +104,7 @@ def _dledger_findings(directory: StoreDirectory) -> Iterator[Finding]:
 
 
 def _compacted(directory: StoreDirectory) -> Iterator[Finding]:
-    fs, folder = directory.fs, directory.path / names.COMPACTION / COMPACTION_LOG
+    fs, folder = directory.fs, directory.path / names.COMPACTION / names.COMPACTION_LOG
     for topic in _folders(fs, folder):
         for queue in _folders(fs, folder / topic):
             size = size_of(fs, folder / topic / queue)
@@ -115,7 +115,8 @@ def _compacted(directory: StoreDirectory) -> Iterator[Finding]:
                     topic=topic,
                     partition=names.parse_queue_id(queue),
                     message=f"{size.size_bytes} bytes in {counted(size.files, 'files')} of a compacted topic "
-                    "(cleanup.policy=COMPACTION) are not read: the log has only the newer records of this queue",
+                    "(cleanup.policy=COMPACTION): shown by a dump of kind compacted; readers get what the commit log "
+                    "has, and appends are refused",
                 )
 
 
@@ -220,6 +221,19 @@ def batch_topic_refusal(topic: str) -> NotOffered:
     return NotOffered(
         f"topic {topic!r} has batch queues (queue.type=BatchCQ), which are not offered",
         feature="queue.type=BatchCQ",
+    )
+
+
+def compacted_topic_refusal(topic: str) -> NotOffered:
+    """Return the error for a request to write to a compacted topic.
+
+    A broker copies a record into its compaction log when it builds the queue entry. Consumers get only that log, so a
+    record whose queue entry is ours would be lost to them (CompactionService, DefaultMessageStore.getMessage).
+    """
+    return NotOffered(
+        f"topic {topic!r} is compacted by a broker (cleanup.policy=COMPACTION): its consumers would never see a record "
+        "that is appended here",
+        feature="cleanup.policy=COMPACTION",
     )
 
 

@@ -87,15 +87,17 @@ INERT_CONFIGS: Final[Mapping[str, str]] = {
 _NUMBER_TEXT: Final = r"-1|\d{1,18}"
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUES: Final = "BatchCQ"
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACTED: Final = "COMPACTION"
 # TopicAttributes, with a pattern of the legal values
 _ATTRIBUTES: Final = {
     QUEUE_TYPE: f"SimpleCQ|{BATCH_QUEUES}",
-    "cleanup.policy": "DELETE|COMPACTION",
+    CLEANUP_POLICY: f"DELETE|{COMPACTED}",
     "message.type": "UNSPECIFIED|NORMAL|FIFO|DELAY|TRANSACTION|MIXED|LITE|PRIORITY",
     "reserve.time": _NUMBER_TEXT,
     "lite.topic.expiration": _NUMBER_TEXT,
 }
-_NOT_OFFERED: Final = {QUEUE_TYPE: BATCH_QUEUES, "cleanup.policy": "COMPACTION"}
+_NOT_OFFERED: Final = {QUEUE_TYPE: BATCH_QUEUES, CLEANUP_POLICY: COMPACTED}
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):

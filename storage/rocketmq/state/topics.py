@@ -15,7 +15,7 @@ from storage.errors import DiskFull, InvalidTopic, TopicExists
 from storage.model import TopicInfo
 from storage.rocketmq.format import names
 from storage.rocketmq.format.suspect_fields import is_folder_name
-from storage.rocketmq.state.live_data import batch_topic_refusal
+from storage.rocketmq.state.live_data import batch_topic_refusal, compacted_topic_refusal
 from storage.rocketmq.state.root import DeletedTopics, StoreDirectory
 from storage.rocketmq.state.settings import check_queue_count, check_topic_config, check_topic_reset
 from storage.rocketmq.state.topics_file import TopicTable
@@ -123,6 +123,12 @@ class TopicFiles:
         self._deleted = directory.deleted_topics()
         self._table = directory.topics(read_only=read_only)
         self.batch_topics = directory.batch_topics(self._table)
+        self._compacted_topics = frozenset(self._table.compacted_topics)
+
+    def check_not_compacted(self, topic: str) -> None:
+        """Raise NotOffered for a topic that a broker compacts: it is read and not written."""
+        if topic in self._compacted_topics:
+            raise compacted_topic_refusal(topic)
 
     def check_offered(self, topic: str) -> None:
         """Raise NotOffered for a topic with batch queues, which `infos` does not list."""
@@ -167,6 +173,7 @@ class TopicFiles:
     def _write(self, table: TopicTable) -> None:
         self._directory.write_topics(table)
         self._table = table
+        self._compacted_topics = frozenset(table.compacted_topics)
 
     # ---- deletions ----
 

@@ -28,6 +28,8 @@ from storage.rocketmq.format.suspect_fields import is_folder_name
 from storage.rocketmq.state.config_file import VERSION, next_version
 from storage.rocketmq.state.settings import (
     BATCH_QUEUES,
+    CLEANUP_POLICY,
+    COMPACTED,
     QUEUE_TYPE,
     attributes_text,
     parse_attributes,
@@ -125,6 +127,13 @@ class TopicTable:
         """The topics with batch queues (QueueTypeUtils.getCQType)."""
         for topic, entry in self._topics.items():
             if (entry.get(ATTRIBUTES) or {}).get(QUEUE_TYPE) == BATCH_QUEUES:
+                yield topic
+
+    @property
+    def compacted_topics(self) -> Iterable[str]:
+        """The topics that a broker compacts (CleanupPolicyUtils.getDeletePolicy)."""
+        for topic, entry in self._topics.items():
+            if (entry.get(ATTRIBUTES) or {}).get(CLEANUP_POLICY) == COMPACTED:
                 yield topic
 
     def info(self, topic: str, queue_ids: Iterable[int] = ()) -> TopicInfo:

@@ -9,6 +9,7 @@ Owns the entry point `open_inspector`; must not write, except in `rebuild` with 
     unrecovered, snapshot            its files as they are stored; the same for work in parts
     log_walk, log_tasks              the walk over the whole log, across damage; the walk in parts
     dump, rows, search, summary      the contents as rows; some records; an overview on one screen
+    compacted                        the logs of topics that a broker compacts
     verify, rebuild, salvage         find errors; recreate queues or index from the log; build a new store
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from storage.contract import Clock, StoreOptions, SupportsInspect
 from storage.files import FileSystem
 from storage.rocketmq.state.root import detect
+from storage.rocketmq.tools.compacted.inspector import CompactedInspector, place_in
 from storage.rocketmq.tools.file_inspector import FileInspector
 from storage.rocketmq.tools.path_kind import Alone, place_of
 from storage.rocketmq.tools.store_inspector import StoreInspector
@@ -35,6 +37,9 @@ def open_inspector(
     """
     if path.name in {"", ".."}:
         path = path.resolve()
+    compacted = place_in(fs, path)
+    if compacted is not None:
+        return CompactedInspector(fs, compacted, options)
     place = place_of(fs, path)
     if place is None:
         return None

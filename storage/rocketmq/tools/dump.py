@@ -47,7 +47,8 @@ CONSUME_QUEUE: Final = "consumequeue"
 INDEX_FILE: Final = "indexfile"
 CHECKPOINTS: Final = "checkpoints"
 OFFSETS: Final = "offsets"
-KINDS: Final = (RECORDS, COMMIT_LOG, CONSUME_QUEUE, INDEX_FILE, CHECKPOINTS, OFFSETS)
+COMPACTED: Final = "compacted"
+KINDS: Final = (RECORDS, COMMIT_LOG, CONSUME_QUEUE, INDEX_FILE, CHECKPOINTS, OFFSETS, COMPACTED)
 
 RUN_BYTES: Final = 1 << 18
 """Approximate number of log bytes in one run of rows."""

@@ -18,6 +18,7 @@ from storage.rocketmq.state.root import detect
 from storage.rocketmq.tools.dump import (
     CHECKPOINTS,
     COMMIT_LOG,
+    COMPACTED,
     CONSUME_QUEUE,
     INDEX_FILE,
     is_config_name,
@@ -28,6 +29,7 @@ PARTS: Final = {
     names.CONSUME_QUEUE: CONSUME_QUEUE,
     names.INDEX: INDEX_FILE,
     names.CONFIG: CHECKPOINTS,
+    names.COMPACTION: COMPACTED,
 }
 """The folders of a store, and the kind of dump that shows the contents of each folder."""
 

@@ -26,6 +26,7 @@ from storage.model import (
 from storage.rocketmq.recovery.evidence import lost_head_findings, missing_config_findings
 from storage.rocketmq.state.root import BACKEND
 from storage.rocketmq.tools import dump, search, summary
+from storage.rocketmq.tools.compacted.rows import store_rows
 from storage.rocketmq.tools.rebuild import rebuild
 from storage.rocketmq.tools.salvage.salvage import Salvage
 from storage.rocketmq.tools.unrecovered import UnrecoveredStore
@@ -63,6 +64,8 @@ class StoreInspector(StoreInspectorBase):
         records are in no queue that consumers read.
         """
         dump.check_kind(what, dump.KINDS)
+        if what == dump.COMPACTED:
+            return dump.in_runs(store_rows(self._view, topic, partition))
         return dump.rows_of(self._view, what, self._view.select(topic, partition))
 
     def dump_kinds(self) -> Sequence[str]:

@@ -32,6 +32,7 @@ from storage.rocketmq.recovery.evidence import (
 from storage.rocketmq.recovery.queue_proof import misnamed_files, strayed_findings
 from storage.rocketmq.state import live_data
 from storage.rocketmq.state.file_listing import unread_findings
+from storage.rocketmq.tools.compacted.rows import check_compacted
 from storage.rocketmq.tools.log_tasks import Reached, in_order
 from storage.rocketmq.tools.snapshot import StoreSnapshot, snapshot_of
 from storage.rocketmq.tools.unrecovered import UnrecoveredStore
@@ -60,6 +61,7 @@ def check_store(
     notes.add(*files.check_names(raw))
     notes.add(*files.check_small_files(raw))
     notes.add(*live_data.findings(raw.directory, raw.queues.batch_topics))
+    notes.add(*check_compacted(raw.files, raw.root))
     notes.add(*(found.finding() for found in misnamed_files(raw.queues, raw.run)))
     begin = raw.run.start
     notes.add(*strayed_findings(raw.queues, raw.run, lambda queue: queue.units.first_at(begin)))
