@@ -70,7 +70,7 @@ class Tokens:
         return [mechanism for mechanism in HASHES if mechanism in present]
 
     def verifier(self, mechanism: str, name: str) -> Verifier | None:
-        """Return the verifier of a user for a mechanism of SCRAM; None if there is none."""
+        """Return the verifier of a user for a mechanism of SCRAM; None for an unknown user."""
         user = self._users.get((mechanism, name))
         return None if user is None else user.verifier
 

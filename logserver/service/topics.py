@@ -215,7 +215,7 @@ class TopicIds:
         return sha256(f"{cluster_id}/{name}".encode()).digest()[: len(NO_ID)]
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with an id; None if there is none."""
+        """Return the name of the topic with an id; None for an unknown id."""
         if self._names is None:
             self._names = {self.id_of(name): name for name in self._topics}
         return self._names.get(topic_id)

@@ -711,7 +711,7 @@ class HalfMessageStore:
         return True
 
     def _discard(self, one: _Transaction) -> None:
-        """Append the messages of a transaction to the topic of those that got no answer."""
+        """Append the messages of a transaction to TRANS_CHECK_MAX_TIME_TOPIC."""
         self._home.create_own_topic(MAX_TIME.topic)
         groups: dict[bytes, list[RawMessage]] = {}
         for waiting in one.waiting.values():

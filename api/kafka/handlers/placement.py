@@ -66,19 +66,20 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
                 partition_result=[
                     ElectLeadersResponseReplicaElectionResultsPartitionResult(
                         partition_id=number,
-                        error_code=code or _election_code(call, name, number),
+                        error_code=code or _election_code(known, number),
                         error_message=None,
                     )
                     for number in numbers
                 ],
             )
             for name, numbers in asked
+            for known in (_numbers(call, name),)
         ],
     )
 
 
-def _election_code(call: Call, topic: str, number: int) -> ErrorCode:
-    if number in _numbers(call, topic):
+def _election_code(known: Collection[int], number: int) -> ErrorCode:
+    if number in known:
         return ErrorCode.ELECTION_NOT_NEEDED
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -97,7 +98,7 @@ async def alter_partition_reassignments(
                     AlterPartitionReassignmentsResponseResponsesPartitions(
                         partition_index=asked.partition_index,
                         error_code=_assignment_code(
-                            call, topic.name, asked.partition_index, asked.replicas
+                            call, known, asked.partition_index, asked.replicas
                         ),
                         error_message=None,
                     )
@@ -105,15 +106,16 @@ async def alter_partition_reassignments(
                 ],
             )
             for topic in request.topics
+            for known in (_numbers(call, topic.name),)
         ],
     )
 
 
 def _assignment_code(
-    call: Call, topic: str, number: int, replicas: Sequence[int] | None
+    call: Call, known: Collection[int], number: int, replicas: Sequence[int] | None
 ) -> ErrorCode:
     """Return the number of an assignment; `replicas` None: a reassignment is to be cancelled."""
-    if number not in _numbers(call, topic):
+    if number not in known:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if replicas is None:
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
@@ -141,22 +143,22 @@ async def alter_replica_log_dirs(
                 partitions=[
                     AlterReplicaLogDirsResponseResultsPartitions(
                         partition_index=number,
-                        error_code=_move_code(call, own, directory.path, topic.name, number),
+                        error_code=_move_code(known, number, is_own=directory.path == own),
                     )
                     for number in topic.partitions
                 ],
             )
             for directory in request.dirs
             for topic in directory.topics
+            for known in (_numbers(call, topic.name),)
         ]
     )
 
 
-def _move_code(call: Call, own: str, path: str, topic: str, number: int) -> ErrorCode:
-    if path != own:
+def _move_code(known: Collection[int], number: int, *, is_own: bool) -> ErrorCode:
+    if not is_own:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    known = number in _numbers(call, topic)
-    return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if number in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:

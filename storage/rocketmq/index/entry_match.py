@@ -57,7 +57,7 @@ class EntryMatch:
         self._advance()
 
     def lacking(self, strings: bytes, required: Callable[[], bytes]) -> list[int]:
-        """Return the physical offsets of those records that lack an entry for a required string.
+        """Return the physical offsets of the records that lack an entry for a required string.
 
         `strings`: all strings of the next records; each record has one row at least. `required` returns those that are
         no tags, in the same form. It is called if a record has fewer entries than strings.
