@@ -351,7 +351,7 @@ async def get_assignments(call: RequestContext) -> web.Response:
     f"{INSTANCE}/records",
     Answer(200, "The records; an empty list after the timeout.", Sequence[RecordRow]),
     query=(_TIMEOUT, _MAX_BYTES, _ACK, _INVISIBLE),
-    errors=(40403, 40601, 40903, 41601, 50010, 50302),
+    errors=(40403, 40601, 40903, 41601, 42201, 50010, 50302),
     examples=(
         Example(
             query={"timeout": "1000", "max_bytes": "300000"},
