@@ -1,6 +1,6 @@
 """Record batches between Kafka clients and a store: the contract, and its form for a store that keeps batches.
 
-Owns what a front end of Kafka's protocol needs of a store; must not know that protocol, nor a backend. A store that
+Owns what a front end of Kafka's protocol needs of a store; must not know that protocol. A store that
 keeps batches takes and hands out their bytes as they are. Another store has an adapter, which converts the records:
 `storage.client_batches_of` returns the one or the other.
 """
@@ -17,6 +17,7 @@ from storage.contract import (
     SupportsLeaderEpochs,
     SupportsTopicConfigs,
 )
+from storage.kafka.format.names import validate_new_topic
 from storage.model import (
     AppendResult,
     BatchPage,
@@ -44,6 +45,10 @@ class ClientBatches(Protocol):
 
     def serves(self, topic: str) -> bool:
         """Return whether clients may use a topic of this name. Does not block, and says nothing of its existence."""
+        ...
+
+    def check_name(self, topic: str) -> None:
+        """Raise InvalidTopic for a name that no topic for clients can have. Does not block."""
         ...
 
     def append_batches(
@@ -133,6 +138,9 @@ class StoredBatches:
 
     def serves(self, topic: str) -> bool:
         return True
+
+    def check_name(self, topic: str) -> None:
+        validate_new_topic(topic)
 
     def append_batches(
         self,

@@ -57,6 +57,7 @@ from storage.model import (
     TopicPartition,
 )
 from storage.rocketmq.format.names import is_system_topic
+from storage.rocketmq.format.names import validate_new_topic as validate_rocketmq_topic
 from storage.rocketmq.format.properties import KEY_SEPARATOR
 from storage.rocketmq.state.settings import INERT_CONFIGS, check_topic_config
 from storage.rocketmq.store import RocketMQStore
@@ -82,6 +83,10 @@ class BatchesOverMessages:
 
     def serves(self, topic: str) -> bool:
         return _is_for_clients(topic)
+
+    def check_name(self, topic: str) -> None:
+        validate_new_topic(topic)
+        validate_rocketmq_topic(topic)
 
     # ---- in ----
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,7 +26,13 @@ from api.kafka.protocol.messages.configs import (
 )
 from api.kafka.protocol.messages.group_admin import DescribeGroupsRequest
 from api.kafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestGroups
-from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
+from api.kafka.protocol.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsRequestTopics,
+    MetadataRequest,
+    MetadataRequestTopics,
+)
 from api.kafka.protocol.messages.placement import DescribeLogDirsRequest
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
 from api.kafka.protocol.messages.topics import (
@@ -40,7 +46,17 @@ from api.kafka.protocol.messages.topics import (
     DeleteTopicsRequestTopics,
 )
 from tests.http.harness import opener, serving, settings
-from tests.wire.harness import BOTH, FREE, Broker, Connection, batch, broker, fetch, produce
+from tests.wire.harness import (
+    BACKENDS,
+    BOTH,
+    FREE,
+    Broker,
+    Connection,
+    batch,
+    broker,
+    fetch,
+    produce,
+)
 
 TOPIC, NODE = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -390,6 +406,72 @@ async def test_names_that_no_topic_can_have(tmp_path: Path, version: int, create
             **dict.fromkeys(names, ErrorCode.INVALID_TOPIC_EXCEPTION),
             "t": expected,
         }
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_missing_topics_by_name(tmp_path: Path, backend: str, read_only: bool) -> None:
+    """A name that no topic can have is INVALID_TOPIC in both APIs; a topic of the server's own may come."""
+    path = tmp_path / "store"
+    async with broker(path, backend):
+        pass
+    own = "__consumer_offsets"
+    expected = dict.fromkeys(["a b", "x" * 250], ErrorCode.INVALID_TOPIC_EXCEPTION)
+    expected |= dict.fromkeys(["t", own], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    chosen = settings(path, listen_kafka=FREE)
+    async with serving(chosen, opener(backend, chosen, read_only=read_only)) as api:
+        await api.server.listen_kafka()
+        async with Broker(api).connect() as connection:
+            asked: list[Any] = [DescribeTopicPartitionsRequestTopics(name=it) for it in expected]
+            described = await connection.call(DescribeTopicPartitionsRequest(topics=asked), 0)
+            assert {row.name: row.error_code for row in described.topics} == expected
+            asked = [MetadataRequestTopics(name=name) for name in expected if name != "t"]
+            for request in (
+                MetadataRequest(topics=asked, allow_auto_topic_creation=True),
+                MetadataRequest(topics=asked, allow_auto_topic_creation=False),
+            ):
+                rows = (await connection.call(request, 12)).topics
+                assert {row.name: row.error_code for row in rows}.items() <= expected.items()
+
+
+async def test_a_page_of_descriptions_looks_at_its_own_topics(
+    kafka: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics beyond the page are not described, also with a cursor far beyond the end of its topic."""
+    names = [f"t{number:02}" for number in range(20)]
+    await created(connection, *(topic(name, 2) for name in names))
+    looked = 0
+    epochs = kafka.service.leader_epochs
+
+    async def counting(infos: Any) -> Any:
+        nonlocal looked
+        looked += len(infos)
+        return await epochs(infos)
+
+    monkeypatch.setattr(kafka.service, "leader_epochs", counting)
+    found: list[tuple[str, int]] = []
+    at: DescribeTopicPartitionsRequestCursor | None = None
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[], response_partition_limit=3, cursor=cast("Any", at)
+        )
+        page = await connection.call(request, 0)
+        found += [(row.name, one.partition_index) for row in page.topics for one in row.partitions]
+        if page.next_cursor is None:
+            break
+        end = page.next_cursor
+        at = DescribeTopicPartitionsRequestCursor(
+            topic_name=end.topic_name, partition_index=end.partition_index
+        )
+    assert found == [(name, number) for name in names for number in (0, 1)]
+    assert looked <= 2 * len(names)
+    looked = 0
+    far = DescribeTopicPartitionsRequestCursor(topic_name="t00", partition_index=2**31 - 1)
+    request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2, cursor=far)
+    page = await connection.call(request, 0)
+    assert [(row.name, len(row.partitions)) for row in page.topics] == [("t00", 0), ("t01", 2)]
+    assert (page.next_cursor.topic_name, page.next_cursor.partition_index) == ("t02", 0)
+    assert looked == 2
 
 
 @BOTH

@@ -8,7 +8,7 @@ partitions as the client wants; the next cursor is the first partition that was 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from api.kafka.call import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, Call
@@ -27,7 +27,7 @@ from api.kafka.protocol.messages.metadata import (
 )
 from api.kafka.refusals import code_of
 from logserver.access.tokens import Scope
-from logserver.service.topics import NO_ID, check_new_name
+from logserver.service.topics import INTERNAL_TOPICS, NO_ID
 from storage import StorageError, TopicInfo
 from storage.errors import InvalidArgument, InvalidTopic, UnknownTopic
 
@@ -86,21 +86,20 @@ def _unknown_id(version: int, topic_id: bytes) -> MetadataResponseTopics:
 
 
 async def _present(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
-    """Check that a topic exists, or create it if client and server both want that."""
+    """Check that a topic exists, or create it if client and server both want that.
+
+    A name that no topic can have is final for clients, a missing topic is not: a topic of the server's own will come.
+    """
     service = call.service
     if name in call.topics:
         return ErrorCode.NONE
     wanted = call.version < FIRST_WITH_ALLOW or request.allow_auto_topic_creation
     may = service.settings.auto_create_topics and not service.store.read_only
     try:
-        call.topics.check(name)
-        if wanted and may and call.allows(Scope.PRODUCE):
+        service.batches.check_name(name)
+        if wanted and may and name not in INTERNAL_TOPICS and call.allows(Scope.PRODUCE):
             await service.producer.create_topic(name)
             return ErrorCode.NONE
-        if (
-            not service.store.read_only
-        ):  # a name that no topic can have is final, a missing topic is not
-            await service.topics.access.run(service.store.preview_topic, name)
     except StorageError as error:
         return code_of(error)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -173,17 +172,21 @@ async def describe_topic_partitions(
             raise InvalidArgument(
                 f"the cursor is at topic {first!r}, which is not asked for", field="cursor"
             )
-    found = {row.name: row for row in await _described(call, names)}
     left = max(1, min(request.response_partition_limit, MAX_DESCRIBED))
+    skips = {} if cursor is None else {first: cursor.partition_index}
+    page = _page(call, names, skips, left)
+    found = {row.name: row for row in await _described(call, page)}
     response = DescribeTopicPartitionsResponse()
-    for name in names:
-        skipped = cursor.partition_index if cursor is not None and name == first else 0
+    if len(page) < len(names):
+        response.next_cursor = _cursor(names[len(page)], 0)
+    for name in page:
+        skipped = skips.get(name, 0)
         if not left:
             response.next_cursor = _cursor(name, 0)
             break
         row = found.get(name)
         if row is None:
-            response.topics.append(await _undescribed(call, name))
+            response.topics.append(_undescribed(call, name))
             continue
         partitions = row.partitions[skipped : skipped + left]
         response.topics.append(_description(row, partitions))
@@ -196,21 +199,31 @@ async def describe_topic_partitions(
     return response
 
 
+def _page(
+    call: Call, names: Sequence[str], skips: Mapping[str, int], partitions: int
+) -> Sequence[str]:
+    """Return the first of these topics, until they have so many partitions after the skipped ones."""
+    for at, name in enumerate(names):
+        if partitions <= 0:
+            return names[:at]
+        info = call.topics.get(name)
+        if info is not None:
+            count = len(info.partitions) + len(info.missing)
+            partitions -= max(0, count - skips.get(name, 0))
+    return names
+
+
 def _cursor(name: str, number: int) -> DescribeTopicPartitionsResponseNextCursor:
     return DescribeTopicPartitionsResponseNextCursor(topic_name=name, partition_index=number)
 
 
-async def _undescribed(call: Call, name: str) -> DescribeTopicPartitionsResponseTopics:
-    """Return the row of a topic that is not there, or that cannot be."""
+def _undescribed(call: Call, name: str) -> DescribeTopicPartitionsResponseTopics:
+    """Return the row of a topic that does not exist, or cannot exist."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        check_new_name(name)
-        call.topics.check(name)
-        await call.service.topics.access.run(call.service.store.preview_topic, name)
+        call.service.batches.check_name(name)
     except InvalidTopic as error:
         code = code_of(error)
-    except StorageError:
-        pass
     return DescribeTopicPartitionsResponseTopics(error_code=code, name=name)
 
 
