@@ -19,6 +19,8 @@ COMPILED = [
     "storage/coding/cursor.py",
     "storage/coding/hashes.py",
     "storage/coding/varint.py",
+    "storage/files/fence.py",
+    "storage/files/handles.py",
     "storage/kafka/compaction/offset_map.py",
     "storage/kafka/compaction/record_pass.py",
     "storage/kafka/format/batch.py",
@@ -27,6 +29,7 @@ COMPILED = [
     "storage/rocketmq/format/index_file.py",
     "storage/rocketmq/format/message.py",
     "storage/rocketmq/format/message_encoding.py",
+    "storage/rocketmq/format/message_id.py",
     "storage/rocketmq/format/properties.py",
     "storage/rocketmq/format/queue_entry.py",
     "storage/rocketmq/format/scan.py",
@@ -36,9 +39,12 @@ COMPILED = [
     "storage/rocketmq/index/key_index_table.py",
     "storage/rocketmq/index/queue_runs.py",
     "storage/rocketmq/index/record_pass.py",
+    "storage/rocketmq/log/commit_log.py",
     "storage/rocketmq/log/due_messages.py",
     "storage/rocketmq/log/encoding.py",
+    "storage/rocketmq/log/file_sequence.py",
     "storage/rocketmq/log/record_run.py",
+    "storage/rocketmq/queue.py",
 ]
 
 # mypy checks only these modules here; the strict settings of pyproject.toml are for the project's own checks.

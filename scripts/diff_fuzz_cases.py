@@ -33,6 +33,7 @@ from storage.rocketmq.format import (
     index_file,
     message,
     message_encoding,
+    message_id,
     names,
     properties,
     queue_entry,
@@ -54,6 +55,8 @@ MODULES = (
     "storage.coding.cursor",
     "storage.coding.hashes",
     "storage.coding.varint",
+    "storage.files.fence",
+    "storage.files.handles",
     "storage.kafka.compaction.offset_map",
     "storage.kafka.compaction.record_pass",
     "storage.kafka.format.batch",
@@ -62,6 +65,7 @@ MODULES = (
     "storage.rocketmq.format.index_file",
     "storage.rocketmq.format.message",
     "storage.rocketmq.format.message_encoding",
+    "storage.rocketmq.format.message_id",
     "storage.rocketmq.format.properties",
     "storage.rocketmq.format.queue_entry",
     "storage.rocketmq.format.scan",
@@ -71,9 +75,12 @@ MODULES = (
     "storage.rocketmq.index.key_index_table",
     "storage.rocketmq.index.queue_runs",
     "storage.rocketmq.index.record_pass",
+    "storage.rocketmq.log.commit_log",
     "storage.rocketmq.log.due_messages",
     "storage.rocketmq.log.encoding",
+    "storage.rocketmq.log.file_sequence",
     "storage.rocketmq.log.record_run",
+    "storage.rocketmq.queue",
 )
 LIMIT_BYTES = 1 << 20
 SMALL_BATCH_BYTES = 1 << 13
@@ -565,6 +572,33 @@ def properties_call(rng: random.Random) -> Call:
     return rng.choice(calls)
 
 
+def id_call(rng: random.Random) -> Call:
+    """Return a call on hosts and message ids."""
+    host = rng.randbytes(rng.choice((8, 20, 20, 7)))
+    if len(host) == 20 and rng.random() < 0.5:
+        host = bytes(10) + b"\xff\xff" + host[12:]
+    text = (host + rng.randbytes(8)).hex()
+    texts = (text, text.upper(), text[1:], text[:-1] + "g", "", " " + text[1:])
+    address = rng.choice(("10.1.2.7", "::1", "fd00:4::1:ffff", "fe80::1%eth0", "host", "1.2.3", ""))
+    calls: tuple[Call, ...] = (
+        (message_id.encode_host, (address, rng.choice((0, 10911, 65535, 65536, -1))), {}),
+        (message_id.host_text, (host,), {}),
+        (message_id.offset_id, (host, number(rng)), {}),
+        (message_id.decode_offset_id, (rng.choice(texts),), {}),
+        (unique_ids, (host, rng.randrange(1 << 40), rng.randrange(700)), {}),
+    )
+    return rng.choice(calls)
+
+
+def unique_ids(host: bytes, now_ms: int, count: int) -> object:
+    """Return ids of a generator whose clock is set back, and then goes on to the next month."""
+    times = iter((now_ms, now_ms, now_ms - 5000, now_ms - (1 << 21)))
+    ids = message_id.UniqueIds(
+        host, pid=70_000, loader_hash=1 << 35, clock=lambda: next(times, now_ms + (1 << 32))
+    )
+    return ids.take(count), ids.runs(count), ids.take(300)
+
+
 def chains(data: bytes, count: int, number: int) -> object:
     """Return whether index entries form valid chains, and the slots after them."""
     slots = array("i", bytes(4 * count))
@@ -678,7 +712,7 @@ def put_and_look(
 MAKERS = (
     *(varint_call, hash_call, encode_call, decode_call, decode_call, decode_call),
     *(encode_messages_call, decode_message_call, decode_message_call, properties_call),
-    *(index_call, dispatch_call, parts_call, append_call),
+    *(index_call, dispatch_call, parts_call, append_call, id_call),
 )
 
 
