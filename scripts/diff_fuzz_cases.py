@@ -283,7 +283,7 @@ def decode_call(rng: random.Random) -> Call:
         (restamp, (data, position, in_range(rng, 63)), {}),
         (check, (data, position), {}),
         (positions, (data, min(batch.HEADER_SIZE, len(data)), end, rng.randrange(200)), {}),
-        (cleaned, (data, rng.randrange(20), rng.randrange(1000), in_range(rng, 42)), {}),
+        (cleaned, (data, rng.randrange(20), rng.randrange(1000), number(rng) % (1 << 41)), {}),
     )
     if rng.random() < 0.5:
         part = Part(rng.randrange(100), rng.randrange(-1, 50), rng.randrange(-1, 10_000))
