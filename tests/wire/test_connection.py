@@ -348,7 +348,7 @@ async def test_five_thousand_idle_connections(tmp_path: Path) -> None:
     if hard < 12_000:
         pytest.skip(f"a process may open {hard} files here")
     resource.setrlimit(resource.RLIMIT_NOFILE, (12_000, hard))
-    async with broker(tmp_path / "store", max_connections=5000) as kafka:
+    async with broker(tmp_path / "store", max_connections=6000) as kafka:
         host, port = kafka.address.rsplit(":", 1)
         opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         try:
