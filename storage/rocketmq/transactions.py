@@ -1,7 +1,7 @@
-"""Transactions: which half messages wait, and the order of the writes that end them.
+"""Transactions: half messages, their end and their checks, and the order of the writes.
 
-Owns the state of the half and op queues in memory, which it derives from these queues at each start, and the progress
-of the broker's check in consumerOffset.json; must not decide when it is called. Sources: TransactionalMessageBridge,
+Owns the progress of the broker's check in consumerOffset.json; must not decide when it is called. Which half messages
+wait is in half_queues.py. Sources: TransactionalMessageBridge,
 TransactionalMessageServiceImpl.check and EndTransactionProcessor of RocketMQ 5.5.0; the bytes are in
 format/half_message.py.
 
@@ -21,11 +21,10 @@ import itertools
 import logging
 import secrets
 import threading
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from time import sleep
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from storage.contract import Clock
 from storage.errors import (
@@ -57,7 +56,7 @@ from storage.model import (
 )
 from storage.rocketmq.format import half_message, names
 from storage.rocketmq.format.half_message import HalfFields, HalfMark
-from storage.rocketmq.format.message import TRANSACTION_COMMIT, TRANSACTION_MASK, Message
+from storage.rocketmq.format.message import TRANSACTION_COMMIT, TRANSACTION_MASK
 from storage.rocketmq.format.properties import (
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
@@ -65,34 +64,29 @@ from storage.rocketmq.format.properties import (
     TRANSACTION_MARK,
     TRANSACTION_PREPARED,
 )
-from storage.rocketmq.format.queue_entry import QueueEntry
+from storage.rocketmq.half_queues import (
+    GROUP,
+    HalfQueue,
+    HalfQueues,
+    Reader,
+    Transaction,
+    Waiting,
+    half_queue,
+)
 from storage.rocketmq.index.queues import Queue
-from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.reading import locator_of, locator_text
 from storage.rocketmq.lookup.find import LocatedMessage
-from storage.rocketmq.queue import (
-    WRONG_PLACE,
-    after_gap,
-    check_address,
-    entries_from,
-    fitting_entries,
-    unit_error,
-    window_bytes,
-)
 from storage.rocketmq.recovery.store_files import OpenedStore
 from storage.rocketmq.retries import check_group
 from storage.rocketmq.state.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 
-GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""The group whose offsets in the half and op queues are the progress of the check (MixAll.CID_SYS_RMQ_TRANS)."""
 HALF: Final = TopicPartition(names.HALF_TOPIC, 0)
 MAX_TIME: Final = TopicPartition(names.CHECK_MAX_TIME_TOPIC, 0)
 DEFAULT_RESERVED_MS: Final = 72 * 3_600_000  # fileReservedTime of the broker
-KEPT_OUTCOMES: Final = 10_000
-KEPT_OP_RECORDS: Final = 1000
-"""Op records before the progress that a start reads for the outcomes in them."""
+PAUSE_S: Final = 0.0003
+"""The time between two steps of reading: others get the processor, and this lock."""
 WRITTEN_BYTES: Final = 8 << 20  # of one append of messages that are written again
 LOOKED_UP_AT_ONCE: Final = 100
 """Messages that a check looks for in their real queues before it lets others take the lock."""
@@ -143,109 +137,6 @@ class Home(Protocol):
         """Create a topic of the broker's own, with one queue, if it is missing."""
 
 
-class _Copy(NamedTuple):
-    """A half message in the log, by the entry of its queue."""
-
-    offset: int
-    entry: QueueEntry
-
-    @property
-    def physical_offset(self) -> int:
-        return self.entry.physical_offset
-
-
-class _Reader:
-    """A reader of messages that keeps the bytes of the log that it read last: messages of one time are adjacent."""
-
-    def __init__(self, log_: CommitLog) -> None:
-        self._log = log_
-        self._data, self._start = b"", 0
-
-    def message(self, of: TopicPartition, entries: Sequence[QueueEntry], at: int = 0) -> Message:
-        """Return the message of a queue that `entries[at]` leads to. Raises Corrupt."""
-        entry = entries[at]
-        physical_offset = entry.physical_offset
-        if physical_offset < self._log.start:
-            raise self._log.damage(
-                physical_offset, "the record was deleted with the head of the log"
-            )
-        if not 0 <= physical_offset - self._start <= len(self._data) - entry.size:
-            self._start = physical_offset
-            self._data = self._log.read(physical_offset, window_bytes(entries, at))
-        message = self._log.checked(self._data, physical_offset - self._start, physical_offset)
-        check_address(self._log, of, message, physical_offset)
-        return message
-
-
-class _Waiting:
-    """A message that waits, and its half messages: the newest counts. `is_found`: it may be in its real queue already,
-    because an earlier process began to end it. `is_delivered`: it is there.
-    """
-
-    __slots__ = ("copies", "fields", "host", "is_delivered", "is_found", "prepared_ms", "queue_id")
-
-    def __init__(
-        self, queue_id: int, fields: HalfFields, message: Message, *, is_found: bool
-    ) -> None:
-        self.queue_id = queue_id
-        self.fields = fields
-        self.copies: list[_Copy] = []
-        self.host = message.store_host
-        mark = fields.mark
-        self.prepared_ms = message.born_timestamp_ms if mark is None else mark.prepared_ms
-        self.is_found = is_found
-        self.is_delivered = False
-
-    @property
-    def newest(self) -> _Copy:
-        return self.copies[-1]
-
-
-class _Transaction:
-    """An open transaction: its messages by their keys, in the order of their first half messages.
-
-    `is_cut`: the deletion of the log's head took some of its messages.
-    """
-
-    __slots__ = ("id", "is_cut", "updated_ms", "waiting")
-
-    def __init__(self, transaction_id: str) -> None:
-        self.id = transaction_id
-        self.is_cut = False
-        self.waiting: dict[str, _Waiting] = {}
-        self.updated_ms = 0
-
-    @property
-    def first(self) -> _Waiting:
-        return next(iter(self.waiting.values()))
-
-    @property
-    def is_delivered(self) -> bool:
-        return any(one.is_delivered for one in self.waiting.values())
-
-    @property
-    def is_found(self) -> bool:
-        return any(one.is_found for one in self.waiting.values())
-
-
-class _QueueState:
-    """What was read of a half queue and its op queue. `ops`: op records from the progress on, with the half messages
-    that they name; `ended`: all of these.
-    """
-
-    __slots__ = ("by_offset", "ended", "half", "next_half", "next_op", "op", "ops", "start")
-
-    def __init__(self, half: Queue) -> None:
-        self.half = half
-        self.start = half.bounds().start
-        self.op: Queue | None = None
-        self.next_half = -1
-        self.next_op = -1
-        self.by_offset: dict[int, tuple[_Transaction, _Waiting]] = {}
-        self.ops: deque[tuple[int, Sequence[int]]] = deque()
-        self.ended: set[int] = set()
-
-
 class HalfMessageStore:
     """The half messages of one store: see storage.half_messages.HalfMessages."""
 
@@ -263,10 +154,7 @@ class HalfMessageStore:
         self._levels = levels
         self._lock = threading.Lock()
         self._numbers = itertools.count(secrets.randbits(32))
-        self._queues: dict[int, _QueueState] = {}
-        self._counted = 0  # queues of the store when its half queues were listed
-        self._transactions: dict[str, _Transaction] = {}
-        self._outcomes: OrderedDict[str, HalfOutcome] = OrderedDict()
+        self._halves = HalfQueues(home)
         self._unflushed: dict[TopicPartition, None] = {}  # an earlier call failed before its sync
 
     @property
@@ -277,7 +165,22 @@ class HalfMessageStore:
     @property
     def count(self) -> int:
         """See HalfMessages.count."""
-        return len(self._transactions)
+        return len(self._halves.transactions)
+
+    @contextmanager
+    def _caught_up(self) -> Iterator[None]:
+        """Hold the lock, with all read that was appended. While much is read, the lock is released between steps."""
+        self._lock.acquire()
+        try:
+            while not self._halves.step():
+                self._lock.release()
+                try:
+                    sleep(PAUSE_S)
+                finally:
+                    self._lock.acquire()
+            yield
+        finally:
+            self._lock.release()
 
     # ---- half messages ----
 
@@ -304,28 +207,28 @@ class HalfMessageStore:
 
     def transactions(self) -> Sequence[HalfTransaction]:
         """See HalfMessages.transactions."""
-        with self._lock:
-            self._catch_up()
+        with self._caught_up():
             return [self._described(one) for one in self._open()]
 
     def find(self, transaction_id: str) -> HalfTransaction | HalfOutcome | None:
         """See HalfMessages.find."""
-        with self._lock:
-            self._catch_up()
-            outcome = self._outcomes.get(transaction_id)
+        with self._caught_up():
+            outcome = self._halves.outcomes.get(transaction_id)
             if outcome is not None:
                 return outcome
-            found = self._transactions.get(transaction_id)
+            found = self._halves.transactions.get(transaction_id)
             if found is None:
                 return None
             return HalfOutcome.DISCARDED if found.is_cut else self._described(found)
 
-    def _open(self) -> list[_Transaction]:
+    def _open(self) -> list[Transaction]:
         """Return the transactions without an outcome."""
-        transactions = self._transactions.values()
-        return [one for one in transactions if not one.is_cut and one.id not in self._outcomes]
+        transactions = self._halves.transactions.values()
+        return [
+            one for one in transactions if not one.is_cut and one.id not in self._halves.outcomes
+        ]
 
-    def _described(self, one: _Transaction) -> HalfTransaction:
+    def _described(self, one: Transaction) -> HalfTransaction:
         waiting, first = one.waiting.values(), one.first
         partitions = {each.fields.partition for each in waiting} - {None}
         return HalfTransaction(
@@ -334,7 +237,7 @@ class HalfMessageStore:
             is_ours=first.fields.mark is not None,
             partitions=sorted(each for each in partitions if each is not None),
             messages=len(waiting),
-            record_id=locator_text(locator_of(first.host, first.newest.physical_offset)),
+            record_id=locator_text(locator_of(first.host, first.entry.physical_offset)),
             started_ms=min(each.prepared_ms for each in waiting),
             updated_ms=one.updated_ms,
             timeout_ms=self._timeout_ms(first.fields),
@@ -347,157 +250,11 @@ class HalfMessageStore:
         immunity_ms = fields.immunity_ms
         return self._settings().transaction_timeout_ms if immunity_ms is None else immunity_ms
 
-    # ---- reading the queues ----
-
-    def _catch_up(self) -> None:
-        """Read what was appended to the half and op queues since the last call; at the first call, since the progress.
-
-        The op records come first: they may name half messages that are not read yet. Only this object appends op
-        records, under its lock.
-        """
-        queues = self._home.files.queues
-        known = [state.half for state in self._queues.values()]
-        if any(queues.get(*half.partition) is not half for half in known):  # deleted meanwhile
-            self._queues.clear()
-            self._transactions.clear()
-        if self._counted != len(queues) or not self._queues:
-            self._counted = len(queues)
-            for half in queues.of_topic(names.HALF_TOPIC):
-                self._queues.setdefault(half.partition.partition, _QueueState(half))
-        for number, state in self._queues.items():
-            half, is_first = state.half, state.next_half < 0
-            if is_first:
-                state.next_half = self._start(half)
-            op = queues.get(names.OP_TOPIC, number)
-            if op is not None and state.op is not op:
-                state.op = op
-                state.next_op = self._start(op)
-                self._read_outcomes(op, state.next_op)
-            self._read_ops(state)
-            self._read_half(number, state, is_first=is_first)
-            self._drop_deleted(state)
-
-    def _start(self, queue: Queue) -> int:
-        """Return the progress of the check in a queue (fetchConsumeOffset), within the queue's bounds."""
-        bounds = queue.bounds()
-        committed = self._home.committed(GROUP).get(queue.partition)
-        offset = bounds.start if committed is None else committed.offset
-        return min(max(offset, bounds.start), bounds.end)
-
-    def _messages(
-        self, queue: Queue, offset: int, end: int
-    ) -> Iterator[tuple[int, QueueEntry, Message]]:
-        """Yield (offset, entry, message) of a queue's messages; damaged ones are logged and passed over."""
-        files = self._home.files
-        files.catch_up(queue, end)
-        reader = _Reader(files.log)
-        while offset < end:
-            entries = entries_from(queue, offset, end)
-            fitting = frozenset(fitting_entries(files.log, entries))
-            for at, entry in enumerate(entries):
-                if entry.is_filler:
-                    continue
-                try:
-                    if at not in fitting:
-                        raise unit_error(queue.units.run, offset + at, WRONG_PLACE, entry)
-                    message = reader.message(queue.partition, entries, at)
-                except Corrupt as error:
-                    place = f"{queue.partition} offset {offset + at}"
-                    log.error("%s: passed over: %s", place, error.message)  # noqa: TRY400
-                    continue
-                yield offset + at, entry, message
-            offset = offset + len(entries) if entries else after_gap(queue, offset, end)
-
-    def _newest(self, waiting: _Waiting) -> Message:
-        """Return the newest half message of a message. Raises Corrupt."""
-        reader = _Reader(self._home.files.log)
-        return reader.message(_half(waiting.queue_id), [waiting.newest.entry])
-
-    def _read_outcomes(self, op: Queue, end: int) -> None:
-        """Remember the outcomes in op records before the progress."""
-        first = max(op.bounds().start, end - KEPT_OP_RECORDS)
-        for _, _, message in self._messages(op, first, end):
-            self._remember(half_message.op_fields(message).outcomes)
-
-    def _remember(self, outcomes: Iterable[tuple[str, str]]) -> None:
-        for transaction_id, code in outcomes:
-            with suppress(ValueError):  # of a later version
-                self._outcomes[transaction_id] = HalfOutcome(code)
-        while len(self._outcomes) > KEPT_OUTCOMES:
-            self._outcomes.popitem(last=False)
-
-    def _read_ops(self, state: _QueueState) -> None:
-        if state.op is None:
-            return
-        end = state.op.appended()[0]
-        for at, _, message in self._messages(state.op, state.next_op, end):
-            found = half_message.op_fields(message)
-            self._remember(found.outcomes)
-            self._note_op(state, at, found.offsets)
-        state.next_op = max(state.next_op, end)
-
-    def _note_op(self, state: _QueueState, op_offset: int, offsets: Sequence[int]) -> None:
-        """Take the messages off that an op record names, each with all its half messages."""
-        state.ops.append((op_offset, offsets))
-        state.ended.update(offsets)
-        state.next_op = op_offset + 1
-        for offset in offsets:
-            found = state.by_offset.get(offset)
-            if found is not None:
-                self._take_off(state, *found)
-
-    def _take_off(self, state: _QueueState, one: _Transaction, waiting: _Waiting) -> None:
-        for copy in waiting.copies:
-            state.by_offset.pop(copy.offset, None)
-        one.waiting.pop(waiting.fields.key, None)
-        if not one.waiting:
-            self._transactions.pop(one.id, None)
-
-    def _read_half(self, number: int, state: _QueueState, *, is_first: bool) -> None:
-        end = state.half.appended()[0]
-        for at, entry, message in self._messages(state.half, state.next_half, end):
-            fields = half_message.half_fields(message, number, at)
-            if at in state.ended or fields.first_offset in state.ended:
-                continue
-            one = self._transactions.setdefault(
-                fields.transaction_id, _Transaction(fields.transaction_id)
-            )
-            known = one.waiting.get(fields.key)
-            if known is None or known.queue_id != number:
-                is_found = is_first or one.id in self._outcomes
-                known = _Waiting(number, fields, message, is_found=is_found)
-                one.waiting[fields.key] = known
-            known.fields = fields
-            known.host = message.store_host
-            known.copies.append(_Copy(at, entry))
-            one.updated_ms = max(one.updated_ms, message.store_timestamp_ms)
-            state.by_offset[at] = one, known
-        state.next_half = max(state.next_half, end)
-
-    def _drop_deleted(self, state: _QueueState) -> None:
-        """Drop the messages whose half messages were deleted with the head of the log.
-
-        No commit may deliver the others of their transactions: they will be discarded.
-        """
-        start = state.half.bounds().start
-        if start == state.start:
-            return
-        state.start = start
-        for one, waiting in list(state.by_offset.values()):
-            if waiting.copies and waiting.newest.offset < start:
-                log.warning("transaction %s: a message was deleted before it ended", one.id)
-                self._take_off(state, one, waiting)
-                waiting.copies = []
-                one.is_cut = not (waiting.is_delivered or one.is_delivered)
-                if one.is_cut and not one.waiting:
-                    self._remember([(one.id, HalfOutcome.DISCARDED.value)])
-
     # ---- the end of a transaction ----
 
     def end(self, ends: Sequence[HalfEnd]) -> Sequence[HalfEnded]:
         """See HalfMessages.end."""
-        with self._lock:
-            self._catch_up()
+        with self._caught_up():
             results = [HalfEnded(None)] * len(ends)
             decided: dict[str, HalfOutcome] = {}
             for at, wish in enumerate(ends):
@@ -517,8 +274,8 @@ class HalfMessageStore:
 
     def _decide(self, wish: HalfEnd, decided: dict[str, HalfOutcome]) -> HalfEnded:
         """Return the result of a wish; append the messages of a transaction that it commits."""
-        known = decided.get(wish.id) or self._outcomes.get(wish.id)
-        one = self._transactions.get(wish.id)
+        known = decided.get(wish.id) or self._halves.outcomes.get(wish.id)
+        one = self._halves.transactions.get(wish.id)
         if known is not None or one is None:
             return HalfEnded(known)
         for waiting in one.waiting.values():
@@ -536,21 +293,21 @@ class HalfMessageStore:
         decided[wish.id] = wanted
         return HalfEnded(wanted, partitions)
 
-    def _find_delivered(self, waiting: _Waiting) -> None:
+    def _find_delivered(self, waiting: Waiting) -> None:
         """Look for a message in its real queue, and in that of its delay level, if it may be there."""
         if waiting.is_found:
             targets = half_message.targets(waiting.fields, self._levels)
             waiting.is_delivered |= any(self._is_in(target, waiting) for target in targets)
             waiting.is_found = False
 
-    def _is_in(self, target: TopicPartition, waiting: _Waiting) -> bool:
+    def _is_in(self, target: TopicPartition, waiting: Waiting) -> bool:
         """Return whether the message of a half message is in a queue. Our message names its half message; a client's
         may name one from before the progress, and has a unique id that no other message has.
         """
         fields = waiting.fields
         if not fields.unique_id:
             return False
-        places = [copy.physical_offset for copy in waiting.copies]
+        places = [copy.entry.physical_offset for copy in waiting.copies]
         query = FindQuery(unique_id=fields.unique_id)
         with suppress(UnknownTopic, UnknownPartition, Corrupt, NotOffered):
             for number, record in self._home.find_page(target.topic, query).records:
@@ -563,27 +320,27 @@ class HalfMessageStore:
                     return True
         return False
 
-    def _check_targets(self, one: _Transaction) -> None:
+    def _check_targets(self, one: Transaction) -> None:
         """Raise UnknownTopic or UnknownPartition if a queue of a transaction was deleted: an append would create it."""
         for waiting in one.waiting.values():
             if waiting.fields.partition is not None:
                 self._home.queue(waiting.fields.partition)
 
-    def _deliver(self, one: _Transaction) -> Sequence[TopicPartition]:
+    def _deliver(self, one: Transaction) -> Sequence[TopicPartition]:
         """Append the messages of a transaction to their queues. Raises what `append_messages` raises, InvalidTopic for
         a message that names no queue, and Corrupt.
         """
-        groups: dict[tuple[TopicPartition, bytes], list[tuple[_Waiting, RawMessage]]] = {}
+        groups: dict[tuple[TopicPartition, bytes], list[tuple[Waiting, RawMessage]]] = {}
         left = [waiting for waiting in one.waiting.values() if not waiting.is_delivered]
-        entries = [waiting.newest.entry for waiting in left]
-        reader = _Reader(self._home.files.log)
+        entries = [waiting.entry for waiting in left]
+        reader = Reader(self._home.files.log)
         for at, waiting in enumerate(left):
             if waiting.fields.partition is None:
                 raise InvalidTopic(
                     f"transaction {one.id} has a message that names no queue of a topic: it can be rolled back",
                     topic="",
                 )
-            message = reader.message(_half(waiting.queue_id), entries, at)
+            message = reader.message(half_queue(waiting.queue_id), entries, at)
             target, raw = half_message.committed(
                 message, waiting.fields, entries[at].physical_offset, self._levels
             )
@@ -598,10 +355,10 @@ class HalfMessageStore:
 
     def _write_ops(self, decided: Mapping[str, HalfOutcome]) -> None:
         """Append the op records of transactions, and take their messages off."""
-        for number, state in self._queues.items():
+        for number, state in self._halves.by_number.items():
             ended = []
             for transaction_id, outcome in decided.items():
-                one = self._transactions.get(transaction_id)
+                one = self._halves.transactions.get(transaction_id)
                 if one is not None:
                     mine = [each for each in one.waiting.values() if each.queue_id == number]
                     offsets = [copy.offset for each in mine for copy in each.copies]
@@ -613,17 +370,19 @@ class HalfMessageStore:
                 target = TopicPartition(names.OP_TOPIC, number)
                 result = self._home.append_messages(target, messages, publish=False)
                 self._unflushed[target] = None
-                self._remember((name, code) for name, code, offsets in ended if offsets)
+                self._halves.remember((name, code) for name, code, offsets in ended if offsets)
                 self._take_over_ops(number, state, result, messages)
 
     def _take_over_ops(
-        self, number: int, state: _QueueState, result: AppendResult, messages: Sequence[RawMessage]
+        self, number: int, state: HalfQueue, result: AppendResult, messages: Sequence[RawMessage]
     ) -> None:
         if state.op is None:
             state.op = self._home.files.queues.get(names.OP_TOPIC, number)
         for at, message in enumerate(messages, result.base_offset):
             offsets = message.body.decode().rstrip(half_message.OFFSET_SEPARATOR)
-            self._note_op(state, at, [*map(int, offsets.split(half_message.OFFSET_SEPARATOR))])
+            self._halves.note_op(
+                state, at, [*map(int, offsets.split(half_message.OFFSET_SEPARATOR))]
+            )
 
     def _flush(self) -> None:
         """Make all appended records durable and visible, also those that an earlier call could not sync."""
@@ -637,12 +396,11 @@ class HalfMessageStore:
     def check(self, now_ms: int) -> HalfChecked:
         """See HalfMessages.check."""
         self._look_up()
-        with self._lock:
-            self._catch_up()
+        with self._caught_up():
             partitions: dict[TopicPartition, None] = {}
             decided: dict[str, HalfOutcome] = {}
-            due: list[_Waiting] = []
-            for one in list(self._transactions.values()):
+            due: list[Waiting] = []
+            for one in list(self._halves.transactions.values()):
                 if one.is_found:  # a later check looks for its messages
                     continue
                 outcome = self._fixed_outcome(one, now_ms)
@@ -653,16 +411,17 @@ class HalfMessageStore:
             self._write_ops(decided)
             checked = self._write_again(due)
             self._flush()
-            if checked:
-                self._catch_up()
+            while checked and not self._halves.step():
+                pass
             self._write_progress()
-            return HalfChecked(checked, list(decided), list(partitions), set(self._transactions))
+            return HalfChecked(
+                checked, list(decided), list(partitions), set(self._halves.transactions)
+            )
 
     def _look_up(self) -> None:
         """Look for messages that a start found in their real queues. Requests can take the lock in between."""
-        with self._lock:
-            self._catch_up()
-            transactions = self._transactions.values()
+        with self._caught_up():
+            transactions = self._halves.transactions.values()
             every = (each for one in transactions for each in one.waiting.values() if each.is_found)
             left = list(itertools.islice(every, LOOKED_UP))
         for start in range(0, len(left), LOOKED_UP_AT_ONCE):
@@ -671,30 +430,30 @@ class HalfMessageStore:
                     self._find_delivered(waiting)
             sleep(0.001)  # else this thread takes the lock again before a waiting one wakes
 
-    def _fixed_outcome(self, one: _Transaction, now_ms: int) -> HalfOutcome | None:
+    def _fixed_outcome(self, one: Transaction, now_ms: int) -> HalfOutcome | None:
         """Return the outcome of a transaction that no producer has to name any more; None: it is open."""
-        if one.id in self._outcomes:
-            return self._outcomes[one.id]
+        if one.id in self._halves.outcomes:
+            return self._halves.outcomes[one.id]
         if one.is_delivered:
             return HalfOutcome.COMMITTED
         if one.is_cut or any(self._is_hopeless(each, now_ms) for each in one.waiting.values()):
             return HalfOutcome.DISCARDED
         return None
 
-    def _is_hopeless(self, waiting: _Waiting, now_ms: int) -> bool:
+    def _is_hopeless(self, waiting: Waiting, now_ms: int) -> bool:
         """Return whether a message was checked too often, or is older than the log's time (needDiscard, needSkip)."""
         return (
             waiting.fields.checks >= self._settings().check_max
             or now_ms - waiting.prepared_ms > self.max_timeout_ms
         )
 
-    def _is_due(self, waiting: _Waiting, now_ms: int) -> bool:
+    def _is_due(self, waiting: Waiting, now_ms: int) -> bool:
         """Return whether the producers of a message are to be asked. One from the future is due, as in the broker."""
         age_ms = now_ms - waiting.prepared_ms
         return age_ms < 0 or age_ms > self._timeout_ms(waiting.fields)
 
     def _settle(
-        self, one: _Transaction, outcome: HalfOutcome, partitions: dict[TopicPartition, None]
+        self, one: Transaction, outcome: HalfOutcome, partitions: dict[TopicPartition, None]
     ) -> bool:
         """Append the messages of a transaction that ends: one to be discarded, or one whose outcome was fixed before
         all its messages were taken off. False: a message cannot be read or stored, so that it waits.
@@ -710,37 +469,36 @@ class HalfMessageStore:
             return False
         return True
 
-    def _discard(self, one: _Transaction) -> None:
+    def _discard(self, one: Transaction) -> None:
         """Append the messages of a transaction to TRANS_CHECK_MAX_TIME_TOPIC."""
         self._home.create_own_topic(MAX_TIME.topic)
         groups: dict[bytes, list[RawMessage]] = {}
         for waiting in one.waiting.values():
-            message = self._newest(waiting)
+            message = self._halves.newest(waiting)
             groups.setdefault(message.store_host, []).append(half_message.discarded(message))
         for host, messages in groups.items():
             self._home.append_messages(MAX_TIME, messages, store_host=host, publish=False)
             self._unflushed[MAX_TIME] = None
         log.warning("transaction %s is discarded: no producer has ended it", one.id)
 
-    def _write_again(self, due: Sequence[_Waiting]) -> int:
+    def _write_again(self, due: Sequence[Waiting]) -> int:
         """Append the half messages again, with the number of their checks; return how many."""
         count = size_bytes = 0
         group: list[RawMessage] = []
         place: tuple[int, bytes] | None = None
         for waiting in due:
-            copy = waiting.newest
             at = waiting.queue_id, waiting.host
-            if group and (at != place or size_bytes + copy.entry.size > WRITTEN_BYTES):
+            if group and (at != place or size_bytes + waiting.entry.size > WRITTEN_BYTES):
                 count += self._put_back(place, group)
                 group, size_bytes = [], 0
             place = at
             try:
-                message = self._newest(waiting)
-                group.append(half_message.checked(message, waiting.fields, copy.offset))
+                message = self._halves.newest(waiting)
+                group.append(half_message.checked(message, waiting.fields, waiting.offset))
             except (Corrupt, CallerError) as error:
                 log.error("a half message is not checked: %s", error.message)  # noqa: TRY400
                 continue
-            size_bytes += copy.entry.size
+            size_bytes += waiting.entry.size
         if group:
             count += self._put_back(place, group)
         return count
@@ -751,7 +509,7 @@ class HalfMessageStore:
         """
         assert place is not None
         number, host = place
-        target = _half(number)
+        target = half_queue(number)
         try:
             self._home.append_messages(target, group, store_host=host, publish=False)
         except CallerError as error:
@@ -767,28 +525,10 @@ class HalfMessageStore:
         record that names it or a later one.
         """
         stored = self._home.committed(GROUP)
-        changed: dict[TopicPartition, CommittedOffset] = {}
-        for state in self._queues.values():
-            newest = (waiting.newest.offset for _, waiting in state.by_offset.values())
-            half_offset = min(newest, default=state.next_half)
-            self._forget_superseded(state, half_offset)
-            while state.ops and all(offset < half_offset for offset in state.ops[0][1]):
-                state.ended.difference_update(state.ops.popleft()[1])
-            offsets = {state.half: half_offset}
-            if state.op is not None:
-                offsets[state.op] = state.ops[0][0] if state.ops else state.next_op
-            for queue, offset in offsets.items():
-                if queue.partition not in stored or stored[queue.partition].offset != offset:
-                    changed[queue.partition] = CommittedOffset(offset)
+        changed = {
+            partition: CommittedOffset(offset)
+            for partition, offset in self._halves.progress().items()
+            if partition not in stored or stored[partition].offset != offset
+        }
         if changed:
             self._home.commit_offsets([GroupCommit(GROUP, changed)])
-
-    def _forget_superseded(self, state: _QueueState, half_offset: int) -> None:
-        """Forget the half messages before the progress: no start reads them again."""
-        for offset in [offset for offset in state.by_offset if offset < half_offset]:
-            _, waiting = state.by_offset.pop(offset)
-            waiting.copies = [copy for copy in waiting.copies if copy.offset >= half_offset]
-
-
-def _half(number: int) -> TopicPartition:
-    return TopicPartition(names.HALF_TOPIC, number)

@@ -11,8 +11,9 @@ import pytest
 
 from storage import HalfEnd, HalfOutcome, Prepared, Record, TopicPartition
 from storage.files import FileSystem, OverlayFileSystem
+from storage.rocketmq.half_queues import GROUP
 from storage.rocketmq.store import RocketMQStore
-from storage.rocketmq.transactions import GROUP, HALF, MAX_TIME
+from storage.rocketmq.transactions import HALF, MAX_TIME
 from tests.contract.harness import ManualClock
 from tests.robustness.crash.explorer import choices, moments
 from tests.robustness.crash.history import History

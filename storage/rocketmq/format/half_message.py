@@ -31,6 +31,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from sys import intern
 from typing import Final, NamedTuple
 
 from storage.model import RawMessage, TopicPartition
@@ -72,6 +74,7 @@ _NAME_END: Final = NAME_VALUE_SEPARATOR.encode()
 _NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
 _QUEUE_ID: Final = re.compile(r"[+]?\d{1,9}", re.ASCII)
 _PLAIN_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
+_MARK: Final = re.compile(r"([0-9A-Za-z_-]{1,64}):(\d{1,18}):(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 class HalfMark(NamedTuple):
@@ -122,46 +125,48 @@ def half_fields(message: Message, queue_id: int, offset: int) -> HalfFields:
     missing.
     """
     properties = decode_properties(message.properties)
-    mark = parse_mark(properties.get(TRANSACTION_MARK, ""))
-    unique_id = properties.get(UNIQ_KEY, "")
+    value = properties.get
+    mark = parse_mark(value(TRANSACTION_MARK))
+    unique_id = value(UNIQ_KEY, "")
     if not _PLAIN_ID.fullmatch(unique_id):
         unique_id = ""
-    first_offset = _number(properties, PREPARED_QUEUE_OFFSET, -1)
-    place = f"{queue_id}-{offset if first_offset < 0 else first_offset}"
-    own_id = unique_id or f"half-{place}"
-    seconds = _number(properties, IMMUNITY_S, -1)
+    first_offset = _number(value(PREPARED_QUEUE_OFFSET), -1)
+    seconds = _number(value(IMMUNITY_S), -1)
+    if mark is not None:
+        key, transaction_id = mark.text(), mark.id
+    else:
+        place = f"{queue_id}-{offset if first_offset < 0 else first_offset}"
+        key, transaction_id = unique_id or place, unique_id or f"half-{place}"
     return HalfFields(
-        key=(unique_id or place) if mark is None else mark.text(),
-        transaction_id=own_id if mark is None else mark.id,
-        mark=mark,
-        group=properties.get(PRODUCER_GROUP, ""),
-        partition=_real_partition(properties),
-        unique_id=unique_id,
-        checks=_number(properties, CHECK_TIMES, 0),
-        immunity_ms=None if seconds < 0 else seconds * 1000,
-        first_offset=first_offset,
-        level=_number(properties, DELAY, 0),
+        key,
+        transaction_id,
+        mark,
+        intern(value(PRODUCER_GROUP, "")),
+        _real_partition(value(REAL_TOPIC, ""), value(REAL_QUEUE_ID, "")),
+        unique_id,
+        _number(value(CHECK_TIMES), 0),
+        None if seconds < 0 else seconds * 1000,
+        first_offset,
+        _number(value(DELAY), 0),
     )
 
 
-def parse_mark(text: str) -> HalfMark | None:
+def parse_mark(text: str | None) -> HalfMark | None:
     """Parse a result of `HalfMark.text`; None for any other text."""
-    transaction_id, *numbers = text.split(":")
-    if len(numbers) != 3 or not _PLAIN_ID.fullmatch(transaction_id):
+    found = None if text is None else _MARK.fullmatch(text)
+    if found is None:
         return None
-    if not all(_NUMBER.fullmatch(number) for number in numbers):
-        return None
-    return HalfMark(transaction_id, *map(int, numbers))
+    transaction_id, timeout_ms, prepared_ms, number = found.groups()
+    return HalfMark(transaction_id, int(timeout_ms), int(prepared_ms), int(number))
 
 
-def _number(properties: Mapping[str, str], name: str, default: int) -> int:
-    text = properties.get(name, "")
-    return int(text) if _NUMBER.fullmatch(text) else default
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else default
 
 
-def _real_partition(properties: Mapping[str, str]) -> TopicPartition | None:
+@lru_cache(maxsize=1024)
+def _real_partition(topic: str, number: str) -> TopicPartition | None:
     """Return where a commit puts a message; None for no queue, or for one of the transactions' own topics."""
-    topic, number = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
     if not topic or topic in {HALF_TOPIC, OP_TOPIC} or not _QUEUE_ID.fullmatch(number):
         return None
     return TopicPartition(topic, int(number))

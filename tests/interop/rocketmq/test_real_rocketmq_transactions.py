@@ -23,8 +23,9 @@ from storage import (
     wall_clock_ms,
 )
 from storage.rocketmq.format.half_message import op_fields
+from storage.rocketmq.half_queues import GROUP
 from storage.rocketmq.store import RocketMQStore
-from storage.rocketmq.transactions import GROUP, HALF
+from storage.rocketmq.transactions import HALF
 from tests.interop.rocketmq import rocketmq_peers as peers
 from tests.interop.rocketmq import rocketmq_written as written
 from tests.interop.rocketmq.test_real_rocketmq_broker import Broker, config

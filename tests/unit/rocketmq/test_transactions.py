@@ -25,12 +25,13 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.files import OverlayFileSystem
-from storage.rocketmq import transactions
+from storage.rocketmq import half_queues, queue, transactions
 from storage.rocketmq.format import half_message
 from storage.rocketmq.format.message import TRANSACTION_COMMIT, Message
 from storage.rocketmq.format.properties import decode_properties, encode_properties
+from storage.rocketmq.half_queues import GROUP
 from storage.rocketmq.store import RocketMQStore
-from storage.rocketmq.transactions import GROUP, HALF, MAX_TIME
+from storage.rocketmq.transactions import HALF, MAX_TIME
 from tests.golden import rocketmq_stores as stores
 from tests.robustness.crash.faulty import FaultyFileSystem, at_change, disk_full, no_fault
 from tests.unit.rocketmq.workshop import T0, Workshop, values
@@ -535,6 +536,42 @@ def test_a_check_looks_for_some_messages_and_lets_requests_in_between(
     assert [store.half_messages.check(shop.clock.now_ms).checked for _ in range(2)] == [4, 5]
     assert pauses == [5, 5, 5]
     assert end(store, "e") is HalfOutcome.COMMITTED
+
+
+def test_the_first_reading_lets_requests_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Workshop()
+    store = opened(shop)
+    for name in "abcdefg":
+        put(store, name, name)
+    for name in "bd":
+        assert end(store, name) is HalfOutcome.COMMITTED
+    store.close()
+    monkeypatch.setattr(half_queues, "STEP_MESSAGES", 2)
+    store = shop.open()
+    seen: list[list[str]] = []
+
+    def pause(_: float) -> None:
+        monkeypatch.setattr(transactions, "sleep", seen.append)
+        seen.append(ids(store))  # waits forever if the reader holds the lock
+
+    monkeypatch.setattr(transactions, "sleep", pause)
+    assert ids(store) == seen[-1] == list("acefg")
+    assert len(seen) == 3  # of the four steps with half messages, the last needs no pause after it
+
+
+def test_a_step_reads_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half_queues, "READ_IN_A_STEP_BYTES", 1)
+    monkeypatch.setattr(queue, "NEAR_BYTES", -1)  # each message is read alone
+    shop = Workshop()
+    store = opened(shop)
+    for name in "abc":
+        put(store, name, name)
+    store.close()
+    store = shop.open()
+    pauses: list[float] = []
+    monkeypatch.setattr(transactions, "sleep", pauses.append)
+    assert ids(store) == ["a", "b", "c"]
+    assert len(pauses) == 2
 
 
 def test_a_commit_to_a_deleted_topic_delivers_nothing_and_creates_nothing() -> None:
