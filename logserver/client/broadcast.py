@@ -139,11 +139,18 @@ def stored_offsets(path: Path) -> Mapping[TopicPartition, int]:
 
 
 def store_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the stored offsets, and keep the content before as the backup; durable on return. Raises OSError."""
+    """Replace the stored offsets, and keep the content before as the backup, unless it is damaged; durable on return.
+
+    Raises OSError.
+    """
     rows = [PartitionOffset(*place, offset) for place, offset in sorted(offsets.items())]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileNotFoundError):
-        _replace(path.with_name(path.name + BACKUP), path.read_bytes())
+    with suppress(FileNotFoundError, msgspec.MsgspecError):
+        before = path.read_bytes()
+        msgspec.json.decode(
+            before, type=PartitionOffsets
+        )  # a damaged file must not replace a good backup
+        _replace(path.with_name(path.name + BACKUP), before)
     _replace(path, msgspec.json.encode(PartitionOffsets(rows)))
     folder = os.open(path.parent, os.O_RDONLY)
     try:

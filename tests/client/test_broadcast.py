@@ -93,6 +93,10 @@ def test_the_file_and_its_backup(tmp_path: Path) -> None:
     for content in (b"", b"{", b'{"offsets":[{"topic":"t"}]}', None):
         path.unlink() if content is None else path.write_bytes(content)
         assert stored_offsets(path) == {T0: 1}
+    path.write_bytes(b"{")
+    store_offsets(path, {T0: 3})
+    path.write_bytes(b"")
+    assert stored_offsets(path) == {T0: 1}, "a damaged file did not replace the backup"
     backup.write_bytes(b"?")
     with pytest.raises(ClientError, match=OFFSETS_FILE):
         stored_offsets(path)
