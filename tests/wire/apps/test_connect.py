@@ -71,14 +71,12 @@ def test_lines_go_from_file_to_file(start: Callable[[], App], tmp_path: Path, ad
     create(address, "lines")
     out = tmp_path / "out"
     out.touch()
-    for turn in range(2):
+    for turn, end in enumerate((App.stop, App.kill)):
         expected = append(tmp_path / "in", turn * COUNT)
         app = start()
         wait_for(lambda: len(out.read_text().splitlines()) >= len(expected), app)  # noqa: B023
         assert sorted(out.read_text().splitlines()) == sorted(expected)
-        if turn == 0:
-            app.stop()
-    app.kill()
+        end(app)
     everything = set(append(tmp_path / "in", 2 * COUNT))
     app = start()
     wait_for(lambda: set(out.read_text().splitlines()) >= everything, app)
