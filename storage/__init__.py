@@ -29,7 +29,14 @@ from storage.contract import (
     batches_of,
 )
 from storage.errors import StorageError
-from storage.groups import StoredGroup, StoredMember, SupportsGroupMembers
+from storage.groups import (
+    AnyStoredGroup,
+    StoredGroup,
+    StoredMember,
+    StoredModernGroup,
+    StoredModernMember,
+    SupportsGroupMembers,
+)
 from storage.half_messages import (
     HalfChecked,
     HalfEnd,
@@ -149,6 +156,7 @@ __all__ = [
     "TO_DEAD_LETTERS",
     "AbortedTransaction",
     "ActiveProducer",
+    "AnyStoredGroup",
     "AppendResult",
     "BatchPage",
     "Bound",
@@ -219,6 +227,8 @@ __all__ = [
     "StoredFile",
     "StoredGroup",
     "StoredMember",
+    "StoredModernGroup",
+    "StoredModernMember",
     "StoredRecord",
     "SupportsBatchBytes",
     "SupportsClusterId",

@@ -7,8 +7,11 @@ that a restart may forget. From Kafka's GroupMetadataValue and GroupCoordinatorR
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+Slot: TypeAlias = tuple[bytes, int]
+"""A partition: the id of its topic, and its number."""
 
 
 class StoredMember(NamedTuple):
@@ -39,18 +42,59 @@ class StoredGroup(NamedTuple):
     members: Sequence[StoredMember]
 
 
+class StoredModernMember(NamedTuple):
+    """A member of a group of Kafka's new protocol. `state`: the number of MemberState in Kafka. `assigned`, `revoking`:
+    the partitions that it has and must give up, with the epoch at which it got each; `target`: those it will have.
+    """
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    assignor: str | None
+    topics: Sequence[str]
+    pattern: str | None
+    epoch: int
+    previous_epoch: int
+    state: int
+    assigned: Mapping[Slot, int]
+    revoking: Mapping[Slot, int]
+    target: Collection[Slot]
+
+
+class StoredModernGroup(NamedTuple):
+    """A group of Kafka's new protocol (KIP-848).
+
+    `topics_hash`: of the topics that the group subscribes to; two programs have different ones. `assigned_ms`: the time
+    of the assignment, in milliseconds since the epoch. `patterns`: the topics that each pattern of a member matches.
+    """
+
+    name: str
+    epoch: int
+    topics_hash: int
+    assignment_epoch: int
+    assigned_ms: int
+    members: Sequence[StoredModernMember]
+    patterns: Mapping[str, Collection[str]]
+
+
+AnyStoredGroup: TypeAlias = StoredGroup | StoredModernGroup
+
+
 @runtime_checkable
 class SupportsGroupMembers(Protocol):
     """The members of consumer groups, stored where the real server stores them. Thread-safe."""
 
-    def stored_groups(self) -> Sequence[StoredGroup]:
-        """Return the newest state of every group of the classic protocol, by name in order."""
+    def stored_groups(self) -> Sequence[AnyStoredGroup]:
+        """Return the newest state of every group, by name in order."""
 
-    def write_groups(self, groups: Sequence[StoredGroup], *, durable: bool = True) -> None:
+    def write_groups(self, groups: Sequence[AnyStoredGroup], *, durable: bool = True) -> None:
         """Store these groups; `stored_groups` returns them on return. `durable`: they are synced too.
 
-        Records that the group has from Kafka's new protocol are deleted: a group has one kind. Raises StoreReadOnly,
-        StoreFenced, DiskFull, InvalidArgument (group).
+        The changes of a group are one append. What it has of the other protocol is deleted: a group has one kind.
+        Raises StoreReadOnly, StoreFenced, DiskFull, InvalidArgument (group).
         """
 
     def forget_groups(self, names: Iterable[str]) -> None:

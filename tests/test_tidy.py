@@ -126,7 +126,6 @@ SMALL_MODULES = {
     "storage/kafka/log/log_segments.py": "partition, tail and tools share it",
     "storage/rocketmq/tools/verify/due_times.py": "verify and rebuild share it",
     "storage/shared/atomic_store.py": "both backends share it",
-    "storage/groups.py": "the interface: the contract and the Kafka backend share it",
     "storage/repairs.py": "the interface: the contract and both backends share it",
     "storage/shared/own_files.py": "both backends share it",
 }

@@ -245,6 +245,7 @@ async def create_consumer(call: RequestContext, settings: dict[str, object] | No
     )
     name = named.name if named.id is None else named.id
     base_url = call.base_url
+    await call.service.groups.loaded()  # the name may be that of Kafka clients of before a restart
     consumer = call.service.groups.consumers.create(call.group, name, chosen)
     name = consumer.member.name
     path = f"consumers/{quote(call.group, safe='')}/instances/{quote(name, safe='')}"

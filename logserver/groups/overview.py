@@ -37,7 +37,14 @@ from logserver.groups.registry import Registry
 from logserver.metrics import Metrics
 from logserver.service.requests import Start, StartAt
 from logserver.service.topics import TopicCatalog
-from storage import CommittedOffset, LogStore, OffsetBounds, TopicPartition
+from storage import (
+    CommittedOffset,
+    LogStore,
+    OffsetBounds,
+    StoredGroup,
+    StoredModernGroup,
+    TopicPartition,
+)
 from storage.errors import UnknownPartition, UnknownTopic
 
 CLASSIC: Final = "classic"
@@ -146,6 +153,8 @@ class Groups:
                 settings.max_group_member_bytes,
             ),
             check_name,
+            members=self._members_log,
+            clock=self._access.clock,
             is_restart=bool(topics),
         )
         self.commits = Commits(self._registry, self.offsets, self.classic, self.modern)
@@ -156,7 +165,7 @@ class Groups:
         """Begin to close idle instances and to count groups, and register the metrics."""
         self.consumers.start()
         self.offsets.start()
-        self._loading = asyncio.create_task(self.classic.load())
+        self._loading = asyncio.create_task(self._load())
         metrics.gauge("consumer_instances", "Consumer instances.", lambda: self.consumers.count)
         metrics.gauge("groups", "Groups with members.", lambda: len(self._registry))
         metrics.gauge(
@@ -164,6 +173,11 @@ class Groups:
             "Members that wait for the others, to join or for their assignment (Kafka's protocol).",
             lambda: self.classic.waiting,
         )
+
+    async def _load(self) -> None:
+        groups = await self._members_log.load()
+        self.classic.restore(group for group in groups if isinstance(group, StoredGroup))
+        await self.modern.restore(group for group in groups if isinstance(group, StoredModernGroup))
 
     async def loaded(self) -> None:
         """Wait until the members of an earlier process are known again."""
@@ -188,6 +202,7 @@ class Groups:
 
     async def names(self) -> Sequence[str]:
         """Return all groups that have members or committed offsets, in order."""
+        await self.loaded()
         return sorted({*await self.offsets.groups(), *self._registry})
 
     def members(self, group: str) -> Sequence[MemberOverview]:
@@ -216,14 +231,15 @@ class Groups:
 
     async def overview(self, group: str) -> GroupOverview:
         """Return one group. Raises UnknownGroup."""
+        await self.loaded()
         committed = await self._known(group)
-        members = self.members(group)
+        members, generation = self.members(group), self._generation(group)
         readers = {at: member.name for member in members for at in member.partitions}
         partitions = sorted({*committed, *readers})
         bounds = await self._access.run(_bounds, self._access.store, partitions)
         return GroupOverview(
             name=group,
-            generation=self._generation(group),
+            generation=generation,
             members=members,
             progress=[
                 Progress(
@@ -288,6 +304,7 @@ class Groups:
         Raises ConsumerState while the group has members (they would continue at their own positions), UnknownGroup,
         InvalidGroup, OffsetOutOfRange, UnknownTopic, UnknownPartition, StoreReadOnly.
         """
+        await self.loaded()
         self._registry.check_empty(group)
         if partitions is None:
             chosen: Sequence[TopicPartition] = list(await self._known(group))
@@ -316,6 +333,7 @@ class Groups:
         """Delete all offsets of a group; durable on return. Raises UnknownGroup, ConsumerState while it has members,
         StoreReadOnly.
         """
+        await self.loaded()
         self._registry.check_empty(group)
         await self._known(group)
         self._registry.check_empty(group)

@@ -56,6 +56,10 @@ class Registry(Collection[str]):
         """Return a group of Kafka's protocol that has members, of either kind."""
         return self.classic_in_use(name) or self.modern_in_use(name)
 
+    def remembers(self, name: str) -> bool:
+        """Return whether the name has members, or is that of a group of Kafka's protocol whose last one has left."""
+        return name in self.http or name in self.classic or name in self.modern
+
     def forget_idle(self, name: str) -> None:
         """Forget a group of Kafka's protocol without members: the name gets another kind."""
         for groups in (self.classic, self.modern):

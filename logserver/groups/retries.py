@@ -137,6 +137,7 @@ class Retries:
         found = RetrySettings()
         if isinstance(store, SupportsRetry):
             found = await self._access.run(store.retry_settings, group)
+        await self._groups.loaded()
         if found.stored or self._groups.members(group):
             return found
         if not await self._groups.offsets.committed(group):

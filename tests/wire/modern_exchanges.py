@@ -186,7 +186,9 @@ async def answers(connection: Connection, *, pause_s: float = 0) -> dict[str, An
     await _until_coordinating(connection)
     await script.create(t=4, u=2)
     await asyncio.sleep(pause_s)
-    parts = (_bad_input, _two_members, _offsets, _static, _subscriptions, _views, _kinds, _by_id)
+    parts = (
+        _bad_input, _two_members, _offsets, _static, _subscriptions, _views, _kinds, _reports, _by_id,
+    )  # fmt: skip
     for part in parts:
         await part(script)
     return _without_member_ids(script.answers)
@@ -356,6 +358,19 @@ async def _kinds(script: Script) -> None:
     await script.beat("join a classic group", "e", 0, group_id="d")
     await script.beat("go on in a classic group", "e", 1, group_id="d")
     await script.beat("leave a classic group", "e", LEAVE, group_id="d")
+
+
+async def _reports(script: Script) -> None:
+    """A member that reports none of its new partitions gives them up at once; another one gets them."""
+    ids: dict[str, Any] = {"group_id": "r"}
+    await script.beat("r1 joins", "r1", 0, **ids)
+    await script.beat("r2 joins after r1", "r2", 0, **ids)
+    await script.beat("r1 has taken nothing", "r1", 2, owned={}, **ids)
+    await script.beat("r2 gets partitions of r1", "r2", 3, owned={}, **ids)
+    late = commit({("t", 3): 0}, member_id="r1", generation=2, group="r")
+    await script.send("r1 commits what r2 has", late, 9)
+    taken = {"t": (0, 1, 2, 3)}
+    await script.beat("r1 has taken all", "r1", 2, owned=taken, **ids)
 
 
 async def _by_id(script: Script) -> None:

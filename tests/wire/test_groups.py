@@ -19,6 +19,7 @@ from api.kafka.protocol.messages.group_offsets import (
     OffsetFetchRequestTopics,
 )
 from api.kafka.protocol.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
     JoinGroupRequestProtocols,
 )
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -353,6 +354,47 @@ async def test_an_assignment_that_cannot_be_stored_is_not_given(
     again = await connection.call(sync(me.member_id, 1), 5)
     assert (again.error_code, again.assignment) == (0, b"mine")
     assert [group.generation for group in store.stored_groups()] == [1]
+
+
+async def test_a_heartbeat_that_cannot_be_stored_is_not_answered(
+    topics: None, kafka: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New protocol. The client tries again: the change is stored, and one that changes nothing is not written."""
+    store: Any = kafka.service.store
+    written: list[Any] = []
+    write_groups = store.write_groups
+
+    def full(*_: Any, **__: Any) -> None:
+        raise DiskFull("no space left", path="x", operation="write", errno=28)
+
+    def counted(groups: Any, **options: Any) -> None:
+        written.append(groups)
+        write_groups(groups, **options)
+
+    fields: dict[str, Any] = {"group_id": "g", "member_id": "m", "subscribed_topic_names": ["t"]}
+    fields |= {"member_epoch": 0, "rebalance_timeout_ms": 9_000, "topic_partitions": []}
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "write_groups", full)
+        refused = await connection.call(ConsumerGroupHeartbeatRequest(**fields), 1)
+        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert store.stored_groups() == []
+    joined = await connection.call(ConsumerGroupHeartbeatRequest(**fields), 1)
+    assert joined.error_code == 0
+    (stored,) = store.stored_groups()
+    (row,) = stored.members
+    assert (row.member_id, row.epoch, len(row.assigned)) == ("m", joined.member_epoch, 2)
+    monkeypatch.setattr(store, "write_groups", counted)
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=joined.member_epoch
+    )
+    for epoch, writes in ((joined.member_epoch, 0), (-1, 1)):
+        request.member_epoch = epoch
+        assert (await connection.call(request, 1)).error_code == 0
+        assert len(written) == writes
+    (stored,) = store.stored_groups()
+    assert (stored.members, stored.epoch) == ([], joined.member_epoch + 1)
+    await connection.call(delete("g"), 2)
+    assert store.stored_groups() == []
 
 
 async def test_what_is_stored_of_a_group(

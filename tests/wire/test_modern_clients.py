@@ -219,6 +219,43 @@ def test_members_go_on_after_the_server_was_killed(
         server.stop()
 
 
+def test_a_restart_of_the_server_is_no_rebalance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, member: Callable[..., Member]
+) -> None:
+    """Members, epochs and partitions are restored: no partition is taken away, and no record is read twice."""
+    for name, value in QUICK.items():
+        monkeypatch.setenv(name, value)
+    address = f"127.0.0.1:{free_ports()}"
+    options = ("--data", tmp_path / "store", "--listen-kafka", address)
+    server = Running(*options)
+    fill(server)
+    members = [
+        member(address, **{"reconnect.backoff.max.ms": 300, "client.id": "one"}),
+        member(address, topics=["^(t|later)$"], **{"reconnect.backoff.max.ms": 300}),
+    ]
+    until(lambda: shares(*members), "both share")  # type: ignore[arg-type]
+    until(lambda: lag(server) == 0, "everything is committed")
+    changes = [list(one.changes) for one in members]
+    before = server.call("GET", "/groups/g")[1]
+    server.stop(signal.SIGKILL)
+    server = Running(*options)
+    try:
+        after = server.call("GET", "/groups/g")[1]
+        assert after["generation"] == before["generation"]
+        assert after["members"] == before["members"]
+        send(address, range(COUNT, 2 * COUNT))
+        until(lambda: sum(len(one.values) for one in members) == 2 * COUNT, "the rest is read")
+        until(lambda: lag(server) == 0, "everything is committed")
+        assert [one.changes for one in members] == changes
+        assert server.call("GET", "/groups/g")[1]["generation"] == before["generation"]
+        members[0].close()
+        until(lambda: len(members[1].parts) == PARTITIONS, "the other one takes over")
+    finally:
+        for one in members:
+            one.close()
+        server.stop()
+
+
 def test_our_command_line_shows_the_members(server: Running, member: Callable[..., Member]) -> None:
     one = member(server.told["kafka"])
     until(lambda: len(one.values) == COUNT and lag(server) == 0, "everything is committed")

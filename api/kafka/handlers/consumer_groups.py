@@ -31,7 +31,8 @@ from api.kafka.protocol.messages.groups import (
     ConsumerGroupHeartbeatResponseAssignment,
     ConsumerGroupHeartbeatResponseAssignmentTopicPartitions,
 )
-from logserver.groups.modern.values import Beat, BeatAnswer, ModernMemberView, Slot
+from logserver.groups.modern.values import Beat, BeatAnswer, ModernMemberView
+from storage.groups import Slot
 
 CONSUMER_MEMBER: Final = 1
 """The type of a member that speaks the new protocol itself."""

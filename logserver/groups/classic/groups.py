@@ -9,9 +9,8 @@ members they are unknown then, and join again. Use it on the event loop only.
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -30,13 +29,11 @@ from logserver.groups.classic.values import (
     Sync,
     SyncAnswer,
 )
-from logserver.groups.members_log import MembersLog
+from logserver.groups.members_log import Changes, MembersLog
 from logserver.groups.offsets import Offsets
 from logserver.groups.registry import Registry
 from logserver.groups.timers import Timers, now_ms
-from storage import Clock, StorageError
-
-log = logging.getLogger(__name__)
+from storage import Clock, StoredGroup
 
 _Answer = TypeVar("_Answer")
 
@@ -67,10 +64,8 @@ class ClassicGroups:
         # Sessions of the earlier process have ended after this time. Until then its members may still commit.
         self._forgotten_ms = now_ms() + limits.max_session_timeout_ms if is_restart else 0
         self._timers = Timers(self._expire)
-        self._members_log = members
+        self._changes = Changes(members, offsets, self._snapshot)
         self._clock = clock
-        self._writes: dict[str, asyncio.Future[bool]] = {}  # of each group's newest change
-        self._forgetting: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     def stop(self) -> None:
@@ -81,10 +76,10 @@ class ClassicGroups:
             group.close()
         self._groups.clear()
 
-    async def load(self) -> None:
+    def restore(self, groups: Iterable[StoredGroup]) -> None:
         """Go on with the members of an earlier process, but for names that others took meanwhile."""
-        for stored in await self._members_log.load():
-            if self._stopped or stored.name in self._registry or stored.name in self._groups:
+        for stored in groups:
+            if self._stopped or self._registry.remembers(stored.name):
                 continue
             group = ClassicGroup(stored.name, self._limits, _new_id, now_ms(), self._held)
             group.restore(stored, now_ms())
@@ -120,7 +115,7 @@ class ClassicGroups:
         else:
             self._arm(group)
         joined = await answer
-        if joined.refusal or await self._is_stored(name):
+        if joined.refusal or await self._changes.is_stored(name):
             return joined
         return JoinAnswer(Refusal.COORDINATOR_NOT_AVAILABLE, request.member_id)
 
@@ -154,7 +149,7 @@ class ClassicGroups:
         synced = await answer
         if synced.refusal:
             return synced
-        if await self._is_stored(name):
+        if await self._changes.is_stored(name):
             group.heartbeat(request.caller, now_ms())  # the time of the write is not the member's
             return synced
         return SyncAnswer(Refusal.COORDINATOR_NOT_AVAILABLE)
@@ -165,25 +160,11 @@ class ClassicGroups:
         before = group.revision
         yield
         if group.revision != before:
-            self._store(group)
+            self._changes.store(group.name)
 
-    def _store(self, group: ClassicGroup) -> None:
-        write = self._members_log.submit(group.stored(self._clock()))
-        if write is not None:
-            self._writes[group.name] = write
-
-    async def _is_stored(self, name: str) -> bool:
-        """Wait until the group's newest change is stored; a write that failed is tried once more."""
-        for _ in range(2):
-            write = self._writes.get(name)
-            if write is None or await asyncio.shield(write):
-                return True
-            group = self._groups.get(name)
-            if group is None:
-                return True  # it has ended: the client's next request says so
-            if self._writes.get(name) is write:
-                self._store(group)
-        return False
+    def _snapshot(self, name: str) -> StoredGroup | None:
+        group = self._groups.get(name)
+        return None if group is None else group.stored(self._clock())
 
     def heartbeat(self, name: str, caller: Caller) -> Refusal:
         """Extend a member's session."""
@@ -244,34 +225,22 @@ class ClassicGroups:
         group = self._groups.get(name)
         if group is None:
             return  # it was given up for a group of the new protocol
-        write = self._writes.get(name)
-        if write is not None and not write.done():  # members that wait for a write do not expire
-            write.add_done_callback(lambda _: self._timers.arm(name, now_ms()))
-            return
+        if self._changes.wait(name, lambda: self._timers.arm(name, now_ms())):
+            return  # members that wait for a write do not expire
         with self._storing(group):
             group.expire(now_ms())
         if group.state is State.DEAD:
             self._drop(group)
             if not self._stopped:
-                task = asyncio.create_task(self._forget_stored(name))
-                self._forgetting.add(task)
-                task.add_done_callback(self._forgetting.discard)
+                self._changes.forget(name)
         else:
             self._arm(group)
 
     def _drop(self, group: ClassicGroup) -> None:
         group.close()
         del self._groups[group.name]
-        self._writes.pop(group.name, None)
+        self._changes.drop(group.name)
         self._timers.cancel(group.name)
-
-    async def _forget_stored(self, name: str) -> None:
-        """Delete what the store has of a group that has neither members nor offsets."""
-        try:
-            if not await self._offsets.committed(name) and name not in self._groups:
-                await self._members_log.forget(name)
-        except StorageError as error:
-            log.warning("group %s could not be deleted: %s", name, error)
 
 
 def _new_id(prefix: str) -> str:

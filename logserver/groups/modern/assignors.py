@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from logserver.groups.modern.values import Slot, Topic
+from logserver.groups.modern.values import Topic
+from storage.groups import Slot
 
 
 class Subscriber(NamedTuple):

@@ -11,14 +11,18 @@ TargetAssignmentBuilder and (in `member.py`) CurrentAssignmentBuilder.
 Everything happens in heartbeats: a heartbeat of any member may let the assignor run, and moves that one member toward
 its target. No member waits for another but for the partitions that the other one still has.
 
+`revision` rises with every change that a restart must not forget (`stored`, `restore`).
+
 Every call gets the time in milliseconds, of any clock that only rises. `next_deadline_ms` says when `expire` must be
 called.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from typing import Final
 
 from logserver.groups.classic.values import Caller, HeldBytes, Leaving, Refusal
@@ -37,10 +41,11 @@ from logserver.groups.modern.values import (
     ModernGroupView,
     ModernMemberView,
     Refused,
-    Slot,
     Topic,
     Topics,
 )
+from storage import StoredModernGroup, StoredModernMember
+from storage.groups import Slot
 
 EMPTY_KEPT_MS: Final = 600_000
 """How long a group without members is remembered. Its offsets are elsewhere, and stay."""
@@ -55,6 +60,7 @@ class ModernGroup:
         self.name = name
         self.epoch = 1
         self.assignment_epoch = 0
+        self.revision = 0
         self._limits = limits
         self._held = held
         self._members: dict[str, Member] = {}
@@ -63,6 +69,7 @@ class ModernGroup:
         self._holders: dict[Slot, str] = {}  # who has each partition, or must still give it up
         self._topics: Mapping[str, Topic] = {}  # of all subscriptions, as the assignor knows them
         self._assigned_ms: int | None = None
+        self._stamp = (0, 0)  # an assignment epoch, and the wall clock's time of its assignment
         self._topics_changed = False
         self._dead_at_ms: int | None = now_ms + EMPTY_KEPT_MS
 
@@ -123,6 +130,52 @@ class ModernGroup:
             self.name, self.state, self.epoch, self.assignment_epoch, self._assignor(), members
         )
 
+    def stored(self, clock_ms: int, topics: Topics) -> StoredModernGroup:
+        """Return the group as a store keeps it. `clock_ms`: the wall clock's time."""
+        if self._stamp[0] != self.assignment_epoch:
+            self._stamp = self.assignment_epoch, clock_ms
+        return StoredModernGroup(
+            self.name,
+            self.epoch,
+            _hash(self._topics),
+            self.assignment_epoch,
+            self._stamp[1],
+            [
+                member.stored(self._target.get(member.member_id, frozenset()))
+                for member in self._members.values()
+            ],
+            {pattern: topics.matching(pattern) for pattern in self.patterns},
+        )
+
+    def restore(self, stored: StoredModernGroup, topics: Topics, now_ms: int) -> None:
+        """Go on with the members of an earlier process; each has a whole session to show that it is there."""
+        self.epoch, self.assignment_epoch = stored.epoch, max(stored.assignment_epoch, 0)
+        self._stamp = self.assignment_epoch, stored.assigned_ms
+        for row in stored.members:
+            member = Member.restored(row)
+            self._members[row.member_id] = member
+            if row.instance_id is not None:
+                self._static[row.instance_id] = row.member_id
+            self._target[row.member_id] = frozenset(row.target)
+            self._holders |= dict.fromkeys((*row.assigned, *row.revoking), row.member_id)
+            self._count(member)
+            member.expires_ms = now_ms + self._limits.session_timeout_ms
+            if member.state is MemberState.UNREVOKED:
+                member.revoke_deadline_ms = now_ms + member.rebalance_timeout_ms
+        self._note_topics(topics)
+        if self._members:
+            self._dead_at_ms = None
+            if (
+                _hash(self._topics) != stored.topics_hash
+            ):  # topics have changed, or another program has stored it
+                self.epoch += 1
+
+    def extend(self, member_id: str, now_ms: int) -> None:
+        """Begin a member's session again."""
+        member = self._members.get(member_id)
+        if member is not None:
+            member.expires_ms = now_ms + self._limits.session_timeout_ms
+
     def next_deadline_ms(self) -> int | None:
         """Return the time of the next call of `expire`; None if nothing is due ever."""
         times = [self._dead_at_ms]
@@ -151,6 +204,7 @@ class ModernGroup:
             raise Refused(Refusal.INVALID_REGULAR_EXPRESSION, beat.pattern_problem)
         known = self._known(beat)
         member = self._joined(beat) if known is None else known
+        before = self._mark(member), known is None
         assigned_before = member.assigned.keys()
         changed = member.update(beat)
         self._count(member)
@@ -159,6 +213,8 @@ class ModernGroup:
         self._assign(topics, now_ms)
         self._move(member, topics, beat.owned, now_ms, changed=changed)
         member.expires_ms = now_ms + self._limits.session_timeout_ms
+        if before != (self._mark(member), False):
+            self.revision += 1
         shows = beat.is_full or member.assigned.keys() != assigned_before
         return BeatAnswer(
             member_id=member.member_id,
@@ -166,6 +222,10 @@ class ModernGroup:
             heartbeat_interval_ms=self._limits.heartbeat_interval_ms,
             assigned=sorted(member.assigned) if shows else None,
         )
+
+    def _mark(self, member: Member) -> tuple[int, int, StoredModernMember]:
+        """Return everything of the group that a heartbeat of a member may change."""
+        return self.epoch, self.assignment_epoch, member.stored(())
 
     def _check_room(self, beat: Beat) -> None:
         """Raise Refused if the group has no room for a new member, or no bytes for a larger subscription."""
@@ -246,6 +306,7 @@ class ModernGroup:
             for slot, holder in self._holders.items()
         }
         member.epoch = member.previous_epoch = JOIN_EPOCH
+        self.revision += 1
         return member
 
     def _count(self, member: Member) -> None:
@@ -259,11 +320,10 @@ class ModernGroup:
     def _refresh(self, topics: Topics, *, changed: bool) -> None:
         """Look at the topics of all subscriptions; a change of them or of a subscription begins an epoch."""
         self._topics_changed = False
-        found = {name: topics.find(name) for name in sorted(self.subscribed(topics))}
-        existing = {name: topic for name, topic in found.items() if topic is not None}
-        if changed or existing != self._topics:
+        before = self._topics
+        self._note_topics(topics)
+        if changed or self._topics != before:
             self.epoch += 1
-        self._topics = existing
 
     def _assign(self, topics: Topics, now_ms: int) -> None:
         """Let the assignor run if the group has changed, and not again within its interval."""
@@ -348,6 +408,7 @@ class ModernGroup:
         for slot in member.revoking:
             self._holders.pop(slot, None)
         member.go_away()
+        self.revision += 1
 
     def leave(self, leaving: Sequence[Leaving], topics: Topics, now_ms: int) -> Sequence[Refusal]:
         """Remove members, named as in the classic protocol. Return a result for each, in order."""
@@ -382,11 +443,16 @@ class ModernGroup:
             self._holders.pop(slot, None)
         self._held.size_bytes -= member.size_bytes
         self.epoch += 1
+        self.revision += 1
+
+    def _note_topics(self, topics: Topics) -> None:
+        """Note the topics of all subscriptions that exist."""
+        found = {name: topics.find(name) for name in sorted(self.subscribed(topics))}
+        self._topics = {name: topic for name, topic in found.items() if topic is not None}
 
     def _after_removal(self, topics: Topics, now_ms: int) -> None:
         """Note the topics of the members that are left: their partitions are shared at the next heartbeat."""
-        found = {name: topics.find(name) for name in sorted(self.subscribed(topics))}
-        self._topics = {name: topic for name, topic in found.items() if topic is not None}
+        self._note_topics(topics)
         if not self._members:
             self._dead_at_ms = now_ms + EMPTY_KEPT_MS
 
@@ -448,3 +514,13 @@ class ModernGroup:
         self._holders.clear()
         self._target.clear()
         self._dead_at_ms = None
+
+
+def _hash(topics: Mapping[str, Topic]) -> int:
+    """Return a number of 64 bits that changes with the topics, and is 0 without any."""
+    if not topics:
+        return 0
+    rows = [
+        [name, topic.topic_id.hex(), [*topic.partitions]] for name, topic in sorted(topics.items())
+    ]
+    return int.from_bytes(sha256(json.dumps(rows).encode()).digest()[:8], "big", signed=True)

@@ -1,18 +1,20 @@
 """All groups of Kafka's new protocol on the event loop: heartbeats in, answers out, deadlines on timers.
 
-Owns the table of groups, their timers, the names that patterns match, and the rule which requests of a group that does
-not exist are answered how. Must not know the protocol's bytes, nor how a group works (`group.py`). Groups are in
-memory: after a restart their members are unknown and join again, and go on at their committed offsets. Use it on the
-event loop only.
+Owns the table of groups, their timers, the names that patterns match, the rule which requests of a group that does not
+exist are answered how, and the order of an answer and its write. Must not know the protocol's bytes, nor how a group
+works (`group.py`). A change is stored before the heartbeat that made it is answered, so after a restart the members go
+on. Where a store keeps no members they are unknown then, and join again. Use it on the event loop only.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from logserver.errors import InvalidGroup
 from logserver.groups.classic.values import Caller, HeldBytes, Leaving, Refusal
+from logserver.groups.members_log import Changes, MembersLog
 from logserver.groups.modern.assignors import ASSIGNORS
 from logserver.groups.modern.group import ModernGroup
 from logserver.groups.modern.values import (
@@ -22,7 +24,6 @@ from logserver.groups.modern.values import (
     Limits,
     ModernGroupView,
     Refused,
-    Slot,
     Topic,
     check_beat,
 )
@@ -31,8 +32,9 @@ from logserver.groups.registry import Registry
 from logserver.groups.timers import Timers, now_ms
 from logserver.groups.topic_pattern import TopicPattern
 from logserver.service.topics import TopicCatalog
-from storage import TopicPartition
+from storage import Clock, StoredModernGroup, TopicPartition
 from storage.errors import InvalidArgument
+from storage.groups import Slot
 
 
 class KnownTopics:
@@ -105,6 +107,8 @@ class ModernGroups:
         limits: Limits,
         check_name: Callable[[str], None],
         *,
+        members: MembersLog,
+        clock: Clock,
         is_restart: bool,
     ) -> None:
         """Create the table, without groups. `check_name` raises InvalidGroup for a name that no new group may have.
@@ -118,6 +122,8 @@ class ModernGroups:
         self._check_name = check_name
         self._held = HeldBytes()
         self._timers = Timers(self._expire)
+        self._changes = Changes(members, offsets, self._snapshot)
+        self._clock = clock
         # Sessions of the earlier process have ended after this time. Until then its members may come back.
         self._forgotten_ms = now_ms() + limits.session_timeout_ms if is_restart else 0
         self._stopped = False
@@ -131,6 +137,33 @@ class ModernGroups:
             group.close()
         self._groups.clear()
 
+    async def restore(self, groups: Iterable[StoredModernGroup]) -> None:
+        """Go on with the members of an earlier process, but for names that others took meanwhile."""
+        for stored in groups:
+            for pattern in {row.pattern for row in stored.members if row.pattern}:
+                with suppress(
+                    InvalidArgument
+                ):  # another program may take it: it matches nothing here
+                    await self.topics.learn(pattern)
+            if self._stopped or self._registry.remembers(stored.name):
+                continue
+            group = ModernGroup(stored.name, self._limits, now_ms(), self._held)
+            group.restore(stored, self.topics, now_ms())
+            self._groups[stored.name] = group
+            self._timers.arm(stored.name, group.next_deadline_ms())
+
+    def _snapshot(self, name: str) -> StoredModernGroup | None:
+        group = self._groups.get(name)
+        return None if group is None else group.stored(self._clock(), self.topics)
+
+    @contextmanager
+    def _storing(self, group: ModernGroup) -> Iterator[None]:
+        """Store the group if it changes in a way that a restart must not forget."""
+        before = group.revision
+        yield
+        if group.revision != before:
+            self._changes.store(group.name)
+
     def _topic_changed(self, name: str) -> None:
         self.topics.changed(name)
         for group in self._groups.values():
@@ -139,7 +172,10 @@ class ModernGroups:
     # -- members
 
     async def heartbeat(self, name: str, beat: Beat, version: int) -> BeatAnswer:
-        """Apply a member's heartbeat. Raises Busy for one group too many."""
+        """Apply a member's heartbeat; what it changes is stored before the answer, also if the caller is cancelled.
+
+        Raises Busy for one group too many.
+        """
         try:
             check_beat(beat, name, version, ASSIGNORS)
         except Refused as refused:
@@ -156,12 +192,20 @@ class ModernGroups:
             self._registry.forget_idle(name)
             group = ModernGroup(name, self._limits, now_ms(), self._held)
             self._groups[name] = group
-        answer = group.heartbeat(beat, self.topics, now_ms())
+        with self._storing(group):
+            answer = group.heartbeat(beat, self.topics, now_ms())
         if not group.size and group.assignment_epoch == 0:
             del self._groups[name]  # the join was refused: the group never was
         else:
             self._timers.arm(name, group.next_deadline_ms())
-        return answer
+        if answer.refusal:
+            return answer
+        if await self._changes.is_stored(name):
+            group.extend(beat.member_id, now_ms())  # the time of the write is not the member's
+            return answer
+        return BeatAnswer(
+            Refusal.COORDINATOR_NOT_AVAILABLE, f"The change of group {name} could not be stored."
+        )
 
     async def _with_pattern(self, beat: Beat) -> Beat:
         """Check a heartbeat's pattern and find its topics, in a thread: thousands of long names take a while."""
@@ -199,7 +243,8 @@ class ModernGroups:
     def leave(self, name: str, leaving: Sequence[Leaving]) -> Sequence[Refusal]:
         """Remove members, named as in the classic protocol; return a result for each."""
         group = self._groups[name]
-        results = group.leave(leaving, self.topics, now_ms())
+        with self._storing(group):
+            results = group.leave(leaving, self.topics, now_ms())
         self._timers.arm(name, group.next_deadline_ms())
         return results
 
@@ -240,13 +285,19 @@ class ModernGroups:
         group = self._groups.get(name)
         if group is None:
             return  # it was given up for a group of the classic protocol
-        group.expire(self.topics, now_ms())
+        if self._changes.wait(name, lambda: self._timers.arm(name, now_ms())):
+            return  # members that wait for a write do not expire
+        with self._storing(group):
+            group.expire(self.topics, now_ms())
         if group.is_dead(now_ms()):
             self._drop(group)
+            if not self._stopped:
+                self._changes.forget(name)
         else:
             self._timers.arm(name, group.next_deadline_ms())
 
     def _drop(self, group: ModernGroup) -> None:
         group.close()
         self._groups.pop(group.name, None)
+        self._changes.drop(group.name)
         self._timers.cancel(group.name)

@@ -23,9 +23,10 @@ from logserver.groups.modern.values import (
     Beat,
     MemberState,
     Refused,
-    Slot,
     Topics,
 )
+from storage import StoredModernMember
+from storage.groups import Slot
 
 
 class Member:
@@ -55,6 +56,40 @@ class Member:
         self.expires_ms: int | None = None
         self.revoke_deadline_ms: int | None = None
         self.size_bytes = 0  # as it is counted
+
+    def stored(self, target: Collection[Slot]) -> StoredModernMember:
+        """Return the member as a store keeps it."""
+        return StoredModernMember(
+            self.member_id,
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.assignor,
+            self.topics,
+            self.pattern,
+            self.epoch,
+            self.previous_epoch,
+            self.state,
+            dict(self.assigned),
+            dict(self.revoking),
+            target,
+        )
+
+    @staticmethod
+    def restored(row: StoredModernMember) -> Member:
+        """Return a member of an earlier process."""
+        member = Member(row.member_id)
+        member.instance_id, member.rack_id = row.instance_id, row.rack_id
+        member.client_id, member.client_host = row.client_id, row.client_host
+        member.rebalance_timeout_ms = row.rebalance_timeout_ms
+        member.assignor, member.topics, member.pattern = row.assignor, row.topics, row.pattern
+        member.epoch, member.previous_epoch = row.epoch, row.previous_epoch
+        known = {state.value for state in MemberState}
+        member.state = MemberState(row.state) if row.state in known else MemberState.UNRELEASED
+        member.assigned, member.revoking = dict(row.assigned), dict(row.revoking)
+        return member
 
     def update(self, beat: Beat) -> bool:
         """Take what a heartbeat says. Return whether the subscription has changed."""

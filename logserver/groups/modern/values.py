@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol
 
 from logserver.groups.classic.values import Refusal
+from storage.groups import Slot
 
 JOIN_EPOCH: Final = 0
 """The epoch of a member that joins, or joins again without partitions."""
@@ -19,9 +20,6 @@ AWAY_EPOCH: Final = -2
 """The epoch of a static member that leaves for a while: its partitions stay reserved until its session ends."""
 NO_TIMEOUT: Final = -1
 DEFAULT_ASSIGNOR: Final = "uniform"
-
-Slot: TypeAlias = tuple[bytes, int]
-"""A partition: the id of its topic, and its number."""
 
 
 class GroupState(Enum):

@@ -2,8 +2,8 @@
 
 Owns their bytes; must not know which record counts or where it is stored. Big-endian; from Kafka's
 GroupMetadataKey.json, GroupMetadataValue.json and GroupCoordinatorRecordHelpers. Values are read in every version by
-the table of messages, and written in version 3, as by 4.3.1. Keys of the new protocol (KIP-848) are recognised, and
-their values not read.
+the table of messages, and written in version 3, as by 4.3.1. Keys of the new protocol (KIP-848) are recognised; the
+rest of their records is in `consumer_group_records.py`.
 
 Key. A string is an i16 length and as many bytes of UTF-8:
 
@@ -40,14 +40,14 @@ from storage.kafka.format.messages.codec import decode, encode
 CLASSIC_TYPE: Final = 2
 NEW_TYPES: Final = frozenset((3, 4, 5, 6, 7, 8, 16))
 VERSION: Final = 3
-_TYPE_BYTES: Final = 2
+TYPE_BYTES: Final = 2
 _NAME: Final = "GroupMetadata"
 _KIND: Final = "group record"
 
 
 def encode_group_key(group: str) -> bytes:
     """Encode the key of a classic group."""
-    return CLASSIC_TYPE.to_bytes(_TYPE_BYTES, "big") + encode(f"{_NAME}Key", 0, {"group": group})
+    return CLASSIC_TYPE.to_bytes(TYPE_BYTES, "big") + encode(f"{_NAME}Key", 0, {"group": group})
 
 
 def encode_group_value(group: StoredGroup) -> bytes:
@@ -72,24 +72,24 @@ def encode_group_value(group: StoredGroup) -> bytes:
             for member in group.members
         ],
     }
-    return VERSION.to_bytes(_TYPE_BYTES, "big") + encode(f"{_NAME}Value", VERSION, fields)
+    return VERSION.to_bytes(TYPE_BYTES, "big") + encode(f"{_NAME}Value", VERSION, fields)
 
 
 def decode_group_key(data: bytes) -> tuple[int, str] | None:
     """Return type and group of a key of these types; None for any other key. Raises Corrupt."""
-    kind = int.from_bytes(data[:_TYPE_BYTES], "big", signed=True)
+    kind = int.from_bytes(data[:TYPE_BYTES], "big", signed=True)
     if kind != CLASSIC_TYPE and kind not in NEW_TYPES:
         return None
-    fields = decode(f"{_NAME}Key", 0, data, _TYPE_BYTES).fields
+    fields = decode(f"{_NAME}Key", 0, data, TYPE_BYTES).fields
     return kind, _text(fields["group"])
 
 
 def decode_group_value(group: str, data: bytes) -> StoredGroup:
     """Decode the value of a classic group, of any version. Raises UnsupportedFormat, Corrupt, Truncated."""
-    if len(data) < _TYPE_BYTES:
+    if len(data) < TYPE_BYTES:
         raise Corrupt(f"{_KIND}: no version", kind=_KIND, position=None, expected=None, found=None)
-    version = int.from_bytes(data[:_TYPE_BYTES], "big", signed=True)
-    fields = decode(f"{_NAME}Value", version, data, _TYPE_BYTES).fields
+    version = int.from_bytes(data[:TYPE_BYTES], "big", signed=True)
+    fields = decode(f"{_NAME}Value", version, data, TYPE_BYTES).fields
     return StoredGroup(
         group,
         _text(fields["protocolType"]),

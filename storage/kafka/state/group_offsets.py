@@ -16,6 +16,8 @@ counts, in the order of the log:
     of a transaction                     when its COMMIT marker comes, unless a later record of its
                                          key has counted; never with ABORT or without a marker
     the members of a classic group       at once; a tombstone ends the group
+    a part of a group of the new         at once; a group is the sum of its parts
+    protocol
     another type, or a key or value      not at all; it stays in the log as it is
     that cannot be understood
 
@@ -26,14 +28,14 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from storage.coding.hashes import java_hash
 from storage.contract import Clock
 from storage.errors import Corrupt, DataError, DiskFull, OffsetOutOfRange
-from storage.groups import StoredGroup
+from storage.groups import AnyStoredGroup, StoredGroup
 from storage.kafka.format import names
 from storage.kafka.format.batch import (
     ABORT,
@@ -42,6 +44,11 @@ from storage.kafka.format.batch import (
     decode_control,
     decode_records,
     split_batches,
+)
+from storage.kafka.format.consumer_group_records import (
+    decode_consumer_group,
+    encode_consumer_group,
+    tombstone_order,
 )
 from storage.kafka.format.group_records import (
     CLASSIC_TYPE,
@@ -131,8 +138,8 @@ class OffsetsLog:
         self._read_to = 0
         self._table = OffsetTable[OffsetValue]()
         self._groups: dict[str, StoredGroup] = {}
-        # Keys of records of the new group protocol, by group: a classic group takes their place.
-        self._new_keys: dict[str, set[bytes]] = {}
+        # Records of the new group protocol by group, values by key: they are decoded when they are asked for.
+        self._parts: dict[str, dict[bytes, bytes]] = {}
         # of open transactions, by producer id
         self._pending: dict[int, dict[OffsetKey, _Stored]] = {}
 
@@ -145,18 +152,23 @@ class OffsetsLog:
             self._catch_up()
             return question(self._table)
 
-    def stored_groups(self) -> Sequence[StoredGroup]:
+    def stored_groups(self) -> Sequence[AnyStoredGroup]:
         """Return the groups with members, or that had some."""
         with self._lock:
             self._catch_up()
-            return list(self._groups.values())
+            modern = [
+                decode_consumer_group(name, parts)
+                for name, parts in self._parts.items()
+                if name not in self._groups
+            ]
+            return [*self._groups.values(), *modern]
 
-    def keys_of(self, group: str, *, classic: bool) -> Sequence[bytes]:
-        """Return the keys of the records of a group's members: of the new protocol, and of the classic one if asked."""
+    def parts_of(self, group: str) -> Mapping[bytes, bytes | None]:
+        """Return the values of the records of a group's members, by key; None for the value of a classic group."""
         with self._lock:
             self._catch_up()
-            own = [encode_group_key(group)] if classic and group in self._groups else []
-            return [*own, *sorted(self._new_keys.get(group, ()))]
+            own = {encode_group_key(group): None} if group in self._groups else {}
+            return {**own, **self._parts.get(group, {})}
 
     def pending(self, group: str) -> Collection[TopicPartition]:
         """Return the partitions for which an open transaction holds an offset of the group."""
@@ -231,14 +243,14 @@ class OffsetsLog:
             return
         kind, group = found
         if kind != CLASSIC_TYPE:
-            keys = self._new_keys.setdefault(group, set())
+            parts = self._parts.setdefault(group, {})
             if value is None:
-                keys.discard(key)
+                parts.pop(key, None)
             else:
-                keys.add(key)
+                parts[key] = value
                 self._groups.pop(group, None)
-            if not keys:
-                del self._new_keys[group]
+            if not parts:
+                del self._parts[group]
         elif value is None:
             self._groups.pop(group, None)
         else:
@@ -368,28 +380,40 @@ class GroupOffsets:
             wanted = held if partitions is None else [p for p in partitions if p in held]
             self._append([(group, partition, None, None) for partition in wanted], durable=True)
 
-    def stored_groups(self) -> Sequence[StoredGroup]:
+    def stored_groups(self) -> Sequence[AnyStoredGroup]:
         found = [group for log in self._current() for group in log.stored_groups()]
         return sorted(found, key=lambda group: group.name)
 
-    def write_groups(self, groups: Sequence[StoredGroup], *, durable: bool) -> None:
+    def write_groups(self, groups: Sequence[AnyStoredGroup], *, durable: bool) -> None:
         with self._commit_lock:
             records = []
             for group in groups:
                 check_group(group.name)
-                log = self._log_of(group.name)
-                old = () if log is None else log.keys_of(group.name, classic=False)
-                new = Record(encode_group_key(group.name), encode_group_value(group))
-                records += [(group.name, Record(key, None)) for key in old]
-                records.append((group.name, new))
+                records += [(group.name, record) for record in self._changes(group)]
             self._append_records(records, durable=durable)
+
+    def _changes(self, group: AnyStoredGroup) -> Iterator[Record]:
+        """Return the records that differ from the stored ones: first the tombstones."""
+        if isinstance(group, StoredGroup):
+            parts: Mapping[bytes, bytes] = {encode_group_key(group.name): encode_group_value(group)}
+        else:
+            parts = encode_consumer_group(group)
+        stored = self._parts_of(group.name)
+        for key in tombstone_order(stored.keys() - parts.keys()):
+            yield Record(key, None)
+        for key, value in parts.items():
+            if stored.get(key) != value:
+                yield Record(key, value)
+
+    def _parts_of(self, group: str) -> Mapping[bytes, bytes | None]:
+        log = self._log_of(group)
+        return {} if log is None else log.parts_of(group)
 
     def forget_groups(self, groups: Iterable[str]) -> None:
         with self._commit_lock:
             records = []
             for group in groups:
-                log = self._log_of(group)
-                keys = () if log is None else log.keys_of(group, classic=True)
+                keys = tombstone_order(self._parts_of(group))
                 records += [(group, Record(key, None)) for key in keys]
             self._append_records(records, durable=True)
 
@@ -494,12 +518,12 @@ class KeepsGroupMembers(ABC):
     def _check_writable(self) -> None:
         """Raise StoreClosed, StoreReadOnly or StoreFenced if the store cannot be written."""
 
-    def stored_groups(self) -> Sequence[StoredGroup]:
+    def stored_groups(self) -> Sequence[AnyStoredGroup]:
         """See SupportsGroupMembers."""
         self._check_open()
         return self._group_offsets.stored_groups()
 
-    def write_groups(self, groups: Sequence[StoredGroup], *, durable: bool = True) -> None:
+    def write_groups(self, groups: Sequence[AnyStoredGroup], *, durable: bool = True) -> None:
         """See SupportsGroupMembers."""
         self._check_writable()
         self._group_offsets.write_groups(groups, durable=durable)

@@ -10,7 +10,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from storage import ProducerSequence, Record, TopicPartition
+from storage import (
+    ProducerSequence,
+    Record,
+    StoredModernGroup,
+    StoredModernMember,
+    TopicPartition,
+)
 
 
 class Sent(NamedTuple):
@@ -338,3 +344,16 @@ class History:
         seen = self.served.get(partition, {})
         for offset in [offset for offset in seen if offset >= end]:
             del seen[offset]
+
+
+def modern_group(name: str, epoch: int) -> StoredModernGroup:
+    """Return a group of the new protocol that names its epoch everywhere; every other one has a member less."""
+    slot = bytes(16), epoch
+    members = [
+        StoredModernMember(
+            f"m{n}", None, None, "c", "/h", epoch, None, ("t",), None, epoch, epoch, 1,
+            {slot: epoch}, {}, frozenset({slot}),
+        )
+        for n in range(1 + epoch % 2)
+    ]  # fmt: skip
+    return StoredModernGroup(name, epoch, epoch, epoch, epoch, members, {})

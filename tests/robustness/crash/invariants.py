@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storage import (
+    AnyStoredGroup,
     LogStore,
     OffsetBounds,
+    StoredGroup,
     StoredRecord,
     SupportsGroupMembers,
     SupportsGroupOffsets,
@@ -28,7 +30,7 @@ from storage import (
 from storage.files import FileSystem
 from storage.kafka.format.checkpoints import decode_offsets
 from storage.rocketmq.format.checkpoint import decode_checkpoint
-from tests.robustness.crash.history import History, origin_of
+from tests.robustness.crash.history import History, modern_group, origin_of
 
 NEVER_HALF = {
     "bad-root-file",
@@ -193,12 +195,19 @@ def check_members(history: History, store: SupportsGroupMembers, *, killed: bool
     allowed = history.members_allowed(killed=killed)
     for name in found.keys() | allowed.keys():
         group = found.get(name)
-        generation = None if group is None else group.generation
+        generation = None if group is None else _generation(group)
         generations = allowed.get(name, [None])
         require(generation in generations, "I1", f"{name} is at {generation}, not {generations}")
-        if group is not None:
+        if isinstance(group, StoredGroup):
             whole = all(row.assignment == b"%d" % group.generation for row in group.members)
             require(whole, "I3", f"the members of {name} are of several generations: {group}")
+        elif group is not None:
+            whole = group == modern_group(name, group.epoch)
+            require(whole, "I3", f"the members of {name} are of several epochs: {group}")
+
+
+def _generation(group: AnyStoredGroup) -> int:
+    return group.generation if isinstance(group, StoredGroup) else group.epoch
 
 
 def check_lookups(store: LogStore) -> None:

@@ -18,6 +18,7 @@ from logserver.metrics import Metrics
 from logserver.service.commit import Writer
 from logserver.service.requests import Acks, PartitionAppend
 from storage import (
+    AnyStoredGroup,
     CommittedOffset,
     GroupCommit,
     LogStore,
@@ -53,6 +54,7 @@ from tests.robustness.crash.history import (
     TopicGone,
     TopicGrowing,
     TopicMade,
+    modern_group,
     value_of,
 )
 from tests.robustness.crash.keyed import keys_of, send
@@ -65,6 +67,7 @@ REQUESTS = 6  # of one producer in one life
 KEYED_REQUESTS = 4  # in one life
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
 HOUR_MS = 3_600_000
+MODERN_GROUP = "g3"  # of the new protocol; the others are classic ones
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,11 @@ def write_members(store: SupportsGroupMembers, write: MembersGoing) -> None:
         for n in range(2)
     ]
     generation = write.generation
-    group = StoredGroup(write.group, "consumer", generation, "range", "m0", 7, members)
+    group: AnyStoredGroup = StoredGroup(
+        write.group, "consumer", generation, "range", "m0", 7, members
+    )
+    if write.group == MODERN_GROUP:
+        group = modern_group(write.group, generation)
     store.write_groups([group], durable=write.durable)
 
 
@@ -301,7 +308,9 @@ class Workload:
         self._writes += 1
         generation = None if self._dice.random() < 0.1 else self._writes
         durable = self.sync or generation is None
-        write = MembersGoing(self._writes, self._dice.choice(["g1", "g2"]), generation, durable)
+        write = MembersGoing(
+            self._writes, self._dice.choice(["g1", "g2", MODERN_GROUP]), generation, durable
+        )
         self._note(write)
         write_members(store, write)
         self._note(MembersGone(write.number))

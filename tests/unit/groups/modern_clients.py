@@ -18,9 +18,9 @@ from logserver.groups.modern.values import (
     Beat,
     BeatAnswer,
     Limits,
-    Slot,
     Topic,
 )
+from storage.groups import Slot
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
@@ -61,6 +61,7 @@ class World:
     def __init__(self, limits: Limits = LIMITS, **counts: int) -> None:
         self.now_ms = 1_000_000
         self.held = HeldBytes()
+        self.limits = limits
         self.topics = FakeTopics(**(counts or {"t": 12}))
         self.group = ModernGroup("g", limits, self.now_ms, self.held)
 
@@ -77,6 +78,14 @@ class World:
         self.topics.counts = counts
         self.group.topics_changed()
 
+    def restart(self) -> None:
+        """End the server and start it again: the group is what was stored."""
+        stored = self.group.stored(self.now_ms, self.topics)
+        self.group.close()
+        self.group = ModernGroup("g", self.limits, self.now_ms, self.held)
+        self.group.restore(stored, self.topics, self.now_ms)
+        assert self.group.stored(self.now_ms + 1, self.topics)[3:] == stored[3:]
+
     def advance(self, milliseconds: int) -> None:
         """Let time pass; every deadline on the way is applied at its time."""
         end_ms = self.now_ms + milliseconds
@@ -92,7 +101,13 @@ class World:
 
 
 class Client:
-    """A client that behaves as Kafka's consumers do. `owned`: the partitions that it reads now."""
+    """A client that behaves as Kafka's consumers do. `owned`: the partitions that it reads now.
+
+    `doubtful`: partitions that it was given, and had not taken when it sent a heartbeat whose answer was lost. By the
+    broker's rule (CurrentAssignmentBuilder.ownsRevokedPartitions; `_reports` in tests/wire/modern_exchanges.py is the
+    real broker's answer) a partition that a member does not report is given up, and another member may get it. The
+    client does not know that until its next heartbeat, and may begin to read.
+    """
 
     def __init__(
         self,
@@ -113,6 +128,7 @@ class Client:
         self.epoch = JOIN_EPOCH
         self.owned: set[Slot] = set()
         self.target: set[Slot] | None = None  # of the last answer, until it is reached
+        self.doubtful: set[Slot] = set()
         self.heard_ms = world.now_ms
         self.is_fenced = False
         self._shows_all = True
@@ -132,6 +148,7 @@ class Client:
         """Stop to read partitions that are no longer assigned."""
         if self.target is not None:
             self.owned &= self.target
+            self.doubtful &= self.target
 
     def take(self) -> None:
         """Begin to read what was assigned."""
@@ -146,7 +163,7 @@ class Client:
     def restart(self) -> None:
         """Lose everything, and join again."""
         self.epoch = JOIN_EPOCH
-        self.owned, self.target = set(), None
+        self.owned, self.target, self.doubtful = set(), None, set()
         self._shows_all = True
 
     def step(self, *, lose_request: bool = False, lose_answer: bool = False) -> Refusal:
@@ -171,6 +188,7 @@ class Client:
         answer = self.world.group.heartbeat(beat, self.world.topics, sent_ms)
         if lose_answer:
             self._shows_all = True  # as clients do after an error
+            self.doubtful |= (self.target or set()) - self.owned
             return Refusal.NONE
         return self._follow(answer, sent_ms)
 
@@ -186,6 +204,7 @@ class Client:
             self._shows_all = False
             if answer.assigned is not None:
                 self.target = set(answer.assigned)
+                self.doubtful = (self.doubtful & self.owned) - self.target
         return answer.refusal
 
     def leave(self, epoch: int = LEAVE_EPOCH) -> Refusal:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from logserver.groups.classic.values import Caller, Leaving, Refusal
 from logserver.groups.modern.assignors import ASSIGNORS, Assignment, Subscriber
 from logserver.groups.modern.group import EMPTY_KEPT_MS
-from logserver.groups.modern.values import AWAY_EPOCH, LEAVE_EPOCH, GroupState, Slot, Topic
+from logserver.groups.modern.values import AWAY_EPOCH, LEAVE_EPOCH, GroupState, Topic
+from storage.groups import Slot
 from tests.unit.groups.modern_clients import LIMITS, REBALANCE_MS, SESSION_MS, World
 
 A, B = b"A", b"B"

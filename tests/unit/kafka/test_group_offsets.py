@@ -12,10 +12,13 @@ from storage import (
     GroupCommit,
     LogStore,
     Record,
+    SupportsGroupMembers,
     SupportsGroupOffsets,
     TopicPartition,
 )
 from storage.files import OverlayFileSystem, RealFileSystem
+from storage.kafka.format.consumer_group_records import CURRENT, MEMBER, TARGET, TARGET_EPOCH
+from storage.kafka.format.consumer_group_records import GROUP as EPOCH
 from storage.kafka.format.offset_records import (
     OffsetKey,
     OffsetValue,
@@ -25,6 +28,7 @@ from storage.kafka.format.offset_records import (
 )
 from storage.kafka.state.group_offsets import home_of
 from storage.kafka.store import KafkaStore
+from tests.contract.test_group_members import GROUP, MODERN
 from tests.golden import stores
 from tests.unit.kafka.log.batches import data_batch, header_of, marker
 from tests.unit.kafka.workshop import ROOT, T0, Workshop
@@ -324,3 +328,38 @@ def test_records_are_durable_before_the_offset_that_counts_them(shop: Workshop) 
     assert store.partition(OFFSETS0).flushed_offset == 1
     commit(store, 1)
     assert store.partition(OFFSETS0).flushed_offset == 3
+
+
+def test_a_broker_can_load_the_members_of_groups(shop: Workshop) -> None:
+    """A broker applies the records one by one, and stops at one that does not fit the records before it.
+
+    From GroupMetadataManager.replay: assignments have a member; the tombstones of a member's assignments come before
+    its own, the targets' before that of their epoch, and that of the group is the last.
+    """
+    store = shop.open_with_topic(ONE_HOME)
+    assert isinstance(store, SupportsGroupMembers)
+    one_left = MODERN._replace(epoch=6, members=MODERN.members[1:])
+    empty = MODERN._replace(epoch=7, members=[], patterns={})
+    for group in (MODERN, one_left, empty, MODERN, GROUP, MODERN):
+        store.write_groups([group])
+        assert store.stored_groups() == [group]
+    store.forget_groups(["g"])
+    owners: dict[int, set[bytes]] = {MEMBER: set(), TARGET: set(), CURRENT: set()}
+    has_epoch = False
+    for record in store.scan(OFFSETS0):
+        assert record.key is not None
+        kind, owner = int.from_bytes(record.key[:2], "big"), record.key[2:]
+        if record.value is not None:
+            assert kind not in (TARGET, CURRENT) or owner in owners[MEMBER]
+            owners.get(kind, set()).add(owner)
+        elif kind in owners:
+            assert kind != MEMBER or owner not in owners[TARGET] | owners[CURRENT]
+            owners[kind].remove(owner)
+        elif kind == TARGET_EPOCH:
+            assert not owners[TARGET]
+        elif kind == EPOCH:
+            assert not owners[MEMBER]
+            assert not has_epoch
+        if kind == TARGET_EPOCH:
+            has_epoch = record.value is not None
+    assert not any(owners.values())
