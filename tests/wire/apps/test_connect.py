@@ -80,9 +80,9 @@ def test_lines_go_from_file_to_file(start: Callable[[], App], tmp_path: Path, ad
     everything = set(append(tmp_path / "in", 2 * COUNT))
     app = start()
     wait_for(lambda: set(out.read_text().splitlines()) >= everything, app)
+    reader = Reader(address, "lines")
+    wait_for(lambda: reader.read() >= len(everything), app)
     app.stop()
     assert set(out.read_text().splitlines()) == everything
-    reader = Reader(address, "lines")
-    reader.read()
     assert {value for _, value in reader.records} == everything
     reader.consumer.close()
