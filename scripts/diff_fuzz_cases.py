@@ -472,7 +472,7 @@ def dispatch_call(rng: random.Random) -> Call:
 
 
 def due_call(rng: random.Random) -> Call:
-    """Return a call that delivers messages of one queue, some of which are damaged or name no queue."""
+    """Return a call that delivers messages of one queue: some are damaged or name no queue."""
     start, data, entries = rng.randrange(1 << 40), b"", []
     one = rng.choice(messages())
     for _ in range(rng.randrange(1, 6)):

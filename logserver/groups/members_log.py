@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
 
 from logserver.groups.offsets import Offsets
 from logserver.service.access import StoreAccess
@@ -84,6 +86,16 @@ class MembersLog:
         self._draining = None
 
 
+class Revised(Protocol):
+    """A group whose `revision` rises with every change that a restart must not forget."""
+
+    name: str
+
+    @property
+    def revision(self) -> int:
+        """How often the group has changed."""
+
+
 class Changes:
     """The newest stored change of each group of one kind, and the deletion of groups that have ended."""
 
@@ -106,6 +118,14 @@ class Changes:
         write = None if group is None else self._members.submit(group)
         if write is not None:
             self._writes[name] = write
+
+    @contextmanager
+    def of(self, group: Revised) -> Iterator[None]:
+        """Store the group after the block if the block changed it."""
+        before = group.revision
+        yield
+        if group.revision != before:
+            self.store(group.name)
 
     async def is_stored(self, name: str) -> bool:
         """Wait until the group's newest change is stored; a write that failed is tried once more."""

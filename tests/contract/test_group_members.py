@@ -109,9 +109,9 @@ def test_groups_of_the_new_protocol(store: LogStore, durable: bool) -> None:
     left = MODERN._replace(epoch=6, assignment_epoch=5, members=[one], patterns={})
     members.write_groups([left], durable=durable)
     assert members.stored_groups() == [left, EMPTY]
-    nobody = left._replace(epoch=7, members=[], topics_hash=0)
-    members.write_groups([nobody], durable=durable)
-    assert members.stored_groups() == [nobody, EMPTY]
+    emptied = left._replace(epoch=7, members=[], topics_hash=0)
+    members.write_groups([emptied], durable=durable)
+    assert members.stored_groups() == [emptied, EMPTY]
     members.forget_groups(["g"])
     assert members.stored_groups() == [EMPTY]
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from logserver.errors import InvalidGroup
@@ -108,7 +107,7 @@ class ClassicGroups:
             group = ClassicGroup(name, self._limits, _new_id, now_ms(), self._held)
             self._groups[name] = group
         answer: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-        with self._storing(group):
+        with self._changes.of(group):
             group.join(request, now_ms(), _deliver(answer))
         if not group.size and group.generation == 0:
             del self._groups[name]  # the join was refused: the group never was
@@ -143,7 +142,7 @@ class ClassicGroups:
         if group is None:
             return SyncAnswer(refusal)
         answer: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        with self._storing(group):
+        with self._changes.of(group):
             group.sync(request, now_ms(), _deliver(answer))
         self._arm(group)
         synced = await answer
@@ -153,14 +152,6 @@ class ClassicGroups:
             group.heartbeat(request.caller, now_ms())  # the time of the write is not the member's
             return synced
         return SyncAnswer(Refusal.COORDINATOR_NOT_AVAILABLE)
-
-    @contextmanager
-    def _storing(self, group: ClassicGroup) -> Iterator[None]:
-        """Store the group if it changes in a way that a restart must not forget."""
-        before = group.revision
-        yield
-        if group.revision != before:
-            self._changes.store(group.name)
 
     def _snapshot(self, name: str) -> StoredGroup | None:
         group = self._groups.get(name)
@@ -176,7 +167,7 @@ class ClassicGroups:
         group, refusal = self._find(name)
         if group is None:
             return [refusal] * len(leaving)
-        with self._storing(group):
+        with self._changes.of(group):
             results = group.leave(leaving, now_ms())
         self._arm(group)
         return results
@@ -227,7 +218,7 @@ class ClassicGroups:
             return  # it was given up for a group of the new protocol
         if self._changes.wait(name, lambda: self._timers.arm(name, now_ms())):
             return  # members that wait for a write do not expire
-        with self._storing(group):
+        with self._changes.of(group):
             group.expire(now_ms())
         if group.state is State.DEAD:
             self._drop(group)

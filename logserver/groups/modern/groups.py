@@ -9,8 +9,8 @@ on. Where a store keeps no members they are unknown then, and join again. Use it
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 
 from logserver.errors import InvalidGroup
 from logserver.groups.classic.values import Caller, HeldBytes, Leaving, Refusal
@@ -156,14 +156,6 @@ class ModernGroups:
         group = self._groups.get(name)
         return None if group is None else group.stored(self._clock(), self.topics)
 
-    @contextmanager
-    def _storing(self, group: ModernGroup) -> Iterator[None]:
-        """Store the group if it changes in a way that a restart must not forget."""
-        before = group.revision
-        yield
-        if group.revision != before:
-            self._changes.store(group.name)
-
     def _topic_changed(self, name: str) -> None:
         self.topics.changed(name)
         for group in self._groups.values():
@@ -192,7 +184,7 @@ class ModernGroups:
             self._registry.forget_idle(name)
             group = ModernGroup(name, self._limits, now_ms(), self._held)
             self._groups[name] = group
-        with self._storing(group):
+        with self._changes.of(group):
             answer = group.heartbeat(beat, self.topics, now_ms())
         if not group.size and group.assignment_epoch == 0:
             del self._groups[name]  # the join was refused: the group never was
@@ -243,7 +235,7 @@ class ModernGroups:
     def leave(self, name: str, leaving: Sequence[Leaving]) -> Sequence[Refusal]:
         """Remove members, named as in the classic protocol; return a result for each."""
         group = self._groups[name]
-        with self._storing(group):
+        with self._changes.of(group):
             results = group.leave(leaving, self.topics, now_ms())
         self._timers.arm(name, group.next_deadline_ms())
         return results
@@ -287,7 +279,7 @@ class ModernGroups:
             return  # it was given up for a group of the classic protocol
         if self._changes.wait(name, lambda: self._timers.arm(name, now_ms())):
             return  # members that wait for a write do not expire
-        with self._storing(group):
+        with self._changes.of(group):
             group.expire(self.topics, now_ms())
         if group.is_dead(now_ms()):
             self._drop(group)
