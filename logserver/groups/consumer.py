@@ -313,8 +313,8 @@ class Consumer:
                 return batch
             due_s = self._due_s() if holds else left_s
             woken = await self._access.waiters.changed(tickets, min(left_s, due_s), or_done=changed)
-            # Not woken, and nothing is due: the time is over, or the server stops.
-            if not woken and (left_s <= due_s or self._due_s() > 0):
+            # A record that is due may need one more wait: its time is by another clock than the event loop's.
+            if not woken and (left_s <= due_s or self._access.waiters.closed):
                 return batch
 
     async def _read(self, max_bytes: int, *, holds: bool) -> GroupRead:

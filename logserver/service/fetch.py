@@ -56,6 +56,8 @@ class Waiters:
 
     A reader takes a ticket and reads. If the page is not enough, it waits for a publish after its ticket, so it misses
     no publish in between. A publish wakes all waiters of its partition at once.
+
+    `closed`: the server stops, so no task waits any more.
     """
 
     def __init__(self, limit: int) -> None:
@@ -64,7 +66,7 @@ class Waiters:
         self._published: dict[TopicPartition, int] = {}
         self._forgotten = 0  # the last change that removed a partition
         self._waiting: dict[TopicPartition, asyncio.Future[None]] = {}
-        self._closed = False
+        self.closed = False
         self.count = 0
 
     def ticket(self, partition: TopicPartition) -> int:
@@ -104,7 +106,7 @@ class Waiters:
 
         `or_done` ends the wait like a publish. Raises Busy if too many tasks wait already.
         """
-        if self._closed:
+        if self.closed:
             return False
         if any(self.ticket(partition) != ticket for partition, ticket in tickets.items()):
             return True
@@ -123,7 +125,7 @@ class Waiters:
             )
         finally:
             self.count -= 1
-        return bool(done) and not self._closed
+        return bool(done) and not self.closed
 
     def _next_publish(self, partition: TopicPartition) -> asyncio.Future[None]:
         """Return the future that all waiters of a partition share."""
@@ -134,7 +136,7 @@ class Waiters:
 
     def close(self) -> None:
         """Wake all waiters; no task can wait any more."""
-        self._closed = True
+        self.closed = True
         for waiting in self._waiting.values():
             waiting.set_result(None)
         self._waiting.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -128,7 +129,15 @@ def test_the_listing_is_as_from_kcat(address: str, form: tuple[str, ...]) -> Non
     ok("topic", "create", "-b", address, "listed", "--partitions", 2)
     words = ("-b", address, "-L", "-t", "listed", *form)
     by_kcat = subprocess.run(("kcat", *words), capture_output=True, check=True, timeout=60).stdout
-    assert ok("kcat", *words).out.strip() == by_kcat.strip()
+    assert by_named_broker(ok("kcat", *words).out) == by_named_broker(by_kcat)
+
+
+def by_named_broker(listing: bytes) -> bytes:
+    """Return a listing as the broker answers it by its id: to a fast client it answers on the bootstrap connection,
+    which has no id yet.
+    """
+    bootstrap = rb'-1(: |,"name":")([0-9.:]+)/bootstrap'
+    return re.sub(bootstrap, rb"1\1\2/1", listing).strip()
 
 
 def test_a_listing_of_several_brokers() -> None:

@@ -89,6 +89,19 @@ async def test_what_is_not_acknowledged_comes_again(api: Api, clock: Clock) -> N
     assert await member.poll(MANUAL) == []
 
 
+async def test_a_poll_waits_on_where_the_clock_is_behind_the_event_loop(
+    api: Api, clock: Clock
+) -> None:
+    await produce(api, "t", "a")
+    member = await reader(api)
+    rows = await member.poll("timeout=0&ack=manual&invisible_ms=5")
+    waiting = asyncio.create_task(member.poll("timeout=10000&ack=manual&invisible_ms=5"))
+    await asyncio.sleep(0.1)  # the event loop's timer is over many times, the record's time is not
+    assert not waiting.done()
+    clock.now_ms += 5
+    assert await waiting == rows
+
+
 async def test_progress_is_the_lowest_record_that_is_not_acknowledged(api: Api) -> None:
     await produce(api, "t", *"abcd")
     member = await reader(api, auto_commit_interval_ms="0")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -112,9 +113,13 @@ def wrapped(
         patch.setattr(owner, function, call)
 
 
-def left_out(patch: pytest.MonkeyPatch, owner: type, method: str) -> None:
-    """Make the method do nothing."""
-    patch.setattr(owner, method, lambda *args, **kwargs: None)
+def left_out(
+    patch: pytest.MonkeyPatch, owner: type, method: str, *, returns: object = None
+) -> None:
+    """Make the method do nothing, and return what its callers need."""
+    is_of_none = signature(getattr(owner, method)).return_annotation in {None, "None"}
+    assert is_of_none == (returns is None), f"{method} returns a value, or not any more"
+    patch.setattr(owner, method, lambda *args, **kwargs: returns)
 
 
 def without(

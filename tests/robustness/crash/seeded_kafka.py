@@ -162,8 +162,8 @@ def head_is_deleted_from_its_end(patch: pytest.MonkeyPatch) -> None:
 def offsets_are_answered_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Return from a commit when its records are written."""
 
-    def append(original: Callable[..., None], part: Any, changes: Any, *, durable: bool) -> None:
-        original(part, changes, durable=False)
+    def append(original: Callable[..., None], *args: Any, durable: bool, **more: Any) -> None:
+        original(*args, durable=False, **more)
 
     wrapped(patch, GroupOffsets, "_append", append)
 
@@ -171,4 +171,4 @@ def offsets_are_answered_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 @fault("kafka")
 def offsets_are_synced_before_their_records(patch: pytest.MonkeyPatch) -> None:
     """Let an offset count records that may be lost."""
-    left_out(patch, GroupOffsets, "_sync_records")
+    left_out(patch, GroupOffsets, "_sync_records", returns=())
