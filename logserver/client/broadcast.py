@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Protocol, Self
 
@@ -24,17 +26,19 @@ import msgspec
 from logserver.client.consumer import GroupConsumer
 from logserver.client.transport import Transport
 from logserver.client.values import (
+    FetchedRecord,
     OffsetRange,
     PartitionOffset,
     PartitionOffsets,
     TopicDescription,
 )
-from logserver.errors import ClientError
+from logserver.errors import ClientError, ServerRefused
 from storage import Isolation, TopicPartition
 
 OFFSETS_FILE: Final = "offsets.json"
 BACKUP: Final = ".bak"
 TEMPORARY: Final = ".tmp"
+LOOK_AGAIN_S = 10.0
 
 
 class Calls(Protocol):
@@ -50,8 +54,9 @@ class Calls(Protocol):
 
 
 class BroadcastConsumer(GroupConsumer):
-    """A consumer of all partitions of its topics, as they are when it is entered. Use it as `async with`; one call at a
-    time.
+    """A consumer of all partitions of its topics. Use it as `async with`; one call at a time.
+
+    Partitions that are added later are read from their first record; a poll looks for them every `LOOK_AGAIN_S`.
 
     `commit` stores in the folder how far all taken records go, and syncs it; nothing is committed on the server. Two
     consumers must not share a folder. A partition whose stored offset the log no longer has begins at `offset_reset`.
@@ -73,6 +78,7 @@ class BroadcastConsumer(GroupConsumer):
         self._file = folder / OFFSETS_FILE
         self._reset = offset_reset
         self._offsets: dict[TopicPartition, int] = {}
+        self._look_again_s = 0.0
 
     async def __aenter__(self) -> Self:
         self._offsets = dict(await asyncio.to_thread(stored_offsets, self._file))
@@ -82,6 +88,7 @@ class BroadcastConsumer(GroupConsumer):
             for topic, described in zip(self._topics, found, strict=True)
             for number in described.partitions
         ]
+        self._look_again_s = time.monotonic() + LOOK_AGAIN_S
         await super().__aenter__()
         try:
             await self._begin()
@@ -101,6 +108,30 @@ class BroadcastConsumer(GroupConsumer):
                 self._taken = taken | self._taken
                 raise
             self._offsets = offsets
+
+    async def _polled(self, timeout_ms: int, max_bytes: int | None) -> list[FetchedRecord]:
+        if time.monotonic() >= self._look_again_s:
+            await self._add_partitions()
+        return await super()._polled(timeout_ms, max_bytes)
+
+    async def _add_partitions(self) -> None:
+        """Read the partitions that the topics got meanwhile too, from their first records."""
+        added: list[TopicPartition] = []
+        for topic in self._topics:
+            try:
+                described = await self._calls.topic(topic)
+            except ServerRefused as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                continue  # deleted meanwhile
+            every = [TopicPartition(topic, number) for number in described.partitions]
+            added += [place for place in every if place not in self._partitions]
+        if added:
+            partitions = [*self._partitions, *added]
+            await self._assign(partitions)
+            await self.seek_to_beginning(added)
+            self._partitions = partitions
+        self._look_again_s = time.monotonic() + LOOK_AGAIN_S
 
     async def _begin(self) -> None:
         """Move to the stored offsets. The server's own commits for this group do not count."""

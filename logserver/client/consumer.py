@@ -98,7 +98,7 @@ class GroupConsumer:
         self.name = created.instance_id
         try:
             if self._partitions:
-                await self._send("POST", "assignments", {"partitions": _places(self._partitions)})
+                await self._assign(self._partitions)
             else:
                 await self._send("POST", "subscription", self._subscription)
         except BaseException:
@@ -128,7 +128,8 @@ class GroupConsumer:
         Records above `max_records` are kept for the next poll.
         """
         if not self._kept:
-            self._kept.extend(await self._polled(timeout_ms, max_bytes))
+            polled = await self._polled(timeout_ms, max_bytes)
+            self._kept.extend(polled)  # after the await: a seek within it replaces the deque
         count = len(self._kept) if max_records is None else min(max_records, len(self._kept))
         records = [self._kept.popleft() for _ in range(count)]
         for record in records:
@@ -245,6 +246,10 @@ class GroupConsumer:
             raise
         self._in_doubt = False
         return records
+
+    async def _assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read exactly these partitions; those that were read before continue at their positions."""
+        await self._send("POST", "assignments", {"partitions": _places(partitions)})
 
     async def _seek(self, where: str, body: object, partitions: Collection[TopicPartition]) -> None:
         """Seek, and drop the kept records of these partitions. Kept records of other partitions stay: the server

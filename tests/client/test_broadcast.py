@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from logserver.client import ClientError, LogClient, TopicPartition, as_record
+from logserver.client import ClientError, LogClient, TopicPartition, as_record, broadcast
 from logserver.client.broadcast import BACKUP, OFFSETS_FILE, store_offsets, stored_offsets
 
 ALL = [f"{partition}-{n}" for partition in range(2) for n in range(3)]
@@ -68,6 +68,26 @@ async def test_the_end_as_the_beginning(client: LogClient, tmp_path: Path) -> No
     async with client.broadcast("g", ["t"], tmp_path, offset_reset="latest") as member:
         await add(client, 1, first=3)
         assert sorted(one.text for one in await member.poll()) == ["0-3", "1-3"]
+
+
+@pytest.mark.parametrize("offset_reset", ["earliest", "latest"])
+async def test_partitions_that_are_added_later(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset_reset: str
+) -> None:
+    """They are read from their first record; the others continue where they were."""
+    monkeypatch.setattr(broadcast, "LOOK_AGAIN_S", 0)
+    async with client.broadcast("g", ["t"], tmp_path, offset_reset=offset_reset) as member:
+        while await member.poll(timeout_ms=0):
+            pass
+        await client.add_partitions("t", 3)
+        await client.produce_many("t", [as_record("2-0")], partition=2)
+        await add(client, 1, first=3)
+        texts: list[str] = []
+        for _ in range(10):
+            texts += [record.text for record in await member.poll(timeout_ms=100)]
+        await member.commit()
+    assert sorted(texts) == ["0-3", "1-3", "2-0"]
+    assert stored_offsets(tmp_path / OFFSETS_FILE)[TopicPartition("t", 2)] == 1
 
 
 async def test_offsets_that_the_log_does_not_have(client: LogClient, tmp_path: Path) -> None:
