@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 import storage
 from logserver import LogServer
 from storage import Isolation, TopicPartition
+from storage.kafka.format.batch import split_batches
 from tests.http.running import Running, Serve
 from tests.sources import ROOT
 from tests.tour import take_the_tour
@@ -85,6 +86,22 @@ def test_kcat(address: str) -> None:
         assert run(*kcat, "-C", "-q", "-o", "10", "-c", "1") == "v10\n"
     assert 'topic "zstd" with 1 partitions' in run("kcat", "-b", address, "-L")
     assert run("kcat", "-b", address, "-Q", "-t", "zstd:0:1") == "zstd [0] offset 0\n"
+
+
+def test_librdkafka_compresses(serve: Serve, tmp_path: Path) -> None:
+    """Old and new librdkafka send batches in the codec of their settings: see FIRST_ADVERTISED."""
+    address = str(started(serve, tmp_path / "store").told["kafka"])
+    value = "v" * 5000
+    for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        run("kcat", "-b", address, "-t", codec, "-P", "-z", codec, given=value)
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": address, "compression.type": codec}
+        )
+        producer.produce(codec, value)
+        assert producer.flush(20) == 0
+        log = (tmp_path / "store" / f"{codec}-0" / f"{0:020}.log").read_bytes()
+        codecs = [header.codec for _, header in split_batches(log)]
+        assert codecs == [number, number], codec
 
 
 def test_confluent_kafka(address: str, backend: str) -> None:

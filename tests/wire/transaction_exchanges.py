@@ -12,6 +12,8 @@ import json
 import sys
 from typing import Any, Final
 
+from api.kafka.apis import SERVED
+from api.kafka.protocol.messages import APIS
 from api.kafka.protocol.messages.cluster import (
     ApiVersionsRequest,
     FindCoordinatorRequest,
@@ -103,6 +105,12 @@ async def answers(connection: Connection) -> dict[str, Any]:
         for one in features.finalized_features
         if one.name == "transaction.version"
     ]
+    player.found["versions"] = {
+        APIS[row.api_key].name: [row.min_version, row.max_version]
+        for row in features.api_keys
+        if row.api_key in SERVED
+    }
+    player.found["versions"]["AddPartitionsToTxn"][1] = 3  # later ones are for brokers
     return player.found
 
 

@@ -42,6 +42,10 @@ BROKERS: Final = 1
 CLUSTER_LOG: Final = ("__cluster_metadata", 0)
 """The topic and partition in which nodes of a cluster agree on its metadata. No topic of that name is here."""
 FIRST_WITH_NODES: Final = 2
+FIRST_ADVERTISED: Final = {0: 0}
+"""The first version that is advertised, by key, where it is older than the first that is accepted. librdkafka sends
+Produce 3 and later, but older releases compress only where they find Produce 0 (KAFKA-18659).
+"""
 
 
 async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -73,7 +77,9 @@ def api_versions_response(served: Iterable[Served], code: ErrorCode) -> ApiVersi
         error_code=code,
         api_keys=[
             ApiVersionsResponseApiKeys(
-                api_key=row.api.key, min_version=row.first, max_version=row.last
+                api_key=row.api.key,
+                min_version=FIRST_ADVERTISED.get(row.api.key, row.first),
+                max_version=row.last,
             )
             for row in served
         ],
