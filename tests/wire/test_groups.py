@@ -24,6 +24,7 @@ from api.kafka.protocol.messages.groups import (
 )
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from logserver.groups.classic.consumer_protocol import decode_assignment, encode_assignment
+from logserver.groups.members_log import MembersLog
 from storage import TopicPartition
 from storage.errors import DiskFull
 from tests.http.test_security import PRODUCER, READER, token_file
@@ -581,6 +582,42 @@ async def test_a_name_of_http_consumers_is_refused_and_the_other_way_round(
         assert (answer.status, answer.json["error_code"]) == (409, 40903)
     await connection.call(leave((me.member_id, None)), 5)
     assert (await kafka.api.post("/consumers/g", {"format": "binary"})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/groups/g/offsets", {"to": "earliest", "topic": "t"}),
+        ("DELETE", "/groups/g", None),
+        ("POST", "/consumers/g", {"format": "binary"}),
+    ],
+    ids=["reset", "delete", "create a consumer"],
+)
+async def test_http_waits_for_the_members_of_before_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: object
+) -> None:
+    """Else a request right after the start takes a group with members for one without."""
+    store = tmp_path / "store"
+    async with broker(store) as kafka, kafka.connect() as connection:
+        await kafka.api.create("t")
+        me = await alone(connection)
+        member = {"member_id": me.member_id, "generation": me.generation_id}
+        await connection.call(commit({("t", 0): 0}, **member), 9)
+    may_load, load = asyncio.Event(), MembersLog.load
+
+    async def held(log: MembersLog) -> Any:
+        await may_load.wait()
+        return await load(log)
+
+    monkeypatch.setattr(MembersLog, "load", held)
+    async with broker(store) as kafka, kafka.connect() as connection:
+        asked = asyncio.create_task(kafka.api.call(method, path, json=body))
+        await asyncio.wait((asked,), timeout=0.2)
+        may_load.set()
+        answer = await asked
+        assert (answer.status, answer.json["error_code"]) == (409, 40903)
+        found = await connection.call(heartbeat(me.member_id, me.generation_id), 4)
+        assert found.error_code == 0
 
 
 async def test_members_are_shown_over_http(
