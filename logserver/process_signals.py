@@ -12,7 +12,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 STOPS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 
@@ -44,3 +47,27 @@ def forget() -> None:
     """Drop pending signals, inside `held`: the stop that they ask for is done."""
     while waiting := signal.sigpending() & STOPS:
         signal.sigwait(waiting)
+
+
+@contextmanager
+def ended_as_interrupted(*, dies: bool = False) -> Iterator[None]:
+    """Handle SIGTERM inside the block like Ctrl-C, with the handler of SIGINT that is set at that moment.
+
+    That way a running event loop cancels its task, which cleans up, while an exception raised inside a callback could
+    be lost. `dies`: SIGTERM ends the process at the end of the block, so that its parent sees the usual end.
+    """
+    came = False
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        heard = signal.getsignal(signal.SIGINT)
+        (heard if callable(heard) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if came and dies:
+            signal.raise_signal(signal.SIGTERM)

@@ -118,7 +118,6 @@ SMALL_MODULES = {
     "logserver/cli/completion.py": "a module per command",
     "logserver/logs.py": "a duty of the process",
     "logserver/pipeline/processes/sitecustomize.py": "Python's own name for a start-up hook",
-    "logserver/process_signals.py": "imported before the commands",
     "storage/coding/checksum.py": "the choice of a library",
     "storage/coding/config_values.py": "both backends share it",
     "storage/coding/json_file.py": "both backends share it",

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 
 from logserver.cli.failures import FINDINGS
+from logserver.process_signals import ended_as_interrupted
 from storage.errors import InvalidArgument, NotOffered
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from rich.progress import Progress
 
     from logserver.bench.result import Result, Run
@@ -171,25 +168,6 @@ def require(library: str, feature: str) -> None:
     except ImportError as error:
         message = f"{feature} needs {error.name}: pip install 'duolog[report]'"
         raise NotOffered(message, feature=feature) from None
-
-
-@contextmanager
-def ended_as_interrupted() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, with the handler of SIGINT that is set at that moment.
-
-    That way a running event loop cancels its task, while an exception raised inside a callback could be lost. Child
-    processes are stopped, and the measured part is reported.
-    """
-
-    def interrupt(_: int, frame: FrameType | None) -> None:
-        heard = signal.getsignal(signal.SIGINT)
-        (heard if callable(heard) else signal.default_int_handler)(signal.SIGINT, frame)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class Shown:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from logserver import process_signals
-from logserver.cli.load import ended_as_interrupted
 from tests.cli.runner import command_line
 
 SERVE = ("serve", "--ephemeral", "--listen", "127.0.0.1:0")
@@ -112,7 +111,7 @@ def test_the_one_to_end_is_heard_by_who_hears_ctrl_c() -> None:
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a library may have its own
     try:
-        with ended_as_interrupted(), pytest.raises(KeyboardInterrupt):
+        with process_signals.ended_as_interrupted(), pytest.raises(KeyboardInterrupt):
             asyncio.run(load())
     finally:
         signal.signal(signal.SIGINT, before)

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import click
 from click.shell_completion import CompletionItem
 
+from logserver import process_signals
 from logserver.cli.auth_options import Access, access_options
 from logserver.cli.options import check_address, is_url, parse_time
 from logserver.client import LogClient, Retry, ServerRefused
@@ -159,7 +160,7 @@ def run_with_client(
     timeout_s: float = ANSWER_S,
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a coroutine with a client; an interrupt cancels the coroutine, so that it can clean up.
+    """Run a coroutine with a client; Ctrl-C and SIGTERM cancel the coroutine, so that it can clean up.
 
     If a topic does not exist, the error names the similar ones.
     """
@@ -171,7 +172,8 @@ def run_with_client(
             except ServerRefused as error:
                 raise await _with_similar_topics(client, error) from None
 
-    asyncio.run(run())
+    with process_signals.ended_as_interrupted(dies=True):
+        asyncio.run(run())
 
 
 async def _with_similar_topics(client: LogClient, error: ServerRefused) -> ServerRefused:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from logserver.bench.targets.kafka import BESIDE
 from logserver.bench.targets.tools import free_ports
 from logserver.cli.online.kcat_output import Listing
 from logserver.client.values import Broker, Cluster, PartitionReplicas
-from tests.cli.runner import Ended, run
+from tests.cli.runner import Ended, command_line, run
 from tests.http.test_security import ADMIN, token_file
 from tests.interop import peers
 
@@ -102,6 +104,29 @@ def test_records_and_groups(address: str) -> None:
     ok("group", "delete", *at, "g")
     gone = run("group", "show", *at, "g")
     assert (gone.code, "group 'g' does not exist" in gone.err) == (2, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_member_leaves_its_group(address: str, number: signal.Signals) -> None:
+    """The printed records are committed, and the next member need not wait for a session to time out."""
+    topic, group = f"stop-{number}", f"stopped-{number}"
+    ok("topic", "create", "-b", address, topic)
+    ok("produce", "-b", address, "-t", topic, data="a\nb\n")
+    words = ("consume", "-b", address, "-t", topic, "-G", group, "-f", "%s\n")
+    with subprocess.Popen(
+        command_line(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == [b"a\n", b"b\n"]
+        while ok("group", "show", "-b", address, group).document["lag"] != 0:
+            time.sleep(0.05)
+        assert len(ok("group", "show", "-b", address, group).document["members"]) == 1
+        process.send_signal(number)
+        errors = process.communicate(timeout=30)[1]
+    ends = {signal.SIGINT: (130, b"interrupted\n"), signal.SIGTERM: (-signal.SIGTERM, b"")}
+    assert (process.returncode, errors) == ends[number]
+    shown = ok("group", "show", "-b", address, group).document
+    assert (shown["members"], shown["lag"]) == ([], 0)
 
 
 def test_kcat(address: str) -> None:

@@ -83,7 +83,8 @@ def test_list_and_delete(filled: str) -> None:
     assert (ended.code, "[server-refused]" in ended.err) == (2, True)
 
 
-def test_an_interrupted_member_leaves_its_group(filled: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_member_leaves_its_group(filled: str, number: signal.Signals) -> None:
     group = group_of(filled)
     with subprocess.Popen(
         command_line("consume", "-t", filled, "-G", group), stdout=subprocess.PIPE
@@ -91,8 +92,9 @@ def test_an_interrupted_member_leaves_its_group(filled: str) -> None:
         assert process.stdout is not None
         assert [json.loads(process.stdout.readline())["value"] for _ in range(3)] == ["a", "b", "c"]
         assert len(shown(filled)["members"]) == 1
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 128 + signal.SIGINT
+        process.send_signal(number)
+        code = process.wait(30)
+    assert code == {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}[number]
     assert shown(filled)["members"] == []
 
 
