@@ -8,6 +8,7 @@ partition, or a window of the log.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -17,9 +18,12 @@ from storage.conversion.records import KafkaRecord, QueuedMessage
 from storage.errors import Corrupt
 from storage.files import FileSystem
 from storage.findings import finding
+from storage.kafka.format.record import DecodedRecord
 from storage.kafka.log.log_file import OLD_FORMAT, StoredBatch
 from storage.kafka.log.reading import AbortedRanges, batches_from, decoded
 from storage.kafka.partition import Partition
+from storage.kafka.tools.live import steady, steady_items
+from storage.kafka.tools.logs import log_replaced
 from storage.kafka.tools.view import View as KafkaView
 from storage.model import Finding, OffsetBounds, RawMessage, TopicPartition
 from storage.rocketmq.format.message import Message
@@ -61,6 +65,7 @@ class KafkaSource:
     def __init__(self, path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
         self._view = KafkaView(path, options, fs=fs, clock=clock)
         self.roots: Sequence[Path] = self._view.directory.roots
+        self._bounds: dict[TopicPartition, OffsetBounds] = {}  # as they were at the first look
 
     def topics(self) -> Mapping[str, Sequence[int]]:
         """See Source."""
@@ -75,35 +80,53 @@ class KafkaSource:
 
     def bounds(self, address: TopicPartition) -> OffsetBounds:
         """See Source."""
-        return self._view.partition(address).bounds()
+        if address not in self._bounds:
+            found = steady(self._view, address, lambda view: view.partition(address).bounds())
+            if found is None:
+                raise log_replaced(self._view.folders[address])
+            self._bounds[address] = found
+        return self._bounds[address]
 
     def records(self, address: TopicPartition, fates: Fates) -> Iterator[KafkaRecord]:
         """Yield the committed records of a partition by offset. Hidden records are counted in `fates`, and damage is
         added to the findings.
+
+        Raises IoFailure (run it again) if a running server changes the partition faster than it can be read.
         """
-        partition = self._view.partition(address)
-        start, stable, end = partition.bounds()
-        aborted = AbortedRanges(partition.segments().at, start, stable)
-        for batch in self._batches(partition, start, stable):
-            header = batch.header
-            if header.is_control or aborted.hides(batch):
-                why = MARKER if header.is_control else ABORTED
-                fates.hidden.add(address, header.base_offset, "", why, records=header.count)
-                continue
-            try:
-                found = decoded(batch)
-            except Corrupt as error:
-                self._note(address, header.base_offset, error)
-                continue
-            for offset, time_ms, key, value, headers in found:
-                if offset >= start:
-                    yield KafkaRecord(
-                        offset, time_ms, key, value, headers, header.is_log_append_time
-                    )
+        _, stable, end = self.bounds(address)
+        read = partial(self._read, address, stable, fates)
+        for records in steady_items(self._view, address, read):
+            yield from records
+        if any((gone.topic, gone.partition) == address for gone in self._view.gone):
+            raise log_replaced(self._view.folders[address])
         if stable < end:
             fates.hidden.add(address, stable, "", NOT_ENDED, records=end - stable)
 
-    def _batches(self, partition: Partition, start: int, end: int) -> Iterator[StoredBatch]:
+    def _read(
+        self, address: TopicPartition, stable: int, fates: Fates, view: KafkaView, begin: int
+    ) -> Iterator[tuple[int, Sequence[KafkaRecord]]]:
+        """Yield the records of each batch from an offset on, as a view finds it, and the offset after them."""
+        partition = view.partition(address)
+        start = max(begin, partition.bounds().start)
+        aborted = AbortedRanges(partition.segments().at, start, stable)
+        for batch in self._batches(view, partition, start, stable):
+            header = batch.header
+            found: Sequence[DecodedRecord] = ()
+            if header.is_control or aborted.hides(batch):
+                why = MARKER if header.is_control else ABORTED
+                fates.hidden.add(address, header.base_offset, "", why, records=header.count)
+            else:
+                try:
+                    found = decoded(batch)
+                except Corrupt as error:
+                    self._note(address, header.base_offset, error)
+            is_append_time = header.is_log_append_time
+            records = [KafkaRecord(*record, is_append_time) for record in found]
+            yield header.next_offset, [record for record in records if record.offset >= start]
+
+    def _batches(
+        self, view: KafkaView, partition: Partition, start: int, end: int
+    ) -> Iterator[StoredBatch]:
         """Yield valid batches; damage between them is added to the findings."""
         segments = partition.segments()
         offset = start
@@ -113,6 +136,8 @@ class KafkaSource:
                     yield batch
                     offset = batch.header.next_offset
             except Corrupt as error:
+                if view.is_changed(partition.partition):
+                    raise
                 self._note(partition.partition, offset, error)
                 following = error.facts().get("next_good_offset")
                 if not isinstance(following, int) or following <= offset:

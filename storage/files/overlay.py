@@ -235,6 +235,14 @@ class OverlayFileSystem:
         with self._lock:
             return self._tree.file(path, "stat").base_path
 
+    def forget(self, path: Path) -> None:
+        """Let the next use of an unchanged file see its present length: the base may have replaced it."""
+        with self._lock:
+            parent, name = self._tree.place(path, "forget")
+            node = parent.children.get(name)
+            if isinstance(node, Content) and node.base_path is not None and not node.touched:
+                del parent.children[name]
+
     def changed(self) -> Sequence[Path]:
         """Return the files and directories that were created, removed or have other bytes than in the base, sorted.
 

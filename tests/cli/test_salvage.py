@@ -12,6 +12,7 @@ import pytest
 from storage import Record, StoreOptions, TopicPartition, detect, open_inspector, open_store
 from storage.errors import DiskFull
 from storage.files import RealFileSystem
+from storage.kafka.tools.view import View
 from tests.cli.runner import fine, run, settings_options
 from tests.damage.test_kafka_damage import root_of
 from tests.golden import rocketmq_stores, stores
@@ -188,6 +189,23 @@ def test_a_place_below_a_file(tmp_path: Path) -> None:
 
 
 # ---- a disk that fails halfway ------------------------------------------------------------------
+
+
+def test_a_partition_that_changes_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left out, so the exit code is 1."""
+    chosen = next(iter(View(WHOLE, StoreOptions(), fs=RealFileSystem(), clock=lambda: 0).folders))
+    monkeypatch.setattr(View, "is_changed", lambda _, address: address == chosen)
+    target = tmp_path / "new"
+    ended = run("salvage", WHOLE, "--to", target)
+    found = [row for row in ended.document["findings"] if row["severity"] != "info"]
+    assert [(row["code"], row["topic"], row["partition"]) for row in found] == [
+        ("changed-meanwhile", *chosen)
+    ]
+    assert (ended.code, ended.document["losses"]) == (1, [])
+    assert not (target / str(chosen)).exists()
+    assert run("verify", target).rows == []
 
 
 @pytest.mark.parametrize("root", [DAMAGED, SMALL.root], ids=["kafka", "rocketmq"])

@@ -30,6 +30,7 @@ from storage import KeptRange, Loss, LossReport
 from storage.display import counted
 
 LEFT_BEHIND = "left-behind"
+LEFT_OUT = "changed-meanwhile"  # a partition: a running server changed it
 
 
 @click.command("salvage", epilog="Example: logserver salvage data --to rescued")
@@ -70,7 +71,7 @@ def command(
     else:
         found = finding_lines(report.findings, inspected, shows_all=shows_all)
         write_text([*map(_loss_line, report.losses), *found, *_totals(report)])
-    if report.losses or any(map(is_wrong, report.findings)):
+    if report.losses or any(one.code == LEFT_OUT or is_wrong(one) for one in report.findings):
         click.get_current_context().exit(FINDINGS)
 
 

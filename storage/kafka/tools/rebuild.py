@@ -13,15 +13,15 @@ verify. Must not write logs. With `write` it holds the store's lock all the time
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from storage.contract import TaskRunner, run_serially
-from storage.errors import InvalidArgument
-from storage.files import FileSystem, HandleCache, atomic_write, write_durably
+from storage.errors import InvalidArgument, IoFailure
+from storage.files import FileSystem, HandleCache, atomic_write, is_missing, write_durably
 from storage.findings import finding
 from storage.kafka.format import names, txn_index
 from storage.kafka.format.batch import BatchHeader
@@ -35,9 +35,10 @@ from storage.kafka.state import blocked_paths
 from storage.kafka.state.log_dirs import log_directory, refuse_several
 from storage.kafka.state.producers import ProducerStates
 from storage.kafka.state.root import detect
-from storage.kafka.tools.logs import Log, LogReader, SegmentOutcome, SegmentTask
+from storage.kafka.tools.live import steady
+from storage.kafka.tools.logs import Log, LogReader, SegmentOutcome, SegmentTask, log_replaced
 from storage.kafka.tools.view import View
-from storage.model import Finding, RebuildReport
+from storage.model import Finding, RebuildReport, TopicPartition
 from storage.shared.diagnostics import Meter, Notes
 from storage.shared.recount import check_files
 
@@ -73,16 +74,48 @@ def rebuild_indexes(
         lock.release()
 
 
-class _Pending(NamedTuple):
-    """A segment whose part was handed out and has no result yet."""
+class _Partition:
+    """The segments of one partition, as one view finds them; their results arrive in ascending order.
 
-    plan: PartitionPlan
-    segment: SegmentPlan
-    part: RebuildPart
+    `parts` None: files disappeared while they were listed.
+    """
+
+    def __init__(
+        self, address: TopicPartition, parts: Sequence[tuple[SegmentPlan, RebuildPart]] | None
+    ) -> None:
+        self.address = address
+        self.is_gone = parts is None
+        self.segments = parts or ()
+        self.built: list[SegmentBuilt] = []
+        self._open: Mapping[int, int] = {}  # transactions at the end of the last result's segment
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the result of every segment has arrived."""
+        return len(self.built) == len(self.segments)
+
+    def parts(self) -> Iterator[RebuildPart]:
+        """Yield a part for every segment.
+
+        A part includes the open transactions if the results of all parts before it have arrived.
+        """
+        for number, (_, part) in enumerate(self.segments):
+            is_next = number == len(self.built)
+            yield replace(part, open_transactions=self._open) if is_next else part
+
+    def take(self, result: SegmentBuilt, again: Callable[[RebuildPart], SegmentBuilt]) -> None:
+        """Add the next segment's result; `again` reads the segment once more."""
+        _, part = self.segments[len(self.built)]
+        if result.transactional and result.opened != self._open:
+            result = again(replace(part, open_transactions=self._open))
+        if result.transactional:
+            self._open = result.left_open
+        self.is_gone |= result.is_gone
+        self.built.append(result)
 
 
 class _Rebuild:
-    """One pass over the partitions of a view."""
+    """One pass over the partitions of a view. A partition whose files a running server replaced is looked at again."""
 
     def __init__(self, view: View, run: TaskRunner, *, write: bool) -> None:
         moment_ms = view.clock()
@@ -96,9 +129,8 @@ class _Rebuild:
         self._changed: list[str] = []
         self._kept_dir = view.root.parent / f"{view.root.name}.cut-{moment_ms}"
         self._staged_dir = view.root.parent / f"{view.root.name}.rebuild-{moment_ms}"
-        self._pending: deque[_Pending] = deque()  # parts without results
-        self._taken: PartitionPlan | None = None  # plan of the partition with the last result
-        self._open: Mapping[int, int] = {}  # open transactions at the end of that result's segment
+        self._partitions: deque[_Partition] = deque()  # not put in place yet, in order
+        self._pending: deque[_Partition] = deque()  # of the parts without results
 
     def run(self) -> RebuildReport:
         """Compare every index file, and with `write` replace each that differs. Return the report."""
@@ -106,6 +138,8 @@ class _Rebuild:
         try:
             for result in self._run(self._work, self._parts()):
                 self._take(result)
+                self._complete()
+            self._complete()
             if self._write and self._changed:
                 view.notes.add(self._kept_aside())
             replaced = set(self._changed)  # `changed` names these files: no findings for them
@@ -125,75 +159,102 @@ class _Rebuild:
     # ---- parts ---------------------------------------------------------------------------------
 
     def _parts(self) -> Iterator[RebuildPart]:
-        """Yield a part for every segment.
-
-        A part includes the open transactions if the results of all parts before it have arrived.
-        """
-        compacted = self._view.checkpoints[names.CLEANER_OFFSETS]
-        for address in self._view.those_there(self._view.folders):
-            plan = self._view.plan(address)
-            staged = self._staged_dir / plan.directory.name if self._write else None
-            for segment in plan.segments:
-                if not self._view.base.exists(segment.path):
-                    continue  # a segment of a `.swap` set that the next start completes
-                if self._names_lost_records(plan, segment):
-                    continue  # only this index names the lost records: a start needs it
-                part = self._part(plan, segment, staged, compacted=address in compacted)
-                if not self._pending:
-                    part = replace(part, open_transactions=self._open_before(plan))
-                self._pending.append(_Pending(plan, segment, part))
+        for address in self._view.folders:
+            partition = self._begun(self._view, address)
+            self._partitions.append(partition)
+            for part in partition.parts():
+                self._pending.append(partition)
                 yield part
 
-    def _names_lost_records(self, plan: PartitionPlan, segment: SegmentPlan) -> bool:
-        """Whether the index of the last segment points past the end of the log."""
-        if segment.limit_offset <= plan.batches_end:
-            return False
-        named = end_by_index(self._view.base, segment, segment.size_bytes)
-        return named is not None and named.offset > plan.batches_end
+    def _begun(self, view: View, address: TopicPartition) -> _Partition:
+        """Return a partition with its parts; one without, which `is_gone`, if its files disappear meanwhile."""
+        try:
+            return _Partition(address, list(self._segments(view, address)))
+        except IoFailure as error:
+            if not is_missing(error):
+                raise
+            return _Partition(address, None)
 
-    def _part(
-        self, plan: PartitionPlan, segment: SegmentPlan, staged: Path | None, *, compacted: bool
-    ) -> RebuildPart:
-        """Return the part for the good batches below the end that recovery leaves."""
-        return RebuildPart(
-            fs=self._view.base,
-            log=Log.of(segment, plan.partition),
-            indexes=self._view.index_places(segment),
-            snapshot=self._view.snapshot_place(segment),
-            interval_bytes=plan.settings.index_interval_bytes,
-            compacted=compacted,
-            staged=staged,
-        )
-
-    def _open_before(self, plan: PartitionPlan) -> Mapping[int, int]:
-        """Return the transactions open after the last segment with a result; none where a partition begins."""
-        return self._open if plan is self._taken else {}
+    def _segments(
+        self, view: View, address: TopicPartition
+    ) -> Iterator[tuple[SegmentPlan, RebuildPart]]:
+        compacted = address in view.checkpoints[names.CLEANER_OFFSETS]
+        plan = view.plan(address)
+        staged = self._staged_dir / plan.directory.name if self._write else None
+        for segment in plan.segments:
+            if not view.base.exists(segment.path):
+                continue  # a segment of a `.swap` set that the next start completes
+            if _names_lost_records(view, plan, segment):
+                continue  # only this index names the lost records: a start needs it
+            # The part has the good batches below the end that recovery leaves.
+            part = RebuildPart(
+                fs=view.base,
+                log=Log.of(segment, plan.partition),
+                indexes=view.index_places(segment),
+                snapshot=view.snapshot_place(segment),
+                interval_bytes=plan.settings.index_interval_bytes,
+                compacted=compacted,
+                staged=staged,
+            )
+            yield segment, part
 
     def _take(self, result: SegmentBuilt) -> None:
-        pending = self._pending.popleft()
-        before = self._open_before(pending.plan)
-        if result.transactional and result.opened != before:
-            known = replace(pending.part, open_transactions=before)
-            (result,) = self._run(self._work, [known])
-        self._taken = pending.plan
-        self._open = result.left_open if result.transactional else before
+        partition = self._pending.popleft()
+        segment, part = partition.segments[len(partition.built)]
         if not self._here:
-            self._view.reader.meter.add(pending.part.log.size_bytes)
-        self._view.notes.add(*result.findings)
-        self._files += result.files
-        for suffix, staged in result.changed.items():
-            path = self._replace(pending, suffix, staged)
-            if self._write:
-                self._recount(path, suffix, result.entries[suffix])
+            self._view.reader.meter.add(part.log.size_bytes)
+        partition.take(result, self._again)
+        if (
+            self._write
+        ):  # at once: the lock keeps others from changing the store, and a crash costs little
+            self._put(segment, part, partition.built[-1])
+
+    def _again(self, part: RebuildPart) -> SegmentBuilt:
+        (result,) = self._run(self._work, [part])
+        return result
+
+    def _complete(self) -> None:
+        """Take the partitions whose results have all arrived."""
+        while self._partitions and self._partitions[0].is_done:
+            partition = self._partitions.popleft()
+            is_changed = partition.is_gone or self._view.is_changed(partition.address)
+            if is_changed:
+                look = partial(self._looked_again, partition.address)
+                again = steady(self._view, partition.address, look, again=True)
+                if again is None:
+                    continue
+                partition = again
+            if is_changed or not self._write:
+                for place, result in zip(partition.segments, partition.built, strict=True):
+                    self._put(*place, result)
+
+    def _looked_again(self, address: TopicPartition, view: View) -> _Partition:
+        """Return a partition with all results, as its files are now. Raises `log_replaced`."""
+        partition = self._begun(view, address)
+        for part in partition.parts():
+            partition.take(self._again(part), self._again)
+        if partition.is_gone:
+            raise log_replaced(view.folders[address])
+        return partition
 
     # ---- putting in place ----------------------------------------------------------------------
 
-    def _replace(self, pending: _Pending, suffix: str, staged: Path | None) -> Path:
+    def _put(self, segment: SegmentPlan, part: RebuildPart, result: SegmentBuilt) -> None:
+        self._view.notes.add(*result.findings)
+        self._files += result.files
+        for suffix, staged in result.changed.items():
+            path = self._replace(segment, part, suffix, staged)
+            if self._write:
+                self._recount(path, suffix, result.entries[suffix])
+
+    def _replace(
+        self, segment: SegmentPlan, part: RebuildPart, suffix: str, staged: Path | None
+    ) -> Path:
         """Note the file as changed. With `write`, keep its old bytes aside, then replace it, both durably.
 
         Return its path.
         """
-        segment, fs = pending.segment, self._view.base
+        fs = self._view.base
         path = segment.path.with_name(segment_name(segment.base_offset, suffix))
         self._changed.append(str(path))
         if not self._write:
@@ -201,7 +262,7 @@ class _Rebuild:
         if suffix in segment.suffixes:
             kept = self._kept_dir / path.parent.name / path.name
             fs.make_dir(kept.parent)
-            atomic_write(fs, kept, fs.read_bytes(pending.part.indexes[suffix]))
+            atomic_write(fs, kept, fs.read_bytes(part.indexes[suffix]))
         if staged is not None:
             atomic_write(fs, path, fs.read_bytes(staged))
         else:
@@ -221,6 +282,14 @@ class _Rebuild:
 
     def _kept_aside(self) -> Finding:
         return finding("kept-aside", self._kept_dir, message="the files that rebuild replaced")
+
+
+def _names_lost_records(view: View, plan: PartitionPlan, segment: SegmentPlan) -> bool:
+    """Return whether the index of the last segment points past the end of the log."""
+    if segment.limit_offset <= plan.batches_end or view.grows(plan):
+        return False
+    named = end_by_index(view.base, segment, segment.size_bytes)
+    return named is not None and named.offset > plan.batches_end
 
 
 def _count_entries(fs: FileSystem, path: Path, suffix: str) -> int | None:
@@ -252,19 +321,30 @@ class SegmentBuilt(SegmentOutcome):
     - `changed`: the files that differ, by suffix: the path of the new bytes. None if the file should not exist, or
       if files are only compared.
     - `entries`: the number of entries that each file should have, None for a file that should not exist.
+    - `is_gone`: a file was removed meanwhile; there is no result.
     """
 
     files: int = 0
     changed: dict[str, Path | None] = field(default_factory=dict)
     entries: dict[str, int | None] = field(default_factory=dict)
+    is_gone: bool = False
 
 
 def build_segment(part: RebuildPart, meter: Meter | None = None) -> SegmentBuilt:
     """Read the good batches of a segment's log, and compare. Memory: its indexes, twice."""
+    try:
+        return _built(part, meter or Meter())
+    except IoFailure as error:
+        if not is_missing(error):
+            raise
+        return SegmentBuilt(is_gone=True)
+
+
+def _built(part: RebuildPart, meter: Meter) -> SegmentBuilt:
     result = SegmentBuilt(opened=part.opened())
     files, notes = HandleCache(part.fs, 2), Notes()
     reader = LogReader(files, notes)
-    reader.meter = meter or Meter()
+    reader.meter = meter
     try:
         wanted = _contents(part, reader, result)
     finally:

@@ -7,7 +7,7 @@ thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.partition import Partition
-from storage.kafka.recovery.evidence import CHECKPOINTS, INDEX_SUFFIXES
+from storage.kafka.recovery.evidence import CHECKPOINTS, INDEX_SUFFIXES, orphan_indexes
 from storage.kafka.recovery.opening import Examination, Opening
 from storage.kafka.state import blocked_paths
 from storage.kafka.state.file_listing import unread_findings
@@ -78,7 +78,12 @@ class View:
             self._note_renamed(*only)
         self.gone: list[Finding] = []  # partitions that a running broker changed during the read
         self._defaults = settings.topic_defaults
-        self._configs = self.directory.topic_configs()
+        for path in self.root_paths():
+            if path.name in names.ROOT_FILES or path.name.startswith(
+                names.OURS
+            ):  # small ones, which a running server replaces
+                self.fs.forget(path)
+        self.stored_configs = self.directory.topic_configs()
         # Read before any log: if a server is running, later checkpoints would be ahead of the logs read here.
         self.checkpoints = {name: self._root_offsets(name) for name in CHECKPOINTS}
         opening = Opening(options, settings, self.settings_of, clock, read_only=True)
@@ -93,6 +98,7 @@ class View:
         self.evidence.drop(address for address in self.folders if self.state_of(address))
         self.known_losses = self._examination.known_losses
         self.plans = self._examination.plans
+        self._watched: dict[TopicPartition, PartitionPlan] = {}
         self._is_whole = only is None
         self._has_committed = False
 
@@ -200,11 +206,20 @@ class View:
             return ()
         if not self._has_committed:
             self._has_committed = True
-            homes = (p for p in self.folders if p.topic == names.GROUP_OFFSETS_TOPIC)
-            self._examination.add_committed(self.those_there(homes))
+            for home in self.folders:
+                if home.topic == names.GROUP_OFFSETS_TOPIC:
+                    self._add_committed(home)
         missing = self.evidence.findings(self.served())
         self.notes.add(*missing)
         return missing
+
+    def _add_committed(self, home: TopicPartition) -> None:
+        try:
+            self.plan(home)
+            self._examination.add_committed([home])
+        except IoFailure as error:
+            if not is_missing(error):  # a running server replaced its files: they prove nothing
+                raise
 
     def reported_losses(self, address: TopicPartition) -> Sequence[range]:
         """Return the offsets that a salvage or an earlier start reported as lost, in ranges."""
@@ -238,34 +253,37 @@ class View:
         self.plan(address)
         return self._examination.partition(address)
 
-    def those_there(self, addresses: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-        """Yield these partitions, each examined. Leave out and report a partition if its files disappear meanwhile.
-
-        That happens while a broker runs: it deletes a topic, or its cleaner replaces segments.
-        """
-        for address in addresses:
-            try:
-                self.plan(address)
-            except IoFailure as error:
-                self.note_gone(address, error)
-            else:
-                yield address
-
     def again(self) -> View:
         """Return a view of the files as they are now."""
         return View(self.root, self.options, fs=self.base, clock=self.clock, only=self._only)
+
+    def watch(self, plan: PartitionPlan) -> None:
+        """Let `is_changed` compare the files with this list of a partition's segments, in place of recovery's plan."""
+        self._watched[plan.partition] = plan
 
     def is_changed(self, address: TopicPartition) -> bool:
         """Return whether a running server has replaced or removed logs of a partition that was examined: its cleaner
         or retention was at work, or the topic was deleted. Appends change nothing.
         """
-        plan = self.plans.get(address)
+        plan = self._watched.get(address) or self.plans.get(address)
         if plan is None or plan.splits or plan.renames:
             return False
+        # An index without a log: a server that removes a segment renames its log first.
+        if any(not self.base.exists(path) for path, _ in orphan_indexes(plan)):
+            return True
         return any(self._has_other_file(plan, segment) for segment in plan.segments)
 
+    def grows(self, plan: PartitionPlan) -> bool:
+        """Return whether a running server has appended to a partition since its segments were listed."""
+        last = plan.segments[-1] if plan.segments else None
+        place = None if last is None else self.fs.base_path(last.path)
+        if last is None or place is None:
+            return False
+        return self.base.exists(place) and self.base.size(place) > last.listed_bytes
+
     def _is_replaced(self, log: Log) -> bool:
-        plan = self.plans.get(TopicPartition(str(log.topic), log.partition or 0))
+        address = TopicPartition(str(log.topic), log.partition or 0)
+        plan = self._watched.get(address) or self.plans.get(address)
         if plan is None or plan.splits or plan.renames:
             return False
         return any(
@@ -356,7 +374,7 @@ class View:
 
     def configs_of(self, topic: str) -> Mapping[str, str]:
         """Return the known configs: those stored for the topic override the defaults for all topics."""
-        return {**self._defaults, **self._configs.get(topic, {})}
+        return {**self._defaults, **self.stored_configs.get(topic, {})}
 
     def settings_of(self, topic: str) -> TopicSettings:
         """Return the settings that apply to the topic's partitions."""

@@ -122,6 +122,20 @@ def test_a_file_keeps_the_length_it_was_first_seen_with(root: Path, fs: OverlayF
     assert opened_again.pread(100, len(LOG)) == b"\0\0mine"
 
 
+def test_a_forgotten_file_has_its_new_length(root: Path, fs: OverlayFileSystem) -> None:
+    for name in ("log", "part/a", "none"):
+        fs.exists(root / name)
+    file = fs.open(root / "part/a", write=True)
+    file.pwrite(b"b", 0)
+    file.close()
+    for name in ("log", "part/a"):
+        atomic_write(REAL, root / name, b"another one")
+    for name in ("log", "part/a", "part", "none"):
+        fs.forget(root / name)
+    assert fs.read_bytes(root / "log") == b"another one"
+    assert fs.read_bytes(root / "part/a")[:1] == b"b", "a written file stays as it is"
+
+
 def test_growth_is_not_a_change(root: Path, fs: OverlayFileSystem) -> None:
     fs.size(root / "log")
     fs.size(root / "part" / "a")

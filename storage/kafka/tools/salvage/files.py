@@ -6,12 +6,13 @@ the engine's recovery recreates (indexes, snapshots, recovery points, high water
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from storage.errors import DataError, UnsupportedFormat
-from storage.files import FileSystem, copy_range, write_durably
+from storage.errors import DataError, IoFailure, UnsupportedFormat
+from storage.files import FileSystem, copy_range, is_missing, write_durably
 from storage.findings import finding
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.format.names import parse_segment_name
@@ -33,6 +34,7 @@ class SmallFiles:
         self._new_root = new_root
         self.whole = whole
         self._topic_ids: dict[str, str] = {}
+        self._facts = self._stored_facts()  # now: a running server may replace the file later
 
     # ---- of a partition ------------------------------------------------------------------------
 
@@ -64,18 +66,17 @@ class SmallFiles:
 
     # ---- of the root ---------------------------------------------------------------------------
 
-    def write_root(self, log_starts: Mapping[TopicPartition, int]) -> None:
-        """Write the files of the directory as a whole; durable after its next sync."""
+    def write_root(self, log_starts: Mapping[TopicPartition, int], topics: Collection[str]) -> None:
+        """Write the files of the directory as a whole, with these topics; durable after its next sync."""
         directory, new_root = self._view.directory, self._new_root
         target = LogDirectory(self._fs, new_root)
         identity = directory.root_file(names.META_PROPERTIES)
         if self._understood(identity, _identity) is not None:
             self._copy(identity, new_root / names.META_PROPERTIES)
-        topics = {address.topic for address in self._view.folders}
-        configs = directory.topic_configs()
+        configs = self._view.stored_configs
         if configs or self._fs.exists(directory.root_file(TOPICS_FILE)):
             target.write_topic_configs({t: c for t, c in configs.items() if t in topics})
-        target.write_store_file(self._facts())
+        target.write_store_file(self._facts)
         write_durably(self._fs, new_root / names.LOG_STARTS, checkpoints.encode_offsets(log_starts))
         if self.whole:
             self._copy_metadata()
@@ -89,7 +90,7 @@ class SmallFiles:
             data = checkpoints.encode_offsets(kept)
             write_durably(self._fs, self._new_root / names.CLEANER_OFFSETS, data)
 
-    def _facts(self) -> StoreFile:
+    def _stored_facts(self) -> StoreFile:
         """Return the facts of the server's own store file.
 
         Producer ids and epochs already given out stay used after the salvage. A broker-led directory stays broker-led.
@@ -127,7 +128,8 @@ class SmallFiles:
             self._fs.make_dir(copy)
             for file in self._fs.list_dir(folder):
                 if not self._fs.is_dir(folder / file):
-                    self._copy(folder / file, copy / file)
+                    with _unless_missing():  # a running broker removes old snapshots
+                        self._copy(folder / file, copy / file)
             self._fs.sync_dir(copy)
             self._note(folder, "copied without a check", code="copied-unchecked")
 
@@ -142,9 +144,10 @@ class SmallFiles:
             if not is_known and not path.name.startswith(names.OURS):
                 self._note_root_name(path)
         for folder in self._view.folders.values():
-            for name in self._fs.list_dir(folder):
-                if name not in _IN_FOLDERS and parse_segment_name(name) is None:
-                    self._note_unknown(folder / name)
+            with _unless_missing():  # a running server deleted the topic
+                for name in self._fs.list_dir(folder):
+                    if name not in _IN_FOLDERS and parse_segment_name(name) is None:
+                        self._note_unknown(folder / name)
 
     # ---- reporting -----------------------------------------------------------------------------
 
@@ -189,6 +192,15 @@ class SmallFiles:
         noted = finding(code, path, message=message)
         if noted not in self.findings:
             self.findings.append(noted)
+
+
+@contextmanager
+def _unless_missing() -> Iterator[None]:
+    try:
+        yield
+    except IoFailure as error:
+        if not is_missing(error):
+            raise
 
 
 def _identity(data: bytes) -> str:

@@ -33,12 +33,19 @@ def no_end(good_end: int) -> int:
     return 0
 
 
+def no_growth() -> bool:
+    """Return False: the log stays as it is."""
+    return False
+
+
 @dataclass(slots=True, kw_only=True)
 class PartitionSource:
     """The facts known of a partition before its logs are read.
 
     - `began_at`, `known_end`: the first offset and the end that files name; None and 0 if no file names them.
     - `end_by_index`: the end that the indexes of the last log name, by the position after its last good batch.
+    - `grows`: whether a server has appended to the last log since it was listed. The bytes at the end of the list may
+      then be half a batch, and the indexes may name later offsets.
     - `is_emptied`: it has no log, but files or names prove that it had one.
     - `without_log`: base offsets of segments that have an index and no log.
     """
@@ -50,6 +57,7 @@ class PartitionSource:
     began_at: int | None = None
     known_end: int = 0
     end_by_index: Callable[[int], int] = no_end
+    grows: Callable[[], bool] = no_growth
     is_emptied: bool = False
     epochs: Sequence[tuple[int, int]] = ()
     compacted: bool = False
@@ -220,7 +228,8 @@ class _Copy:
             following = gap.old_end if log.limit_offset == INT64_MAX else log.limit_offset
         with self._reader.files.borrow(log.path) as file:
             zeros = is_zero(file, position=gap.position, end=gap.end)
-        if zeros and following in (None, self._expected):
+        is_unwritten = following is None and self._source.grows()
+        if is_unwritten or (zeros and following in (None, self._expected)):
             self._copied.blank_bytes += size_bytes
             return
         self._lose(log, gap.position, following, size_bytes=size_bytes, reason=gap.reason)
@@ -256,7 +265,8 @@ class _Copy:
 
         A consumer may have seen their records.
         """
-        known_end = max(self._source.known_end, self._source.end_by_index(self._good_end))
+        by_index = 0 if self._source.grows() else self._source.end_by_index(self._good_end)
+        known_end = max(self._source.known_end, by_index)
         losses = self._copied.losses
         if losses and losses[-1].next_offset is None and known_end >= losses[-1].first_offset:
             losses[-1] = replace(losses[-1], next_offset=known_end)

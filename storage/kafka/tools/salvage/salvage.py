@@ -36,6 +36,7 @@ from storage.kafka.recovery.repair import clear_leftovers
 from storage.kafka.state.root import detect
 from storage.kafka.state.settings import LOG_DIRS
 from storage.kafka.store import KafkaStore, open_kafka
+from storage.kafka.tools.live import steady
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.salvage.files import SmallFiles
 from storage.kafka.tools.salvage.log import CopiedPartition, PartitionSource, copy_partition
@@ -75,33 +76,53 @@ class _Salvage:
         self._files = SmallFiles(view, new_root, whole=whole)
         self._copied: list[CopiedPartition] = []
         self._log_starts: dict[TopicPartition, int] = {}
+        self._found_in: list[TopicPartition] = []  # partitions of folders that were copied
 
     def run(self) -> LossReport:
         """Create the new store, stopped cleanly. Return the report without its target."""
         view = self._view
         view.start_meter(WHAT, list(view.folders))
         view.weigh_names()
-        for address, folder in view.folders.items():
-            self._copied.append(self._partition(address, folder))
+        for address in view.folders:
+            self._copied += self._partition(address)
         for missing in view.evidence.missing(view.served()) if self._files.whole else ():
             if missing.last_number is None:
                 self._copied.append(self._missing(missing))
         ends = {copied.address: copied.next_offset for copied in self._copied}
-        self._files.write_root(self._log_starts)
+        self._files.write_root(self._log_starts, {address.topic for address in self._found_in})
         self._files.write_cleaner_offsets(ends)
         view.base.sync_dir(self._new_root)
         return self._report(self._finish())
 
-    def _partition(self, address: TopicPartition, folder: Path) -> CopiedPartition:
-        fs = self._view.base
-        address = _legal(address)
+    def _partition(self, address: TopicPartition) -> Sequence[CopiedPartition]:
+        """Copy a partition; none if a running server deleted it, or changes it faster than it can be copied."""
+        copied = steady(self._view, address, partial(self._copy, address))
+        if copied is None:
+            self._emptied(_legal(address))
+            return ()
+        self._found_in.append(address)
+        return (copied,)
+
+    def _emptied(self, address: TopicPartition) -> Path:
+        """Return the path for the folder of a partition, without what an earlier look left there."""
         target = self._new_root / partition_dir_name(*address)
+        if self._view.base.exists(target):
+            self._view.base.remove_tree(target)
+        return target
+
+    def _copy(self, found: TopicPartition, view: View) -> CopiedPartition:
+        """Copy a partition as a view finds its files now."""
+        fs = view.base
+        address = _legal(found)
+        target = self._emptied(address)
         fs.make_dir(target)
-        source = self._source(address, folder)
-        copied = copy_partition(fs, self._view.reader, source, target)
+        source = self._source(view, address, view.folders[found])
+        view.reader.meter = self._view.reader.meter
+        copied = copy_partition(fs, view.reader, source, target)
         epochs = [entry for entry in source.epochs if entry[1] <= copied.next_offset]
         self._files.write_partition(address, target, epochs)
         fs.sync_dir(target)
+        self._log_starts.pop(address, None)
         if source.start_offset > copied.kept_end and copied.records:
             copied.findings.append(_ignored_start(source, copied))
         elif source.logs and source.start_offset > source.logs[0].base_offset:
@@ -126,8 +147,7 @@ class _Salvage:
         fs.sync_dir(target)
         return copied
 
-    def _source(self, address: TopicPartition, folder: Path) -> PartitionSource:
-        view = self._view
+    def _source(self, view: View, address: TopicPartition, folder: Path) -> PartitionSource:
         epochs = self._files.epochs(folder)
         compacted = address in view.checkpoints[names.CLEANER_OFFSETS]
         if self._only is not None:
@@ -140,7 +160,7 @@ class _Salvage:
                 epochs=epochs,
                 compacted=compacted,
             )
-        plan = self._listed(address, folder)
+        plan = self._listed(view, address, folder)
         plan.stored_epochs = epochs
         logs = self._logs(plan)
         first, last = (logs[0].base_offset, logs[-1].base_offset) if logs else (0, 0)
@@ -155,6 +175,7 @@ class _Salvage:
             began_at=None if began is None else began.offset,
             known_end=max((end for end in ends if end <= last + SEGMENT_OFFSETS), default=0),
             end_by_index=partial(_end_by_index, view, plan),
+            grows=partial(view.grows, plan),
             is_emptied=is_emptied(view.fs, plan),
             epochs=epochs,
             compacted=compacted,
@@ -165,15 +186,17 @@ class _Salvage:
             },
         )
 
-    def _listed(self, address: TopicPartition, folder: Path) -> PartitionPlan:
-        view = self._view
+    @staticmethod
+    def _listed(view: View, address: TopicPartition, folder: Path) -> PartitionPlan:
         clear_leftovers(view.fs, folder)
         plan = PartitionPlan(
             partition=address, directory=folder, settings=view.settings_of(address.topic)
         )
         list_segments(view.files, plan)
         pass_repeats(view.fs, view.files, plan)
-        view.notes.add(*plan.findings)
+        view.watch(plan)
+        if not view.is_changed(address):
+            view.notes.add(*plan.findings)
         return plan
 
     @staticmethod

@@ -23,8 +23,8 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.log.partition_plan import PartitionPlan, SegmentPlan
 from storage.kafka.recovery.losses import segments_without_log
 from storage.kafka.state.file_listing import unread_findings
-from storage.kafka.tools.live import LOOKS
-from storage.kafka.tools.logs import Log, hole
+from storage.kafka.tools.live import steady
+from storage.kafka.tools.logs import Log, hole, log_replaced
 from storage.kafka.tools.summary import transaction_findings
 from storage.kafka.tools.verify import files
 from storage.kafka.tools.verify.log import SegmentPart, SegmentResult, check_segment
@@ -93,9 +93,7 @@ class _Audit:
         except IoFailure as error:
             if not is_missing(error):
                 raise
-            gone = PartitionCheck(view, address, None)
-            gone.error = error
-            return gone
+            return PartitionCheck(view, address, None)
         return PartitionCheck(view, address, plan, compacted=address in compacted)
 
     def _take(self, result: SegmentResult) -> None:
@@ -113,13 +111,10 @@ class _Audit:
         while self._checks and self._checks[0].is_done:
             check = self._checks.popleft()
             found = self._judged(check)
-            for _ in range(LOOKS):
-                if found is not None:
-                    break
-                check, found = self._looked_again(check)
             if found is None:
-                self._leave_out(check)
-            else:
+                look = partial(self._looked_again, check.address)
+                found = steady(self._view, check.address, look, again=True)
+            if found is not None:
                 yield from sorted(found, key=lambda one: (one.path, one.position or 0))
 
     def _judged(self, check: PartitionCheck) -> Sequence[Finding] | None:
@@ -140,7 +135,6 @@ class _Audit:
         except IoFailure as error:
             if not is_missing(error):
                 raise
-            check.error = error
             return None
         if check.is_changed:
             return None
@@ -148,33 +142,22 @@ class _Audit:
             self._counted(count)
         return notes.all()
 
-    def _looked_again(
-        self, check: PartitionCheck
-    ) -> tuple[PartitionCheck, Sequence[Finding] | None]:
-        """Check a partition from the beginning, as its files are now."""
-        view = self._view.again()
-        try:
-            if check.address not in view.folders:
-                return check, None
-            view.weigh_names()
-            check = self._begun(view, check.address)
-            for part in check.parts():
-                check.take(part, self._again(part), self._again)
-            return check, self._judged(check)
-        finally:
-            view.close()
-
-    def _leave_out(self, check: PartitionCheck) -> None:
-        if check.error is None:
-            self._view.note_changed(check.address)
-        else:
-            self._view.note_gone(check.address, check.error)
+    def _looked_again(self, address: TopicPartition, view: View) -> Sequence[Finding]:
+        """Return the findings of a partition, as its files are now. Raises `log_replaced`."""
+        view.weigh_names()
+        check = self._begun(view, address)
+        for part in check.parts():
+            check.take(part, self._again(part), self._again)
+        found = self._judged(check)
+        if found is None:
+            raise log_replaced(view.folders[address])
+        return found
 
 
 class PartitionCheck:
     """The segments of one partition; their results arrive in ascending order.
 
-    `plan` None: the files are gone. `error`: the file that was missing when it was read.
+    `plan` None: the files are gone.
     """
 
     def __init__(
@@ -188,7 +171,6 @@ class PartitionCheck:
         self.view = view
         self.address = address
         self.plan = plan
-        self.error: IoFailure | None = None
         segments = [] if plan is None else [*plan.segments, *plan.removed_segments]
         self.segments = segments  # also segments that the next start would cut
         self.found: list[Finding] = []
