@@ -10,6 +10,7 @@ format/half_message.py.
     check      the half messages again, with the number of their checks -> sync -> progress of the half and op queue
     discard    the messages to TRANS_CHECK_MAX_TIME_TOPIC -> the op record -> sync -> progress
 
+A check works in steps, each with its sync, and releases the lock in between; the progress follows the last one.
 All are appended to one log, so a crash leaves a beginning of these writes, and no reader sees a message before the op
 record is on disk. A start that finds a message in its real queue whose half message has no op record, which a broker
 leaves too, does not deliver it again. The broker collects op records for three seconds; here the answer waits for them.
@@ -21,8 +22,10 @@ import itertools
 import logging
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from time import sleep
 from typing import Final, Protocol
 
@@ -87,7 +90,9 @@ MAX_TIME: Final = TopicPartition(names.CHECK_MAX_TIME_TOPIC, 0)
 DEFAULT_RESERVED_MS: Final = 72 * 3_600_000  # fileReservedTime of the broker
 PAUSE_S: Final = 0.0003
 """The time between two steps of reading: others get the processor, and this lock."""
-WRITTEN_BYTES: Final = 8 << 20  # of one append of messages that are written again
+CHECKED_AT_ONCE: Final = 200
+CHECK_STEP_BYTES: Final = 1 << 20
+"""Transactions and messages of one step of a check, and the bytes that it writes: the lock is held meanwhile."""
 LOOKED_UP_AT_ONCE: Final = 100
 """Messages that a check looks for in their real queues before it lets others take the lock."""
 LOOKED_UP: Final = 20_000
@@ -135,6 +140,23 @@ class Home(Protocol):
 
     def create_own_topic(self, topic: str) -> None:
         """Create a topic of the broker's own, with one queue, if it is missing."""
+
+
+@dataclass(slots=True)
+class _Check:
+    """A check in progress: the transactions to look at, the messages of those before that are due, and the result."""
+
+    now_ms: int
+    transactions: deque[Transaction]
+    due: deque[Waiting] = field(default_factory=deque)
+    checked: int = 0
+    ended: list[str] = field(default_factory=list)
+    partitions: dict[TopicPartition, None] = field(default_factory=dict)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether there is more to do."""
+        return bool(self.transactions or self.due)
 
 
 class HalfMessageStore:
@@ -394,29 +416,64 @@ class HalfMessageStore:
     # ---- checks ----
 
     def check(self, now_ms: int) -> HalfChecked:
-        """See HalfMessages.check."""
+        """See HalfMessages.check. Requests can take the lock between two steps."""
         self._look_up()
         with self._caught_up():
-            partitions: dict[TopicPartition, None] = {}
-            decided: dict[str, HalfOutcome] = {}
-            due: list[Waiting] = []
-            for one in list(self._halves.transactions.values()):
-                if one.is_found:  # a later check looks for its messages
-                    continue
-                outcome = self._fixed_outcome(one, now_ms)
-                if outcome is None:
-                    due += [each for each in one.waiting.values() if self._is_due(each, now_ms)]
-                elif self._settle(one, outcome, partitions):
-                    decided[one.id] = outcome
-            self._write_ops(decided)
-            checked = self._write_again(due)
-            self._flush()
-            while checked and not self._halves.step():
-                pass
+            work = _Check(now_ms, deque(self._halves.transactions.values()))
+        while True:
+            with self._caught_up():
+                self._check_some(work)
+            if not work.is_left:
+                break
+            sleep(PAUSE_S)
+        with self._caught_up():
             self._write_progress()
-            return HalfChecked(
-                checked, list(decided), list(partitions), set(self._halves.transactions)
-            )
+            waiting = set(self._halves.transactions)
+        return HalfChecked(work.checked, work.ended, list(work.partitions), waiting)
+
+    def _check_some(self, work: _Check) -> None:
+        """Look at some transactions: end those that are over, and write half messages that are due again. All that is
+        written is durable on return. The messages of a transaction that ends are written in one step, however many.
+        """
+        looked = size_bytes = 0
+        decided: dict[str, HalfOutcome] = {}
+        again: list[Waiting] = []
+        while work.is_left and looked < CHECKED_AT_ONCE and size_bytes < CHECK_STEP_BYTES:
+            looked += 1
+            if work.due:
+                waiting = work.due.popleft()
+                if self._waits(waiting):
+                    again.append(waiting)
+                    size_bytes += waiting.entry.size
+                continue
+            one = work.transactions.popleft()
+            if one.is_found or not self._is_known(one):  # a later check looks for its messages
+                continue
+            outcome = self._fixed_outcome(one, work.now_ms)
+            if outcome is None:
+                every = one.waiting.values()
+                work.due += [each for each in every if self._is_due(each, work.now_ms)]
+            elif self._settle(one, outcome, work.partitions):
+                decided[one.id] = outcome
+                looked += len(one.waiting)
+                size_bytes += sum(each.entry.size for each in one.waiting.values())
+        self._write_ops(decided)
+        work.ended += decided
+        work.checked += self._write_again(again)
+        self._flush()
+        # Else requests would have to read these messages, and each time more of them.
+        while not self._halves.step():
+            pass
+
+    def _is_known(self, one: Transaction) -> bool:
+        """Return whether a transaction is still open: a request may have ended it between two steps."""
+        return self._halves.transactions.get(one.id) is one
+
+    def _waits(self, waiting: Waiting) -> bool:
+        """Return whether a message still waits for the end of its transaction, which no request has named yet."""
+        one = waiting.transaction
+        is_open = self._is_known(one) and one.id not in self._halves.outcomes
+        return is_open and one.waiting.get(waiting.fields.key) is waiting
 
     def _look_up(self) -> None:
         """Look for messages that a start found in their real queues. Requests can take the lock in between."""
@@ -483,22 +540,20 @@ class HalfMessageStore:
 
     def _write_again(self, due: Sequence[Waiting]) -> int:
         """Append the half messages again, with the number of their checks; return how many."""
-        count = size_bytes = 0
+        count = 0
         group: list[RawMessage] = []
         place: tuple[int, bytes] | None = None
         for waiting in due:
             at = waiting.queue_id, waiting.host
-            if group and (at != place or size_bytes + waiting.entry.size > WRITTEN_BYTES):
+            if group and at != place:
                 count += self._put_back(place, group)
-                group, size_bytes = [], 0
+                group = []
             place = at
             try:
                 message = self._halves.newest(waiting)
                 group.append(half_message.checked(message, waiting.fields, waiting.offset))
             except (Corrupt, CallerError) as error:
                 log.error("a half message is not checked: %s", error.message)  # noqa: TRY400
-                continue
-            size_bytes += waiting.entry.size
         if group:
             count += self._put_back(place, group)
         return count

@@ -11,6 +11,7 @@ import pytest
 
 from storage import HalfEnd, HalfOutcome, Prepared, Record, TopicPartition
 from storage.files import FileSystem, OverlayFileSystem
+from storage.rocketmq import transactions
 from storage.rocketmq.half_queues import GROUP
 from storage.rocketmq.store import RocketMQStore
 from storage.rocketmq.transactions import HALF, MAX_TIME
@@ -26,6 +27,12 @@ STEP_MS = 40_000
 SETTINGS = {"transactionCheckMax": "2"}
 QUICK_STATES = 40
 IN = 8  # CI crashes at one moment in IN
+
+
+@pytest.fixture(autouse=True)
+def _short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check takes several steps."""
+    monkeypatch.setattr(transactions, "CHECKED_AT_ONCE", 2)
 
 
 def shop_on(fs: FileSystem, now_ms: int) -> Workshop:

@@ -538,6 +538,66 @@ def test_a_check_looks_for_some_messages_and_lets_requests_in_between(
     assert end(store, "e") is HalfOutcome.COMMITTED
 
 
+@pytest.mark.parametrize("limit", ["CHECKED_AT_ONCE", "CHECK_STEP_BYTES"])
+def test_a_check_writes_in_steps_and_lets_requests_in_between(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """A transaction that a request ends meanwhile is not written again; the progress follows the last step."""
+    monkeypatch.setattr(transactions, limit, 1)
+    shop = Workshop()
+    store = opened(shop)
+    for name in "abc":
+        put(store, name, name + "1", name + "2", timeout_ms=1)
+    put(store, "d", "d")
+    put(store, "e", "e", timeout_ms=1)
+    shop.clock.now_ms += CHECK_MS
+    pauses: list[int] = []
+
+    def pause(_: float) -> None:
+        pauses.append(sum(one.checks for one in store.half_messages.transactions()))
+        assert progress(store) == []
+        if pauses[-1] == 1 and "b" in ids(store):
+            assert end(store, "b") is HalfOutcome.COMMITTED
+
+    monkeypatch.setattr(transactions, "sleep", pause)
+    checked = store.half_messages.check(shop.clock.now_ms)
+    monkeypatch.setattr(transactions, "sleep", lambda _: None)
+    assert (checked.checked, checked.ended) == (5, [])
+    assert checked.waiting == {"a", "c", "d", "e"}
+    assert pauses[0] <= 1
+    assert len(set(pauses)) >= 3
+    assert [(one.id, one.checks) for one in store.half_messages.transactions()] == [
+        ("a", 1),
+        ("c", 1),
+        ("d", 0),
+        ("e", 1),
+    ]
+    assert progress(store)[0] == 6
+    assert values(store) == [b"b1", b"b2"]
+    for name in "acde":
+        assert end(store, name, commit=False) is HalfOutcome.ROLLED_BACK
+
+
+def test_a_check_discards_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The messages of one transaction go together."""
+    monkeypatch.setattr(transactions, "CHECKED_AT_ONCE", 1)
+    shop = Workshop()
+    store = opened(shop)
+    for name in "abc":
+        put(store, name, name + "1", name + "2")
+    seen: list[int] = []
+
+    def pause(_: float) -> None:
+        if MAX_TIME.topic in store.topics():
+            seen.append(store.bounds(MAX_TIME).end)
+
+    monkeypatch.setattr(transactions, "sleep", pause)
+    checked = store.half_messages.check(shop.clock.now_ms + 73 * HOUR_MS)
+    assert (checked.checked, checked.ended, seen) == (0, ["a", "b", "c"], [2, 4])
+    assert values(store, MAX_TIME) == [b"a1", b"a2", b"b1", b"b2", b"c1", b"c2"]
+    assert progress(store) == [6, 3]
+
+
 def test_the_first_reading_lets_requests_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Workshop()
     store = opened(shop)
