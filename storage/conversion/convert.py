@@ -8,11 +8,12 @@ Owns the steps, and a preview of the data that will be left out; must not change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from storage.coding.varint import INT64_MAX
 from storage.columns import OffsetRange
 from storage.contract import Clock, OnForeseen, Progress, TaskRunner
 from storage.conversion import kafka_writer, mapping, rocketmq_writer
@@ -30,7 +31,7 @@ from storage.conversion.request import ROCKETMQ, Order, Selection, select
 from storage.conversion.sources import NOT_ENDED, KafkaSource, RocketMQSource, Source
 from storage.errors import UnrepresentableRecord
 from storage.files import FileSystem
-from storage.model import ConversionNote, ConversionReport, TopicPartition
+from storage.model import ConversionNote, ConversionReport, OffsetBounds, TopicPartition
 from storage.shared.atomic_store import new_store
 from storage.shared.recount import Contents, check_recount
 
@@ -142,11 +143,21 @@ class _Work:
             self._write_segments(source, self._order.run)
         selection = self._selection
         topics = {selection.names[topic]: numbers for topic, numbers in selection.topics.items()}
-        self._check(
-            kafka_writer.complete(
-                self._made, topics, self._order.target_options, fs=self._fs, clock=self._clock
-            )
+        cleaned = {
+            target: min(until, self._ends[target])
+            for address in self._counts
+            if (until := source.compacted_until(address))
+            if (target := selection.renamed(address)) in self._ends
+        }
+        counted = kafka_writer.complete(
+            self._made,
+            topics,
+            self._order.target_options,
+            cleaned=cleaned,
+            fs=self._fs,
+            clock=self._clock,
         )
+        self._check(counted)
         return self._counts
 
     def _write_partition(self, source: RocketMQSource, address: TopicPartition) -> None:
@@ -175,15 +186,28 @@ class _Work:
         from storage.conversion import kafka_tasks as parts
 
         names = self._selection.names
-        ranges = [OffsetRange(a, *source.bounds(a)[::2]) for a in self._counts]
+        in_log = {address: source.log_bounds(address) for address in self._counts}
+        ranges = [OffsetRange(a, start, end) for a, (start, _, end) in in_log.items() if end]
         planned = parts.plan(self._order, ranges, made=self._made, names=names, clock=self._clock)
-        done = []
+        made, settings = self._made, self._order.target_options.settings
+
+        def compacted(but: Callable[[OffsetBounds], range]) -> parts.SegmentsDone:
+            rows = (
+                (address, message)
+                for address in self._counts
+                for message in source.compacted_messages(address, but=but(in_log[address]))
+            )
+            return parts.write_messages(self._fs, made, rows, names=names, settings=settings)
+
+        done = [compacted(lambda log: range(log.start, INT64_MAX))]  # before the log's messages
         for result in run(parts.write_segments, planned):
-            self._fates.take(result.fates)
-            source.note(result.findings)
             done.append(result)
-            self._tell(WHAT, len(done), len(planned))
-        for address, pieces in parts.put_together(self._fs, self._made, names, done).items():
+            source.note(result.findings)
+            self._tell(WHAT, len(done) - 1, len(planned))
+        done.append(compacted(lambda log: range(log.end)))
+        for each in done:
+            self._fates.take(each.fates)
+        for address, pieces in parts.put_together(self._fs, made, names, done).items():
             self._take_pieces(address, pieces)
 
     # ---- to RocketMQ ---------------------------------------------------------------------------

@@ -90,17 +90,43 @@ def write_segments(part: SegmentsPart) -> SegmentsDone:
     buffer.
     """
     fs = FollowingFileSystem()
-    folder = part.made / f"{PART}{part.number}-{secrets.token_hex(8)}"
+    done = SegmentsDone(f"{PART}{part.number}-{secrets.token_hex(8)}")
+    messages = _messages(part.split, done.findings)
+    _write(fs, part.made, done, messages, names=part.names, settings=part.settings)
+    return done
+
+
+def write_messages(
+    fs: FileSystem,
+    made: Path,
+    messages: Iterable[tuple[TopicPartition, QueuedMessage]],
+    *,
+    names: Mapping[str, str],
+    settings: Mapping[str, str],
+) -> SegmentsDone:
+    """Write segments with messages that are in no split."""
+    done = SegmentsDone(f"{PART}{secrets.token_hex(8)}")
+    _write(fs, made, done, messages, names=names, settings=settings)
+    return done
+
+
+def _write(
+    fs: FileSystem,
+    made: Path,
+    done: SegmentsDone,
+    messages: Iterable[tuple[TopicPartition, QueuedMessage]],
+    *,
+    names: Mapping[str, str],
+    settings: Mapping[str, str],
+) -> None:
+    folder = made / done.folder
     fs.make_dir(folder)
-    done = SegmentsDone(folder.name)
     writers: dict[TopicPartition, PartitionWriter] = {}
     try:
-        for address, message in _messages(part.split, done.findings):
+        for address, message in messages:
             if address not in writers:
-                target = address._replace(topic=part.names[address.topic])
-                segments = SegmentWriter(
-                    fs, folder, target, settings_for(target.topic, part.settings)
-                )
+                target = address._replace(topic=names[address.topic])
+                segments = SegmentWriter(fs, folder, target, settings_for(target.topic, settings))
                 writers[address] = PartitionWriter(segments, address, may_move=False)
             writers[address].add(message, done.fates)
         for writer in writers.values():
@@ -110,9 +136,8 @@ def write_segments(part: SegmentsPart) -> SegmentsDone:
             writer.segments.abandon()
     done.pieces = [writer.piece() for writer in writers.values() if writer.records]
     for address, *_ in done.pieces:
-        fs.sync_dir(folder / partition_dir_name(part.names[address.topic], address.partition))
+        fs.sync_dir(folder / partition_dir_name(names[address.topic], address.partition))
     fs.sync_dir(folder)
-    return done
 
 
 def _messages(

@@ -208,15 +208,20 @@ def complete(
     topics: Mapping[str, Sequence[int]],
     options: StoreOptions,
     *,
+    cleaned: Mapping[TopicPartition, int],
     fs: FileSystem,
     clock: Clock,
 ) -> Mapping[TopicPartition, Contents]:
-    """Make a store, durable and cleanly stopped, from the logs in `root`; return its contents."""
+    """Make a store, durable and cleanly stopped, from the logs in `root`; return its contents. `cleaned`: the offsets
+    up to which partitions were compacted, so that missing offsets before them are no loss.
+    """
     for topic, partitions in topics.items():
         topic_id = new_uuid()
         for number in partitions:
             _complete_partition(fs, root / partition_dir_name(topic, number), topic_id)
     LogDirectory(fs, root).write_store_file(StoreFile(created=True))
+    if cleaned:
+        write_durably(fs, root / names.CLEANER_OFFSETS, checkpoints.encode_offsets(cleaned))
     fs.sync_dir(root)
     store = open_kafka(root, options, fs=fs, clock=clock, read_only=False)
     with store:

@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
+from storage.coding.varint import INT64_MAX
 from storage.contract import Clock, StoreOptions
 from storage.conversion.counters import Fates
 from storage.conversion.records import KafkaRecord, QueuedMessage
 from storage.errors import Corrupt
-from storage.files import FileSystem
+from storage.files import FileSystem, HandleCache
 from storage.findings import finding
 from storage.kafka.format.record import DecodedRecord
 from storage.kafka.log.log_file import OLD_FORMAT, StoredBatch
@@ -27,7 +28,8 @@ from storage.kafka.tools.logs import log_replaced
 from storage.kafka.tools.view import View as KafkaView
 from storage.model import Finding, OffsetBounds, RawMessage, TopicPartition
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.format.names import is_system_topic
+from storage.rocketmq.format.names import COMPACTION, is_system_topic
+from storage.rocketmq.tools.compacted.queue import CompactedQueue, queues_of
 from storage.rocketmq.tools.view import View as RocketMQView
 
 ABORTED: Final = "aborted"
@@ -181,15 +183,31 @@ class KafkaSource:
 
 
 class RocketMQSource:
-    """A RocketMQ store as a source."""
+    """A RocketMQ store as a source.
+
+    A queue of a topic that a broker compacts has the messages of the commit log, and those that only its compacted log
+    still has: with queue offsets before or after them.
+    """
 
     def __init__(self, path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
         self._view = RocketMQView(path, options, fs=fs, clock=clock)
+        self._files = HandleCache(fs, options.open_files)
+        compaction = path / COMPACTION
+        self._compacted = {
+            queue: CompactedQueue(self._files, compaction, queue) for queue in queues_of(fs, path)
+        }
+        for queue in self._compacted.values():
+            self._view.notes.add(*queue.mismatches())
         self.roots: Sequence[Path] = (path,)
+        self._bounds: dict[TopicPartition, OffsetBounds] = {}
 
     def topics(self) -> Mapping[str, Sequence[int]]:
         """See Source."""
-        return {name: info.partitions for name, info in self._view.store.topics().items()}
+        found = {name: info.partitions for name, info in self._view.store.topics().items()}
+        for topic, queue_id in self._compacted:
+            if queue_id not in found.get(topic, range(0)):
+                found[topic] = range(queue_id + 1)
+        return found
 
     def is_internal(self, topic: str) -> bool:
         """See Source. A system topic with messages counts as a user's topic, because they may be waiting for delivery
@@ -200,14 +218,51 @@ class RocketMQSource:
         bounds = (self.bounds(TopicPartition(topic, number)) for number in self.topics()[topic])
         return all(start == end for start, _, end in bounds)
 
+    def log_bounds(self, address: TopicPartition) -> OffsetBounds:
+        """Return the bounds of the messages in the commit log."""
+        info = self._view.store.topics().get(address.topic)
+        if info is None or address.partition not in info.partitions:
+            return OffsetBounds(0, 0, 0)
+        return self._view.store.bounds(address)
+
     def bounds(self, address: TopicPartition) -> OffsetBounds:
         """See Source."""
-        return self._view.store.bounds(address)
+        if address not in self._bounds:
+            self._bounds[address] = self._all_bounds(address)
+        return self._bounds[address]
+
+    def _all_bounds(self, address: TopicPartition) -> OffsetBounds:
+        start, stable, end = self.log_bounds(address)
+        if address in self._compacted:
+            more = self._compacted[address].offsets(but=range(start, end))
+            if more:
+                start = more.start if start == end else min(start, more.start)
+                stable = end = max(end, more.stop)
+        return OffsetBounds(start, stable, end)
+
+    def compacted_until(self, address: TopicPartition) -> int:
+        """Return the offset after the last message that only the compacted log has, or where the commit log's messages
+        follow it; 0 if it has none of its own.
+        """
+        bounds, log = self.bounds(address), self.log_bounds(address)
+        if bounds.end > log.end:
+            return bounds.end
+        return log.start if bounds.start < log.start else 0
 
     def messages(self, address: TopicPartition) -> Iterator[QueuedMessage]:
         """Yield the messages of a queue that readers see, by offset."""
-        for offset, _, message in self._view.messages(self._view.store.queue(address)):
-            yield queued(message, offset)
+        start, _, end = self.log_bounds(address)
+        yield from self.compacted_messages(address, but=range(start, INT64_MAX))
+        if start < end:
+            for offset, _, message in self._view.messages(self._view.store.queue(address)):
+                yield queued(message, offset)
+        yield from self.compacted_messages(address, but=range(end))
+
+    def compacted_messages(self, address: TopicPartition, *, but: range) -> Iterator[QueuedMessage]:
+        """Yield the messages of a queue's compacted log, if there is one, by offset; not those with these offsets."""
+        if address in self._compacted:
+            for entry, message in self._compacted[address].records(self._view.notes, but=but):
+                yield queued(message, entry.queue_offset)
 
     def note_missing(self, topics: Collection[str]) -> None:
         """See Source. Opening the store has already reported queues that end before a used offset; add the records
@@ -225,6 +280,7 @@ class RocketMQSource:
 
     def close(self) -> None:
         """See Source."""
+        self._files.close(sync=False)
         self._view.close()
 
 

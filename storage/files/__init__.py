@@ -14,7 +14,7 @@ Only `real`, `following` and `lock` access the disk.
 """
 
 from storage.files.atomic import atomic_write, copy_range, remove_if_present, write_durably
-from storage.files.failures import is_missing
+from storage.files.failures import is_missing, unless_missing
 from storage.files.fence import Fence
 from storage.files.fs import MAX_PIECES, Buffer, File, FileLock, FileSystem
 from storage.files.handles import HandleCache
@@ -59,5 +59,6 @@ __all__ = [
     "real_path",
     "remove_if_present",
     "stored_backend",
+    "unless_missing",
     "write_durably",
 ]

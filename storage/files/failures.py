@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from storage.errors import DiskFull, IoFailure, StoreLocked
@@ -74,3 +76,13 @@ def store_locked(path: Path, pid: int | None) -> StoreLocked:
 def is_missing(error: IoFailure) -> bool:
     """Return whether the failure means that the file or directory does not exist."""
     return error.facts().get("errno") == errno.ENOENT
+
+
+@contextmanager
+def unless_missing() -> Iterator[None]:
+    """Leave the block, without an error, at a file or directory that does not exist: another program removed it."""
+    try:
+        yield
+    except IoFailure as error:
+        if not is_missing(error):
+            raise

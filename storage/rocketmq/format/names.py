@@ -51,6 +51,7 @@ ROCKSDB_CURRENT: Final = "CURRENT"
 COMPACTION: Final = "compaction"
 COMPACTION_LOG: Final = "compactionLog"
 COMPACTION_QUEUE: Final = "compactionCq"
+COMPACTION_CHECKPOINT: Final = "position-checkpoint"
 TIMER_LOG: Final = "timerlog"
 TIMER_WHEEL: Final = "timerwheel"
 OTHER_FOLDERS: Final = (

@@ -6,7 +6,7 @@ files. All of it is live data of the broker. A tool that creates a new store rep
     consumequeue/CURRENT, config/*/CURRENT     RocksDB (storeType=defaultRocksDB): queues, topics, groups, offsets
     batchconsumequeue/                         queues of topics with queue.type=BatchCQ, one entry per batch of records
     compaction/compactionLog/TOPIC/QUEUE/*     records of compacted topics; the older records are only here. The tools
-                                               read them: storage/rocketmq/tools/compacted
+                                               read and copy them: storage/rocketmq/tools/compacted
     timerlog/, timerwheel, config/timercheck   pending timed messages, by physical offset: they belong together
     dledger-NAME/data/*                        the log of a broker with enableDLegerCommitLog, in place of commitlog
     consumequeue_ext/                          tags codes of queue entries, by physical offset
@@ -33,6 +33,9 @@ from storage.rocketmq.state.root import StoreDirectory
 
 BATCH_TOPIC: Final = "batch-topic"
 """The code of the finding of a topic with batch queues."""
+COMPACTION_LOG: Final = "compaction-log"
+NO_LOSSES: Final = frozenset({BATCH_TOPIC, COMPACTION_LOG})
+"""Codes of findings that say of a whole store what readers do not get."""
 TIMER_CHECK: Final = "timercheck"
 TIMER_FILES: Final = (TIMER_CHECK, "timermetrics")
 """Files of config/ that fit only the timer log next to them.
@@ -110,7 +113,7 @@ def _compacted(directory: StoreDirectory) -> Iterator[Finding]:
             size = size_of(fs, folder / topic / queue)
             if size.files:
                 yield finding(
-                    "compaction-log",
+                    COMPACTION_LOG,
                     folder / topic / queue,
                     topic=topic,
                     partition=names.parse_queue_id(queue),
@@ -141,13 +144,13 @@ def left_behind(directory: StoreDirectory, *, with_timers: bool) -> Iterator[Fin
     """Yield findings about data outside the log that a new store does not get.
 
     Such data is not part of the log, or points into it by rules of its own. `with_timers`: the timer files are left out
-    too.
+    too. The logs of compacted topics are copied.
     """
     fs, root = directory.fs, directory.path
     for name in fs.list_dir(root):
         known = name in names.ROOT_NAMES and name not in names.OTHER_FOLDERS + names.OTHER_FILES
         is_taken = name in (names.TIMER_LOG, names.TIMER_WHEEL) and not with_timers
-        if known or is_taken or name.startswith(".logserver."):
+        if known or is_taken or name == names.COMPACTION or name.startswith(".logserver."):
             continue
         size = size_of(fs, root / name)
         yield _left(root / name, size, names.is_live_data(name))
@@ -167,14 +170,12 @@ def _left(path: Path, size: Size, is_live: bool) -> Finding:
     what = {
         names.TIMER_LOG: ": the broker builds its timers again from topic rmq_sys_wheel_timer, and may "
         "deliver again what was delivered",
-        names.COMPACTION: ": records of compacted topics that are only there are not in the new store",
         names.BATCH_QUEUE: ": the broker builds these queues again from the log",
     }.get(path.name, "")
-    has_data = size.size_bytes > 0 and size.files > (path.name == names.COMPACTION)
     return finding(
         "left-behind",
         path,
-        severity="warning" if is_live and has_data else "info",
+        severity="warning" if is_live and size.size_bytes else "info",
         message=f"not taken along, {size.size_bytes} bytes in {counted(size.files, 'files')}{what}",
     )
 

@@ -6,13 +6,12 @@ the engine's recovery recreates (indexes, snapshots, recovery points, high water
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from storage.errors import DataError, IoFailure, UnsupportedFormat
-from storage.files import FileSystem, copy_range, is_missing, write_durably
+from storage.errors import DataError, UnsupportedFormat
+from storage.files import FileSystem, copy_range, unless_missing, write_durably
 from storage.findings import finding
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.format.names import parse_segment_name
@@ -128,7 +127,7 @@ class SmallFiles:
             self._fs.make_dir(copy)
             for file in self._fs.list_dir(folder):
                 if not self._fs.is_dir(folder / file):
-                    with _unless_missing():  # a running broker removes old snapshots
+                    with unless_missing():  # a running broker removes old snapshots
                         self._copy(folder / file, copy / file)
             self._fs.sync_dir(copy)
             self._note(folder, "copied without a check", code="copied-unchecked")
@@ -144,7 +143,7 @@ class SmallFiles:
             if not is_known and not path.name.startswith(names.OURS):
                 self._note_root_name(path)
         for folder in self._view.folders.values():
-            with _unless_missing():  # a running server deleted the topic
+            with unless_missing():  # a running server deleted the topic
                 for name in self._fs.list_dir(folder):
                     if name not in _IN_FOLDERS and parse_segment_name(name) is None:
                         self._note_unknown(folder / name)
@@ -192,15 +191,6 @@ class SmallFiles:
         noted = finding(code, path, message=message)
         if noted not in self.findings:
             self.findings.append(noted)
-
-
-@contextmanager
-def _unless_missing() -> Iterator[None]:
-    try:
-        yield
-    except IoFailure as error:
-        if not is_missing(error):
-            raise
 
 
 def _identity(data: bytes) -> str:

@@ -38,6 +38,7 @@ from storage.rocketmq.tools.dump import bad_small_file, is_config_name
 from storage.rocketmq.tools.rebuild.recount import count_records
 from storage.rocketmq.tools.salvage.blocked import blocked_findings
 from storage.rocketmq.tools.salvage.check import SalvageCheck
+from storage.rocketmq.tools.salvage.compacted import copy_compacted
 from storage.rocketmq.tools.salvage.log import write_log
 from storage.rocketmq.tools.salvage.survey import Survey, odd_files
 from storage.rocketmq.tools.salvage.timers import copy_timers
@@ -124,6 +125,7 @@ class Salvage:
             self._copy_config(self._directory, target)
             self._copy_deleted(self._directory, target, survey.end, moved_bytes)
             next_producer_id = self._next_producer_id(self._directory)
+            self._copy_compacted(self._directory, target)
             is_copied = copy_timers(self._directory, target, survey, moved_bytes=moved_bytes)
             self._note_left_out(self._directory, with_timers=not is_copied)
             head_deleted = self._source.start > 0
@@ -132,6 +134,13 @@ class Salvage:
             )
         facts = StoreFile(sizes=self._sizes, next_producer_id=next_producer_id)
         target.write_store_file(facts)
+
+    def _copy_compacted(self, source: StoreDirectory, target: StoreDirectory) -> None:
+        files = HandleCache(self._fs, self._options.open_files)
+        try:
+            self.findings += copy_compacted(source, target, files)
+        finally:
+            files.close(sync=False)
 
     def _copy_quiet(self, made: Path, survey: Survey) -> None:
         """Copy the files of queues without records: consumer offsets depend on the next offsets of these queues."""
@@ -237,7 +246,7 @@ class Salvage:
         with store:
             found = store.recovery.findings
             self.findings += [
-                _moved(f, made, target) for f in found if f.code != live_data.BATCH_TOPIC
+                _moved(f, made, target) for f in found if f.code not in live_data.NO_LOSSES
             ]
             addresses = [
                 TopicPartition(name, number)

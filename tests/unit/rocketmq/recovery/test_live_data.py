@@ -66,14 +66,20 @@ def test_compacted_records_are_named_with_topic_queue_and_size(
     report = convert_store(ROOT, NEW, to="kafka", options=OPTIONS, fs=shop.fs, clock=shop.clock)
     assert "compaction-log" in {f.code for f in report.findings}
     shop.fs.remove_tree(NEW)
-    assert salvaged(shop)["compaction"].severity == "warning"
+    assert "compaction-mismatch" in {f.code for f in report.findings}, "it has no entries"
+    inspector = open_inspector(ROOT, OPTIONS, fs=shop.fs, clock=shop.clock)
+    codes = [found.code for found in inspector.salvage(NEW).findings]
+    inspector.close()
+    assert "compaction-mismatch" in codes
+    assert not shop.fs.exists(NEW / "compaction" / "compactionLog")
 
 
 def test_an_empty_folder_of_compaction_is_nothing(shop: Workshop) -> None:
     """Every broker of version 5.x creates this folder."""
     put(shop, "compaction/position-checkpoint", b"{}")
     assert "compaction-log" not in verified(shop)
-    assert salvaged(shop)["compaction"].severity == "info"
+    assert "compaction" not in salvaged(shop)
+    assert shop.fs.read_bytes(NEW / "compaction" / "position-checkpoint") == b"{}"
 
 
 @pytest.mark.parametrize(
