@@ -16,6 +16,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 COMPILED = [
+    "api/kafka/protocol/primitives.py",
     "storage/coding/cursor.py",
     "storage/coding/hashes.py",
     "storage/coding/varint.py",
@@ -26,6 +27,7 @@ COMPILED = [
     "storage/kafka/format/batch.py",
     "storage/kafka/format/record.py",
     "storage/kafka/format/record_scan.py",
+    "storage/kafka/log/encoding.py",
     "storage/rocketmq/format/index_file.py",
     "storage/rocketmq/format/message.py",
     "storage/rocketmq/format/message_encoding.py",

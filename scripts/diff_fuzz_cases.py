@@ -22,12 +22,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from api.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from api.kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from api.kafka.protocol.primitives import Malformed, Reader, Writer
 from storage.coding import cursor, hashes, varint
 from storage.errors import StorageError
 from storage.kafka.compaction import record_pass as compaction
 from storage.kafka.compaction.offset_map import OffsetMap
 from storage.kafka.format import batch, record_scan
 from storage.kafka.format.record import Part
+from storage.kafka.log import encoding as kafka_encoding
+from storage.kafka.state.settings import parse_store_settings as parse_kafka_settings
 from storage.model import ProducerSequence, RawMessage, Record, TopicPartition
 from storage.rocketmq.format import (
     index_file,
@@ -52,6 +58,7 @@ from storage.rocketmq.state.settings import parse_store_settings
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 MODULES = (
+    "api.kafka.protocol.primitives",
     "storage.coding.cursor",
     "storage.coding.hashes",
     "storage.coding.varint",
@@ -62,6 +69,7 @@ MODULES = (
     "storage.kafka.format.batch",
     "storage.kafka.format.record",
     "storage.kafka.format.record_scan",
+    "storage.kafka.log.encoding",
     "storage.rocketmq.format.index_file",
     "storage.rocketmq.format.message",
     "storage.rocketmq.format.message_encoding",
@@ -89,6 +97,12 @@ EDGES = (0, 1, 63, 64, 0x7F, 0x80, 8191, 8192, 2**31 - 1, 2**31, 2**32, 2**63 - 
 HEADER_FACTS = (
     *("size_bytes", "last_offset", "next_offset", "codec", "is_log_append_time"),
     *("is_transactional", "is_control", "has_delete_horizon", "last_sequence"),
+)
+
+# Messages of Kafka's protocol: class, first and last version, and the first flexible one.
+WIRE: tuple[tuple[Any, int, int, int], ...] = (
+    *((ProduceRequest, 3, 13, 9), (ProduceResponse, 3, 13, 9), (FetchRequest, 4, 18, 12)),
+    *((FetchResponse, 4, 18, 12), (MetadataRequest, 0, 13, 9), (MetadataResponse, 0, 13, 9)),
 )
 
 Call = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
@@ -128,9 +142,7 @@ def number(rng: random.Random) -> int:
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
-    """Apply up to four changes: flip a bit, replace bytes, write a limit number, cut, repeat a piece, remove a
-    piece.
-    """
+    """Apply up to four changes: to a bit, to bytes, to a number, to the length."""
     out = bytearray(data)
     for _ in range(rng.randrange(5)):
         at = rng.randrange(len(out) + 1)
@@ -252,6 +264,45 @@ def cleaned(data: bytes, number: int, first_offset: int, to_base_ms: int) -> obj
     return is_whole, counts, times, kept, moved, batch.keyless(data, 0, header)
 
 
+def wire_call(rng: random.Random) -> Call:
+    """Read bytes as a message of Kafka's protocol and write it again."""
+    kind, first, last, flexible_from = rng.choice(WIRE)
+    version = rng.randrange(first, last + 1)
+    writer = Writer(flexible=version >= flexible_from)
+    kind().write(writer, version)
+    seed = b"".join(writer.parts) + rng.randbytes(rng.choice((0, 0, 40)))
+    return read_and_write, (kind, mutated(rng, seed), version, writer.flexible), {}
+
+
+def read_and_write(kind: Any, data: bytes, version: int, flexible: bool) -> object:
+    """Return the message, where its bytes end, and the bytes that it is written in."""
+    reader = Reader(data, flexible=flexible)
+    try:
+        found = kind.read(reader, version)
+    except Malformed as error:
+        return str(error)
+    writer = Writer(flexible=flexible)
+    found.write(writer, version)
+    return found, reader.at, b"".join(writer.parts)
+
+
+def taken_call(rng: random.Random) -> Call:
+    """Take in and stamp a client's batches, with changes that the CRC does not show."""
+    data = b"".join(damaged_batch(rng) for _ in range(rng.choice((1, 1, 1, 2))))
+    numbers = rng.randrange(1 << 40), rng.randrange(1 << 16), rng.randrange(1 << 41)
+    return taken_in, (data, *numbers, rng.random() < 0.3), {"client": rng.random() < 0.7}
+
+
+def taken_in(data: bytes, *stamp: Any, client: bool) -> object:
+    """Return the batches as they would be written."""
+    settings = parse_kafka_settings({}).of_topic("t", {})
+    new = kafka_encoding.taken(data, settings, kafka_encoding.BatchRules(False, client, True))
+    if client:
+        new = kafka_encoding.take_in(data, new.batches)
+    stamped = kafka_encoding.stamp_batches(new.data, new.batches, kafka_encoding.Stamp(*stamp))
+    return stamped.data, stamped.batches, [bytes(part) for part in stamped.parts]
+
+
 def varint_call(rng: random.Random) -> Call:
     """Return a call that encodes or decodes a varint."""
     if rng.random() < 0.5:
@@ -365,9 +416,7 @@ def append(given: list[Record], **options: Any) -> object:
 
 
 def decode_message_call(rng: random.Random) -> Call:
-    """Return a call of the message decoder, of the walk, or of the check for suspect parts, on mutated real
-    messages.
-    """
+    """Return a call of the message decoder, the walk, or the check for suspect parts, on mutated messages."""
     run = [rng.choice(messages()) for _ in range(rng.randrange(1, 6))]
     at = rng.randrange(len(run))
     if rng.random() < 0.8:
@@ -713,6 +762,7 @@ MAKERS = (
     *(varint_call, hash_call, encode_call, decode_call, decode_call, decode_call),
     *(encode_messages_call, decode_message_call, decode_message_call, properties_call),
     *(index_call, dispatch_call, parts_call, append_call, id_call),
+    *(wire_call, taken_call),
 )
 
 

@@ -450,7 +450,6 @@ class SupportsPromptAppend(Protocol):
         """Append and publish like `LogStore.append`, if this only hands bytes to the kernel. Return None, with nothing
         stored, if it needs a lock that another thread holds, a file to be created, closed or synced, or compression.
         """
-        ...
 
 
 @runtime_checkable
@@ -481,6 +480,16 @@ class SupportsBatchBytes(Protocol):
 
         Raises InvalidBatch and the errors of `append`.
         """
+
+    def append_batches_promptly(
+        self,
+        partition: TopicPartition,
+        data: bytes,
+        *,
+        checked: bool = False,
+        transaction: ProducerEpoch | None = None,
+    ) -> AppendResult | None:
+        """Append and publish a client's batches, in the cases in which SupportsPromptAppend appends; else None."""
 
     def check_client_batches(
         self, topic: str, data: bytes, transaction: ProducerEpoch | None = None

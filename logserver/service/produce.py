@@ -266,7 +266,10 @@ class Producer:
                 )
             part.records, part.checked = checked, True
         answer = self._writer.submit([part], acks)
-        answer.add_done_callback(self._count_batches)
+        if answer.done():
+            self._count_batches(answer)
+        else:
+            answer.add_done_callback(self._count_batches)
         if acks is Acks.NONE:
             answer.add_done_callback(self._note_dropped)
         return answer

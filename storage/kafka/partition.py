@@ -43,7 +43,7 @@ from storage.kafka.format.compression import codec_id
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import ProducerEntry, encode_snapshot
 from storage.kafka.log import encoding, reading
-from storage.kafka.log.encoding import Encoded, Stamp
+from storage.kafka.log.encoding import BatchRules, Encoded, Stamp
 from storage.kafka.log.log_segments import LogSegments
 from storage.kafka.log.partition_plan import PartitionPlan
 from storage.kafka.log.replacement import CleanedSegment
@@ -60,7 +60,6 @@ from storage.model import (
     Isolation,
     OffsetBounds,
     Page,
-    ProducerEpoch,
     ProducerSequence,
     Record,
     RetentionReport,
@@ -340,25 +339,45 @@ class Partition:
             return self._write(encoded, mark, publish=publish)
 
     def append_promptly(self, records: Sequence[Record]) -> AppendResult | None:
-        files = self._shared.files
         if codec_id(self.settings.compression):
             return None
-        if files.room < FILES_OF_APPEND and not files.is_writable(self._segments.active.path):
-            return None
-        if not self._append_lock.acquire(blocking=False):
-            return None
+        with self._promptly() as may_append:
+            if not may_append:
+                return None
+            mark = self._stamp()
+            return self._write_promptly(self._encoded(records, mark, None, None), mark)
+
+    def append_batches_promptly(self, data: bytes, rules: BatchRules) -> AppendResult | None:
+        with self._promptly() as may_append:
+            if not may_append:
+                return None
+            new = encoding.taken(data, self.settings, rules)
+            known = self._check_sequences(new.batches)
+            if known is not None:
+                return known
+            mark = self._stamp()
+            return self._write_promptly(self._stamped(new, mark, rules), mark)
+
+    @contextmanager
+    def _promptly(self) -> Iterator[bool]:
+        """Hold the append lock if an append would only hand bytes to the kernel. Yield whether it would."""
+        files = self._shared.files
+        has_room = files.room >= FILES_OF_APPEND or files.is_writable(self._segments.active.path)
+        if not has_room or not self._append_lock.acquire(blocking=False):
+            yield False
+            return
         try:
             self._check_writable()
-            if self._epoch is None:
-                return None  # the first append since the start may write the epochs
-            mark = self._stamp()
-            encoded = self._encoded(records, mark, None, None)
-            active = self._segments.active
-            if active.must_roll(encoded.batches, len(encoded.data)):
-                return None
-            return self._write(encoded, mark, publish=True, segment=active)
+            yield self._epoch is not None  # the first append since the start may write the epochs
         finally:
             self._append_lock.release()
+
+    def _write_promptly(self, encoded: Encoded, mark: Stamp) -> AppendResult | None:
+        """Append checked batches to the active segment. Return None if they need a new one."""
+        active = self._segments.active
+        if active.must_roll(encoded.batches, len(encoded.data)):
+            return None
+        return self._write(encoded, mark, publish=True, segment=active)
 
     def _encoded(
         self,
@@ -379,41 +398,24 @@ class Partition:
             limit_bytes=self.settings.max_message_bytes,
         )
 
-    def append_batches(
-        self,
-        data: bytes,
-        *,
-        keep_offsets: bool,
-        publish: bool,
-        client: bool,
-        checked: bool,
-        transaction: ProducerEpoch | None = None,
-    ) -> AppendResult:
-        batches = encoding.check_batches(
-            data,
-            limit_bytes=self.settings.max_message_bytes,
-            keep_offsets=keep_offsets,
-            client=client,
-            transaction=transaction,
-            with_crc=not checked,
-        )
-        if client and not checked:
-            data, batches, _ = encoding.take_in(data, batches)
+    def append_batches(self, data: bytes, rules: BatchRules, *, publish: bool) -> AppendResult:
+        new = encoding.taken(data, self.settings, rules)
         with self._append_lock:
             self._check_writable()
-            if keep_offsets:
-                encoding.check_kept_offsets(batches, self._next)
-                encoded = Encoded(data, batches)
-                return self._write(encoded, None, publish=publish)
-            known = self._check_sequences(batches)
+            if rules.keep_offsets:
+                encoding.check_kept_offsets(new.batches, self._next)
+                return self._write(new, None, publish=publish)
+            known = self._check_sequences(new.batches)
             if known is not None:
                 return known
             mark = self._stamp()
-            if client and not checked:
-                encoding.check_batch_times(data, batches, self.settings, now_ms=mark.now_ms)
-                encoding.check_batch_keys(data, batches, self.settings)
-            encoded = encoding.stamp_batches(data, batches, mark)
-            return self._write(encoded, mark, publish=publish)
+            return self._write(self._stamped(new, mark, rules), mark, publish=publish)
+
+    def _stamped(self, new: Encoded, mark: Stamp, rules: BatchRules) -> Encoded:
+        """Check the times and keys of a client's batches, and return the batches with the fields of `mark`."""
+        if rules.has_unchecked:
+            encoding.check_taken(new, self.settings, now_ms=mark.now_ms)
+        return encoding.stamp_batches(new.data, new.batches, mark)
 
     def append_markers(
         self,

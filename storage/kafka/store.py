@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storage.contract import (
     DEFAULT_MAX_BYTES,
@@ -35,7 +35,7 @@ from storage.errors import (
 from storage.files import FileLock, FileSystem
 from storage.kafka.compaction.compactor import Compactor
 from storage.kafka.format import batch, names
-from storage.kafka.log.encoding import are_compressed, check_appendable, check_client_batches
+from storage.kafka.log import encoding
 from storage.kafka.log.reading import Limits
 from storage.kafka.lookup.find import find_by_id, find_records
 from storage.kafka.partition import Partition, PartitionEnvironment
@@ -97,8 +97,6 @@ from storage.shared.disk_store import DiskStore, open_directory
 from storage.shared.group_offsets import KeepsGroupOffsets
 from storage.shared.sequencing import FIRST_BESIDE_BROKER, ProducerIds
 from storage.transactions import TransactionLimits
-
-_NO_STARTS: Final[Mapping[TopicPartition, int]] = {}
 
 
 class Unserved(NamedTuple):
@@ -382,7 +380,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransacti
                 info = self._info(topic, known)
             settings = self.settings_of(topic)
         now_ms = self._shared.clock()
-        check_appendable(
+        encoding.check_appendable(
             records, settings, compression=compression, producer=producer, now_ms=now_ms
         )
         return info
@@ -552,14 +550,19 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransacti
         checked: bool = False,
         transaction: ProducerEpoch | None = None,
     ) -> AppendResult:
-        return self.partition(partition).append_batches(
-            data,
-            keep_offsets=keep_offsets,
-            publish=publish,
-            client=client,
-            checked=checked,
-            transaction=transaction,
-        )
+        rules = encoding.BatchRules(keep_offsets, client, checked, transaction)
+        return self.partition(partition).append_batches(data, rules, publish=publish)
+
+    def append_batches_promptly(
+        self,
+        partition: TopicPartition,
+        data: bytes,
+        *,
+        checked: bool = False,
+        transaction: ProducerEpoch | None = None,
+    ) -> AppendResult | None:
+        rules = encoding.BatchRules(checked=checked, transaction=transaction)
+        return self.partition(partition).append_batches_promptly(data, rules)
 
     def check_client_batches(
         self, topic: str, data: bytes, transaction: ProducerEpoch | None = None
@@ -567,10 +570,9 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransacti
         with self._lock:
             settings = self.settings_of(topic)
         now_ms = self._shared.clock()
-        return check_client_batches(data, settings, now_ms=now_ms, transaction=transaction).data
+        return encoding.check_client_batches(data, settings, transaction, now_ms=now_ms).data
 
-    def are_compressed(self, data: bytes) -> bool:
-        return are_compressed(data)
+    are_compressed = staticmethod(encoding.are_compressed)
 
     def leader_epoch(self, partition: TopicPartition) -> int:
         return self.partition(partition).leader_epoch
@@ -676,7 +678,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransacti
                 partition.write_indexes()
                 partition.expire_producers(self._shared.clock())
 
-    def _write_checkpoints(self, log_starts: Mapping[TopicPartition, int] = _NO_STARTS) -> None:
+    def _write_checkpoints(self, log_starts: Mapping[TopicPartition, int] | None = None) -> None:
         """Write the next producer id, recovery points, high watermarks and log starts. `log_starts`: those that the
         partitions will have.
         """
@@ -687,7 +689,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransacti
             names.HIGH_WATERMARKS: {a: p.high_watermark() for a, p in here.items()},
             names.LOG_STARTS: {a: p.start_in_segment() for a, p in here.items()},
         }
-        values[names.LOG_STARTS].update(log_starts)
+        values[names.LOG_STARTS].update(log_starts or {})
         for name, offsets in values.items():
             self._directory.write_offsets(name, offsets, gone=self._deleted)
 
@@ -709,12 +711,10 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransacti
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
         self._check_writable()
-        deleted = bytes_deleted = 0
         with self._fence.guarding():
-            for partition in self.partitions():
-                report = partition.enforce_retention(now_ms)
-                deleted += report.segments_deleted
-                bytes_deleted += report.bytes_deleted
+            reports = [partition.enforce_retention(now_ms) for partition in self.partitions()]
+        deleted = sum(report.segments_deleted for report in reports)
+        bytes_deleted = sum(report.bytes_deleted for report in reports)
         if deleted:
             self.checkpoint()
         return RetentionReport(segments_deleted=deleted, bytes_deleted=bytes_deleted)

@@ -70,7 +70,7 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     async with call.client.produce_order:
         parts = await _queued(call, request, acks)
     appending = [part.appending for part in parts if part.appending is not None]
-    if appending:
+    if not all(append.done() for append in appending):
         timeout_ms = request.timeout_ms if request.timeout_ms > 0 else UNTIMED_WAIT_MS
         timeout_s = min(timeout_ms, call.service.settings.max_wait_ms) / 1000
         _, late = await asyncio.wait(appending, timeout=timeout_s)

@@ -216,7 +216,7 @@ class Writer:
         self.flexible = flexible
         self.parts: list[bytes] = []
 
-    def _number(self, kind: Struct, value: float) -> None:
+    def _number(self, kind: Struct, value: int) -> None:
         try:
             self.parts.append(kind.pack(value))
         except error as problem:
@@ -244,7 +244,7 @@ class Writer:
 
     def float64(self, value: float) -> None:
         """Write a float64."""
-        self._number(_F64, value)
+        self.parts.append(_F64.pack(value))
 
     def boolean(self, value: bool) -> None:
         """Write a bool."""

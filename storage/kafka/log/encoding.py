@@ -83,6 +83,20 @@ class Encoded(NamedTuple):
         return self.batches[-1].header.next_offset
 
 
+class BatchRules(NamedTuple):
+    """What an append requires of whole batches: see `SupportsBatchBytes.append_batches`."""
+
+    keep_offsets: bool = False
+    client: bool = True
+    checked: bool = False
+    transaction: ProducerEpoch | None = None
+
+    @property
+    def has_unchecked(self) -> bool:
+        """Whether the batches are of a client, and their records are not checked yet."""
+        return self.client and not self.checked
+
+
 def with_lookup_headers(records: Sequence[Record]) -> Sequence[Record]:
     """Return the records with tag and lookup keys moved into headers TAGS and KEYS, RocketMQ's names for them.
 
@@ -365,6 +379,28 @@ def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
     return Encoded(data if buffer is None else bytes(buffer), taken)
 
 
+def taken(data: bytes, settings: TopicSettings, rules: BatchRules) -> Encoded:
+    """Check whole batches of one append, and return a client's as `take_in` does.
+
+    Raises the errors of `check_batches` and `take_in`.
+    """
+    batches = check_batches(
+        data,
+        limit_bytes=settings.max_message_bytes,
+        keep_offsets=rules.keep_offsets,
+        client=rules.client,
+        transaction=rules.transaction,
+        with_crc=not rules.checked,
+    )
+    return take_in(data, batches) if rules.has_unchecked else Encoded(data, batches)
+
+
+def check_taken(new: Encoded, settings: TopicSettings, *, now_ms: int) -> None:
+    """Check the timestamps and keys of a client's batches. Raises UnrepresentableRecord."""
+    check_batch_times(new.data, new.batches, settings, now_ms=now_ms)
+    check_batch_keys(new.data, new.batches, settings)
+
+
 def are_compressed(data: bytes) -> bool:
     """Return whether any of these batches is compressed. False for bytes that are no batches."""
     with suppress(DataError):
@@ -375,22 +411,17 @@ def are_compressed(data: bytes) -> bool:
 def check_client_batches(
     data: bytes,
     settings: TopicSettings,
+    transaction: ProducerEpoch | None = None,
     *,
     now_ms: int,
-    transaction: ProducerEpoch | None = None,
 ) -> Encoded:
     """Check a client's batches and return them as `take_in` does.
 
-    Raises the errors of `check_batches`, `take_in`, `check_batch_times` and `check_batch_keys`.
+    Raises the errors of `taken` and `check_taken`.
     """
-    limit_bytes = settings.max_message_bytes
-    batches = check_batches(
-        data, limit_bytes=limit_bytes, keep_offsets=False, client=True, transaction=transaction
-    )
-    taken = take_in(data, batches)
-    check_batch_times(taken.data, taken.batches, settings, now_ms=now_ms)
-    check_batch_keys(taken.data, taken.batches, settings)
-    return taken
+    new = taken(data, settings, BatchRules(transaction=transaction))
+    check_taken(new, settings, now_ms=now_ms)
+    return new
 
 
 def _latest_or_fault(data: bytes, at: int, header: BatchHeader) -> int | str:

@@ -7,17 +7,21 @@ import threading
 
 import pytest
 
-from storage import Record, SupportsPromptAppend, TopicPartition
+from storage import AppendResult, Record, SupportsPromptAppend, TopicPartition
 from storage.errors import (
     DiskFull,
+    InvalidBatch,
+    NotOffered,
     StoreClosed,
     StoreFenced,
     StoreReadOnly,
     UnrepresentableRecord,
 )
 from storage.files import OverlayFileSystem
+from storage.kafka.format.batch import encode_batch
 from storage.kafka.store import KafkaStore
 from tests.unit.files.guarded import Watched, failing
+from tests.unit.kafka.log.batches import data_batch, lying, marker
 from tests.unit.kafka.workshop import T0, Workshop, only_partition, put_value, values
 
 PROMPT_STEPS = {"open", "close", "write", "truncate"}  # a file open for reading is opened again
@@ -107,6 +111,58 @@ def test_no_thread_is_waited_for(shop: Workshop, watched: Watched) -> None:
         end.set()
         other.join()
     assert put_promptly(store, b"c") == 2
+
+
+def test_batches_of_clients_are_those_of_other_appends(watched: Watched) -> None:
+    """Plain, compressed, sequenced and sent again, with a wrong largest time, over several segments."""
+    batches = [
+        data_batch(value=b"a" * 900),
+        data_batch(value=b"b" * 900, producer=(7, 0, 0)),
+        data_batch(value=b"b" * 900, producer=(7, 0, 0)),
+        lying(data_batch(value=b"c"), max_timestamp=5),
+        encode_batch(
+            [Record(None, b"d" * 900)] * 3, base_offset=0, leader_epoch=-1, now_ms=1000, codec=1
+        ),
+        data_batch(value=b"e" * 900),
+    ]
+    logs, results = [], []
+    for prompt in (True, False):
+        shop = Workshop(watched) if prompt else Workshop()
+        store = shop.open_with_topic(SMALL_SEGMENTS)
+        answers: list[AppendResult] = []
+        refused = 0
+        for batch in batches:
+            watched.log.clear()
+            done = store.append_batches_promptly(T0, batch) if prompt else None
+            if prompt and done is None:
+                assert watched.log == []
+                refused += 1
+            elif prompt:
+                assert {step for step, _ in watched.log} <= PROMPT_STEPS
+            answers.append(done or store.append_batches(T0, batch, client=True))
+        assert refused == (len(shop.bases()) - 1 if prompt else 0)
+        assert len(shop.bases()) > 1
+        store.close()
+        logs.append([shop.bytes_of(base, ".log") for base in shop.bases()])
+        results.append(answers)
+    assert logs[0] == logs[1]
+    assert results[0] == results[1]
+    assert [answer.duplicate for answer in results[0]].count(True) == 1
+
+
+def test_batches_that_no_log_takes_are_refused(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    put_value(store, b"a")
+    wrong = bytearray(data_batch())
+    wrong[-1] ^= 1
+    for data, expected in (
+        (bytes(wrong), InvalidBatch),
+        (marker(0, 7, commit=True), NotOffered),
+        (data_batch(producer=(7, 0, 0), transactional=True), NotOffered),
+    ):
+        with pytest.raises(expected):
+            store.append_batches_promptly(T0, data)
+    assert only_partition(store).next_offset == 1
 
 
 def test_compression_needs_a_wait(shop: Workshop) -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from logserver.metrics import Metrics
-from logserver.service.commit import AVOID_TIMES, PROMPT_RECORDS, SLOW_S, Writer
+from logserver.service.commit import (
+    AVOID_TIMES,
+    PROMPT_BATCH_BYTES,
+    PROMPT_RECORDS,
+    SLOW_S,
+    Writer,
+)
 from logserver.service.requests import Acks, AppendOutcome, PartitionAppend
 from storage import AppendResult, ProducerSequence, Record, TopicPartition
-from storage.errors import UnrepresentableRecord
+from storage.errors import InvalidBatch, UnrepresentableRecord
+from tests.unit.kafka.log.batches import data_batch
+from tests.unit.kafka.workshop import Workshop
 from tests.watched_store import WatchedStore
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -171,3 +180,29 @@ async def test_a_mistake_is_answered_and_does_not_stop_the_queue(
     store.fail_append = lambda partition, records: None
     assert offsets(await writer.submit([part("b")], Acks.WRITTEN)) == [0]
     assert "a group commit broke" in caplog.text
+
+
+async def test_batches_are_answered_on_return_where_no_thread_is_needed() -> None:
+    """With acks=all of sync mode, and while another thread appends, they wait for their hop."""
+    shop = Workshop()
+    store = shop.open_with_topic()
+    writer = Writer(store, sync=True, metrics=Metrics(), published=lambda partition: None)
+    batch = PartitionAppend(T0, data_batch(), ())
+
+    def sent(acks: Acks) -> asyncio.Future[list[AppendOutcome]]:
+        return writer.submit([batch], acks)
+
+    first, durable = sent(Acks.WRITTEN), sent(Acks.ALL)
+    assert (first.done(), durable.done()) == (True, False)
+    assert [offsets(await answer) for answer in (first, durable)] == [[0], [1]]
+    large = PartitionAppend(T0, data_batch(value=bytes(PROMPT_BATCH_BYTES)), ())
+    with store.partition(T0)._append_lock:
+        busy = sent(Acks.WRITTEN)
+        behind, last = sent(Acks.WRITTEN), writer.submit([large], Acks.WRITTEN)
+        assert not any(answer.done() for answer in (busy, behind, last))
+    assert [offsets(await answer) for answer in (busy, behind, last)] == [[2], [3], [4]]
+    refused = writer.submit([PartitionAppend(T0, b"no batch", ())], Acks.WRITTEN)
+    with pytest.raises(InvalidBatch):
+        await refused
+    await writer.close()
+    store.close()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.kafka.format.batch import (
+    HEADER_SIZE,
     BatchHeader,
     decode_header,
     encode_batch,
     encode_control_batch,
+    seal,
 )
 
 
@@ -55,3 +57,9 @@ def marker(
 def header_of(data: bytes) -> BatchHeader:
     """Return the header of a single batch."""
     return decode_header(data, 0)
+
+
+def lying(data: bytes, **fields: int) -> bytes:
+    """Return the batch with changed header fields and a matching CRC."""
+    header = decode_header(data)._replace(**fields)
+    return seal(header, data[HEADER_SIZE:]) + data[HEADER_SIZE:]

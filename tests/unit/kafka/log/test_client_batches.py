@@ -6,21 +6,14 @@ import pytest
 
 from storage import Record
 from storage.errors import InvalidBatch, OutOfOrderSequence
-from storage.kafka.format.batch import HEADER_SIZE, decode_header, seal
 from storage.kafka.store import KafkaStore
-from tests.unit.kafka.log.batches import data_batch
+from tests.unit.kafka.log.batches import data_batch, lying
 from tests.unit.kafka.workshop import T0, Workshop, put_value, values
 
 
 @pytest.fixture
 def store(shop: Workshop) -> KafkaStore:
     return shop.open_with_topic()
-
-
-def lying(data: bytes, **fields: int) -> bytes:
-    """Return the batch with changed header fields and a matching CRC."""
-    header = decode_header(data)._replace(**fields)
-    return seal(header, data[HEADER_SIZE:]) + data[HEADER_SIZE:]
 
 
 LIES = {
