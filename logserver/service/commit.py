@@ -40,6 +40,7 @@ from storage import (
     StorageError,
     SupportsPromptAppend,
     TopicPartition,
+    batches_of,
     client_batches_of,
 )
 from storage.errors import CallerError, DiskFull, NotOffered, RecordTooLarge, UnrepresentableRecord
@@ -197,7 +198,8 @@ class CommitQueue:
         self._store = store
         self._prompt = store if isinstance(store, SupportsPromptAppend) and not durable else None
         self._batches = client_batches_of(store)
-        self._keeps_batches = self._prompt is not None and store.capabilities.batch_bytes
+        # A store of messages places and indexes each record of a batch: too long for the loop.
+        self._prompt_batches = None if self._prompt is None else batches_of(store)
         self._avoid_until_s = 0.0  # until then all groups go to the thread
         self._durable = durable
         self._finished = finished
@@ -219,7 +221,7 @@ class CommitQueue:
         self._queue.append(request)
         if self._idle.is_set():
             self._idle.clear()
-            if self._keeps_batches and isinstance(request.parts[0].records, bytes):
+            if self._prompt_batches is not None and isinstance(request.parts[0].records, bytes):
                 self._start()
             else:
                 self._loop.call_soon(self._start)
@@ -282,9 +284,9 @@ class CommitQueue:
         part = shared.parts[0][1]
         if not isinstance(part.records, bytes):
             return store.append_promptly(part.partition, shared.records(), shared.born_hosts())
-        if self._batches is None:
+        if self._prompt_batches is None:
             return None
-        return self._batches.append_batches_promptly(
+        return self._prompt_batches.append_batches_promptly(
             part.partition, part.records, checked=part.checked, transaction=part.transaction
         )
 

@@ -69,17 +69,6 @@ class ClientBatches(Protocol):
         """
         ...
 
-    def append_batches_promptly(
-        self,
-        partition: TopicPartition,
-        data: bytes,
-        *,
-        checked: bool = False,
-        transaction: ProducerEpoch | None = None,
-    ) -> AppendResult | None:
-        """See SupportsBatchBytes. An adapter may always return None."""
-        ...
-
     def check_client_batches(
         self, topic: str, data: bytes, transaction: ProducerEpoch | None = None
     ) -> bytes:
@@ -138,7 +127,6 @@ class StoredBatches:
         batches = self._batches = cast("_BatchStore", store)
         self.has_transactions = isinstance(store, SupportsTransactions)
         self.bounds = store.bounds
-        self.append_batches_promptly = batches.append_batches_promptly
         self.check_client_batches = batches.check_client_batches
         self.are_compressed = batches.are_compressed
         self.read_batches = batches.read_batches

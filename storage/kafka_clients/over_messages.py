@@ -137,17 +137,6 @@ class BatchesOverMessages:
                 error.message, **{**error.facts(), "indexes": indexes}
             ) from None
 
-    def append_batches_promptly(
-        self,
-        partition: TopicPartition,
-        data: bytes,
-        *,
-        checked: bool = False,
-        transaction: ProducerEpoch | None = None,
-    ) -> AppendResult | None:
-        """Return None: to place and index the records of a batch takes too long for a thread that must not wait."""
-        return None
-
     def _is_refused(self, partition: TopicPartition, record: Record) -> bool:
         try:
             self._store.preview_topic(partition.topic, [record])

@@ -198,9 +198,9 @@ async def test_batches_are_answered_on_return_where_no_thread_is_needed() -> Non
     large = PartitionAppend(T0, data_batch(value=bytes(PROMPT_BATCH_BYTES)), ())
     with store.partition(T0)._append_lock:
         busy = sent(Acks.WRITTEN)
-        behind, last = sent(Acks.WRITTEN), writer.submit([large], Acks.WRITTEN)
-        assert not any(answer.done() for answer in (busy, behind, last))
-    assert [offsets(await answer) for answer in (busy, behind, last)] == [[2], [3], [4]]
+        second, last = sent(Acks.WRITTEN), writer.submit([large], Acks.WRITTEN)
+        assert not any(answer.done() for answer in (busy, second, last))
+    assert [offsets(await answer) for answer in (busy, second, last)] == [[2], [3], [4]]
     refused = writer.submit([PartitionAppend(T0, b"no batch", ())], Acks.WRITTEN)
     with pytest.raises(InvalidBatch):
         await refused
