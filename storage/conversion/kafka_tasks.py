@@ -63,6 +63,11 @@ class SegmentsDone:
     fates: Fates = field(default_factory=Fates)
     findings: list[Finding] = field(default_factory=list)
 
+    @classmethod
+    def begun(cls, what: str = "compacted") -> SegmentsDone:
+        """Return the result of a part that has written nothing yet, with a folder name of its own."""
+        return cls(f"{PART}{what}-{secrets.token_hex(8)}")
+
 
 def plan(
     order: Order,
@@ -90,10 +95,11 @@ def write_segments(part: SegmentsPart) -> SegmentsDone:
     buffer.
     """
     fs = FollowingFileSystem()
-    done = SegmentsDone(f"{PART}{part.number}-{secrets.token_hex(8)}")
+    done = SegmentsDone.begun(str(part.number))
     messages = _messages(part.split, done.findings)
-    _write(fs, part.made, done, messages, names=part.names, settings=part.settings)
-    return done
+    return write_messages(
+        fs, part.made, messages, names=part.names, settings=part.settings, done=done
+    )
 
 
 def write_messages(
@@ -103,22 +109,10 @@ def write_messages(
     *,
     names: Mapping[str, str],
     settings: Mapping[str, str],
+    done: SegmentsDone | None = None,
 ) -> SegmentsDone:
-    """Write segments with messages that are in no split."""
-    done = SegmentsDone(f"{PART}{secrets.token_hex(8)}")
-    _write(fs, made, done, messages, names=names, settings=settings)
-    return done
-
-
-def _write(
-    fs: FileSystem,
-    made: Path,
-    done: SegmentsDone,
-    messages: Iterable[tuple[TopicPartition, QueuedMessage]],
-    *,
-    names: Mapping[str, str],
-    settings: Mapping[str, str],
-) -> None:
+    """Write segments with messages. `done`: the result that has the findings of these messages."""
+    done = done or SegmentsDone.begun()
     folder = made / done.folder
     fs.make_dir(folder)
     writers: dict[TopicPartition, PartitionWriter] = {}
@@ -138,6 +132,7 @@ def _write(
     for address, *_ in done.pieces:
         fs.sync_dir(folder / partition_dir_name(names[address.topic], address.partition))
     fs.sync_dir(folder)
+    return done
 
 
 def _messages(

@@ -78,11 +78,7 @@ class View:
             self._note_renamed(*only)
         self.gone: list[Finding] = []  # partitions that a running broker changed during the read
         self._defaults = settings.topic_defaults
-        for path in self.root_paths():
-            if path.name in names.ROOT_FILES or path.name.startswith(
-                names.OURS
-            ):  # small ones, which a running server replaces
-                self.fs.forget(path)
+        self._forget_root_files()
         self.stored_configs = self.directory.topic_configs()
         # Read before any log: if a server is running, later checkpoints would be ahead of the logs read here.
         self.checkpoints = {name: self._root_offsets(name) for name in CHECKPOINTS}
@@ -253,6 +249,12 @@ class View:
         self.plan(address)
         return self._examination.partition(address)
 
+    def _forget_root_files(self) -> None:
+        """Let the small files of the root be read as they are now: a running server replaces them."""
+        for path in self.root_paths():
+            if path.name in names.ROOT_FILES or path.name.startswith(names.OURS):
+                self.fs.forget(path)
+
     def again(self) -> View:
         """Return a view of the files as they are now."""
         return View(self.root, self.options, fs=self.base, clock=self.clock, only=self._only)
@@ -265,13 +267,18 @@ class View:
         """Return whether a running server has replaced or removed logs of a partition that was examined: its cleaner
         or retention was at work, or the topic was deleted. Appends change nothing.
         """
-        plan = self._watched.get(address) or self.plans.get(address)
-        if plan is None or plan.splits or plan.renames:
+        plan = self._comparable(address)
+        if plan is None:
             return False
         # An index without a log: a server that removes a segment renames its log first.
         if any(not self.base.exists(path) for path, _ in orphan_indexes(plan)):
             return True
         return any(self._has_other_file(plan, segment) for segment in plan.segments)
+
+    def _comparable(self, address: TopicPartition) -> PartitionPlan | None:
+        """Return the list of a partition's segments, unless recovery changes these files itself."""
+        plan = self._watched.get(address) or self.plans.get(address)
+        return None if plan is None or plan.splits or plan.renames else plan
 
     def grows(self, plan: PartitionPlan) -> bool:
         """Return whether a running server has appended to a partition since its segments were listed."""
@@ -283,10 +290,8 @@ class View:
 
     def _is_replaced(self, log: Log) -> bool:
         address = TopicPartition(str(log.topic), log.partition or 0)
-        plan = self._watched.get(address) or self.plans.get(address)
-        if plan is None or plan.splits or plan.renames:
-            return False
-        return any(
+        plan = self._comparable(address)
+        return plan is not None and any(
             self._has_other_file(plan, segment)
             for segment in plan.segments
             if segment.base_offset == log.base_offset
