@@ -136,8 +136,8 @@ public class Talk {
             return back ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         member.start();
+        member.setAwaitTerminationMillisWhenShutdown(60_000); // the last one is handed back after the listener returned
         boolean all = left.await(120, TimeUnit.SECONDS);
-        Thread.sleep(500); // for the answer of the last one
         member.shutdown();
         if (!all) throw new IllegalStateException(left.getCount() + " of " + count + " did not come");
     }
