@@ -405,11 +405,15 @@ def lookup_record(rng: random.Random) -> Record:
     )
 
 
+def encoder() -> encoding.Encoder:
+    """Return an encoder of bodies of up to 190 bytes."""
+    settings = dataclasses.replace(parse_store_settings({}), max_message_bytes=190)
+    return encoding.Encoder(settings, lambda: 1 << 40)
+
+
 def append(given: list[Record], **options: Any) -> object:
     """Encode records as an append does; return their bytes at a place, and their dispatches to queues and index."""
-    settings = dataclasses.replace(parse_store_settings({}), max_message_bytes=190)
-    encoder = encoding.Encoder(settings, lambda: 1 << 40)
-    run = encoder.encode_run(TopicPartition("t", 1), given, **options)
+    run = encoder().encode_run(TopicPartition("t", 1), given, **options)
     data = run.placed(2, 3, 1 << 40)
     facts = run.count, run.queued, run.largest_bytes, run.sizes()
     return data, facts, passed_over(data, 3, Rules(0), with_tags=True)
@@ -430,12 +434,9 @@ def decode_message_call(rng: random.Random) -> Call:
             return suspects, (data, position, rng.choice((0, position, number(rng)))), {}
         return message.decode_message, (data, position), {"check_crc": check_crc}
     end = rng.choice((len(data), rng.randrange(len(data) + 2)))
+    known = sorted(rng.sample(range(999), 9))
     if rng.random() < 0.5:
-        return (
-            walked,
-            (data, end, rng.randrange(1 << 40)),
-            {"known": sorted(rng.sample(range(999), 9))},
-        )
+        return walked, (data, end, rng.randrange(1 << 40)), {"known": known}
     return scan.walk, (data, 0, end), {"check_crc": check_crc}
 
 
@@ -485,6 +486,7 @@ def parts_call(rng: random.Random) -> Call:
         (queue_entry.encode_unit, (numbers[1], numbers[0], in_range(rng, 64)), {}),
         (queue_entry.decode_units, (raw,), {}),
         (queue_entry.positions_in, (units(rng),), {}),
+        (entries_of, (b"".join(units(rng) for _ in range(3)), rng.randrange(9)), {}),
         (in_order, ([units(rng) for _ in range(rng.randrange(5))], rng.random() < 0.3), {}),
         (key_index_table.summed, (bytes(rng.choices(range(256), k=60)), 16, 20), {}),
         (queue_entry.sound_part, (units(rng), rng.randrange(-1, 9)), {}),
@@ -534,17 +536,12 @@ def due_call(rng: random.Random) -> Call:
     return taken_due, (data, start, entries, partition, room_bytes), {}
 
 
-def taken_due(
-    data: bytes,
-    start: int,
-    entries: list[queue_entry.QueueEntry],
-    partition: TopicPartition,
-    room_bytes: int,
-) -> object:
-    """Return what the pass over due messages takes, and what each message is on its own."""
-    due: list[due_messages.DueMessage] = []
-    ended = due_messages.take_due(data, start, entries, partition, room_bytes=room_bytes, due=due)
-    return ended, due, due_messages.time_up(message.decode_message(data))
+def taken_due(data: bytes, start: int, found: list[Any], of: TopicPartition, room: int) -> object:
+    """Return what the pass over due messages takes, and what the first one is on its own."""
+    due = due_messages.DueRecords(encoder(), of)
+    ended = due.take(data, start, found, 0, room)
+    made = [(target, run.placed(1, 2, 3), run.has_keys_beside) for target, run in due.runs()]
+    return ended, made, due_messages.time_up(message.decode_message(data))
 
 
 def units(rng: random.Random) -> bytes:
@@ -553,6 +550,14 @@ def units(rng: random.Random) -> bytes:
     sizes = (91, 91, 91, 0, -1, queue_entry.FILLER_SIZE)
     found = [queue_entry.UNIT.pack(place, rng.choice(sizes), rng.randrange(9)) for place in at]
     return b"".join([*found, *rng.choices((queue_entry.FILLER, bytes(20)), k=rng.randrange(3))])
+
+
+def entries_of(data: bytes, limit: int) -> object:
+    """Return queue entries, the first that is due later, and how far each reaches."""
+    found = queue_entry.decode_units(data)
+    near: dict[str, int] = {"near_bytes": limit, "limit_bytes": limit << 6}
+    ends = [queue_entry.reach(found, at, **near) for at in range(len(found))]
+    return found, queue_entry.first_after(found, limit), ends
 
 
 def in_order(all_units: list[bytes], doubt: bool) -> bytes:

@@ -27,7 +27,7 @@ from storage.model import (
 )
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
-from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry
+from storage.rocketmq.format.queue_entry import UNIT_SIZE, QueueEntry, reach
 from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.light_queues import is_in_lmq
 from storage.rocketmq.index.queues import Queue
@@ -117,12 +117,8 @@ class Appender:
         time_ms: int,
         *,
         publish: bool,
-        has_keys_beside: bool = False,
     ) -> AppendResult:
-        """Append encoded records with this store time (lock held). On an error none of them stays.
-
-        `has_keys_beside`: the index lacks a string for the key of some record; see index_coverage.
-        """
+        """Append encoded records with this store time (lock held). On an error none of them stays."""
         if run.largest_bytes > self._largest_record:
             self.check_sizes(run)
         first_offset = following = queue.next_offset
@@ -148,7 +144,7 @@ class Appender:
             except StorageError:
                 self._take_back(log_end, run.size_bytes)
                 raise
-        if has_keys_beside and self._coverage is not None:
+        if run.has_keys_beside and self._coverage is not None:
             self._coverage.exclude_keys([(log_end, log.end)])  # before a reader sees the records
         for data, position in written:
             self._dispatcher.submit(data, position)
@@ -370,16 +366,7 @@ def unit_error(
 
 def window_bytes(units: Sequence[QueueEntry], at: int) -> int:
     """Return how many bytes to read for the record of `units[at]` and for the records close after it."""
-    start = units[at].physical_offset
-    end = start + units[at].size
-    for unit in units[at + 1 :]:
-        following = unit.physical_offset + unit.size
-        if not unit.is_valid or not end <= unit.physical_offset <= end + NEAR_BYTES:
-            break
-        if following - start > WINDOW_BYTES:
-            break
-        end = following
-    return end - start
+    return reach(units, at, near_bytes=NEAR_BYTES, limit_bytes=WINDOW_BYTES)
 
 
 def fitting_entries(log: CommitLog, units: Sequence[QueueEntry]) -> Sequence[int]:

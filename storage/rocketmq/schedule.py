@@ -39,7 +39,6 @@ from storage.model import (
     Delivery,
     Finding,
     OffsetBounds,
-    RawMessage,
     Record,
     TopicPartition,
 )
@@ -53,10 +52,12 @@ from storage.rocketmq.format.properties import (
     UNIQ_KEY,
     decode_properties,
 )
-from storage.rocketmq.format.queue_entry import DELAYS_MS, QueueEntry
+from storage.rocketmq.format.queue_entry import DELAYS_MS, QueueEntry, first_after
 from storage.rocketmq.index.queues import Queue
-from storage.rocketmq.log.due_messages import QUEUE_ID, DueMessage, take_due, time_up
+from storage.rocketmq.log.due_messages import QUEUE_ID, DueRecords
+from storage.rocketmq.log.encoding import Encoder
 from storage.rocketmq.log.reading import locator_of
+from storage.rocketmq.log.record_run import RecordRun
 from storage.rocketmq.queue import (
     WRONG_PLACE,
     after_gap,
@@ -90,15 +91,12 @@ class Home(Protocol):
 
     files: OpenedStore
 
-    def append_messages(
-        self,
-        partition: TopicPartition,
-        messages: Sequence[RawMessage],
-        *,
-        store_host: bytes | None = None,
-        publish: bool = True,
+    encoder: Encoder
+
+    def append_run(
+        self, partition: TopicPartition, run: RecordRun, *, publish: bool = True
     ) -> AppendResult:
-        """See SupportsRawMessages.append_messages."""
+        """Append records of `encoder`, as SupportsRawMessages.append_messages does."""
 
     def check_not_compacted(self, topic: str) -> None:
         """Raise NotOffered for a topic that a broker compacts."""
@@ -210,9 +208,11 @@ class Schedule:
             if entries:
                 self._due_ms = {**self._due_ms, level: entries[0].tags_code}
             while entries:
-                taken, messages = self._read(queue, offset, entries)
-                self._append(messages)
-                partitions = list(dict.fromkeys(one.partition for one in messages))
+                taken, due = self._read(queue, offset, entries)
+                partitions = []
+                for partition, run in due.runs():
+                    self._append(partition, run)
+                    partitions.append(partition)
                 # The queue of the level too: the offset below must name a record that is on disk.
                 for each in (*partitions, queue.partition):
                     with suppress(CallerError):  # the topic was deleted meanwhile, with the record
@@ -239,42 +239,37 @@ class Schedule:
                 "%s: offsets %d to %d are missing: passed over", queue.partition, offset, after
             )
             return after, (), None
-        for at, entry in enumerate(entries):
-            if entry.tags_code > now_ms and not entry.is_filler:
-                return offset, entries[:at], entry.tags_code
+        at = first_after(entries, now_ms)
+        if at < len(entries):
+            return offset, entries[:at], entries[at].tags_code
         return offset, entries, None
 
     def _read(
         self, queue: Queue, offset: int, entries: Sequence[QueueEntry]
-    ) -> tuple[int, list[DueMessage]]:
-        """Return the number of entries read, and their messages; damaged ones are logged and passed over."""
+    ) -> tuple[int, DueRecords]:
+        """Return the number of entries read, and the records that deliver theirs; those that cannot be read or stored
+        are logged and passed over.
+        """
         files = self._home.files
         data, start, size_bytes, at = b"", 0, 0, 0
-        messages: list[DueMessage] = []
-        fitting = frozenset(fitting_entries(files.log, entries))
+        due = DueRecords(self._home.encoder, queue.partition)
         while at < len(entries):
             number, entry = at, entries[at]
             if size_bytes and size_bytes + entry.size > DELIVERED_BYTES and not entry.is_filler:
-                return at, messages
+                return at, due
             at += 1
             if entry.is_filler:
                 continue
             physical_offset = entry.physical_offset
             try:
-                if number not in fitting:
+                if not fitting_entries(files.log, [entry]):
                     raise unit_error(queue.units.run, offset + number, WRONG_PLACE, entry)
                 if not 0 <= physical_offset - start <= len(data) - entry.size:
                     start = physical_offset
                     data = files.log.read(start, window_bytes(entries, number))
                     data = data[: files.log.end - start]
-                room_bytes = DELIVERED_BYTES - size_bytes
-                taken, taken_bytes = take_due(
-                    data,
-                    start,
-                    entries[number:],
-                    queue.partition,
-                    room_bytes=room_bytes,
-                    due=messages,
+                taken, taken_bytes = due.take(
+                    data, start, entries, number, DELIVERED_BYTES - size_bytes
                 )
                 size_bytes += taken_bytes
                 if taken:
@@ -282,39 +277,29 @@ class Schedule:
                     continue
                 message = files.log.checked(data, physical_offset - start, physical_offset)
                 check_address(files.log, queue.partition, message, physical_offset)
-                messages.append(time_up(message))
+                due.put(message)
                 size_bytes += entry.size
-            except (Corrupt, InvalidArgument) as error:
+            except (Corrupt, CallerError) as error:
                 log.error(  # noqa: TRY400
                     "%s offset %d: not delivered: %s",
                     queue.partition,
                     offset + number,
                     error.message,
                 )
-        return len(entries), messages
+        return len(entries), due
 
-    def _append(self, messages: Sequence[DueMessage]) -> None:
-        """Append the new records, all records of a partition together."""
-        groups: dict[tuple[TopicPartition, bytes], list[RawMessage]] = {}
-        for partition, host, message in messages:
-            groups.setdefault((partition, host), []).append(message)
-        for (partition, host), group in groups.items():
-            self._append_group(partition, host, group)
-
-    def _append_group(
-        self, partition: TopicPartition, host: bytes, messages: Sequence[RawMessage]
-    ) -> None:
+    def _append(self, partition: TopicPartition, run: RecordRun) -> None:
         """Append records of one partition. A record that no store could hold is logged and passed over."""
         try:
-            self._home.append_messages(partition, messages, store_host=host, publish=False)
+            self._home.append_run(partition, run, publish=False)
         except NotOffered:
             raise  # only this program cannot store them: the broker will
         except CallerError as error:
-            if len(messages) == 1:
+            if run.count == 1:
                 log.error("%s: a delayed message is not delivered: %s", partition, error.message)  # noqa: TRY400
                 return
-            for message in messages:
-                self._append_group(partition, host, [message])
+            for record in run.parts(0):
+                self._append(partition, record)
 
     def _remember(self, offsets: Mapping[int, int]) -> None:
         """Write the offsets if they have changed; durable on return. They name only records that are durable."""

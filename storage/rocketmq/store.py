@@ -54,11 +54,11 @@ from storage.model import (
 from storage.retries import BY_LADDER, RetrySettings, SentBack
 from storage.rocketmq.format import message, names
 from storage.rocketmq.index.dispatcher import Dispatcher
-from storage.rocketmq.index.index_coverage import has_key_beside
 from storage.rocketmq.index.queues import Queue
 from storage.rocketmq.index.sizes import resolve_sizes
 from storage.rocketmq.log.encoding import Encoder
 from storage.rocketmq.log.reading import locator_text
+from storage.rocketmq.log.record_run import RecordRun
 from storage.rocketmq.log.retention import Deletions, DiskWatch, given_up
 from storage.rocketmq.lookup.by_time import find_time, newest_time
 from storage.rocketmq.lookup.find import (
@@ -259,7 +259,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self._deletions = Deletions(self._lock)
         self._disk = DiskWatch(self.fs, self._directory.path)
         self._checkpointer = Checkpointer(self._directory, parts, self._lock, facts)
-        self._encoder = Encoder(self._settings, self._clock, with_crc=parts.with_crc)
+        self.encoder = Encoder(self._settings, self._clock, with_crc=parts.with_crc)
         self.delays = Schedule(
             self, self._directory, self._fence, self._clock, self._settings.delays_ms
         )
@@ -350,7 +350,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if isinstance(records, bytes):
             raise NotOffered("the RocketMQ backend takes no record batches", feature="batches")
         if records:
-            run = self._encoder.encode_run(
+            run = self.encoder.encode_run(
                 TopicPartition(topic, 0), records, compression=compression, producer=producer
             )
             self._appender.check_sizes(run)
@@ -419,7 +419,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self.check_not_compacted(partition.topic)
         queue = self.queues.get(*partition) or self._queue_to_write(partition)
         self._disk.check(self._settings, self._clock)
-        run = self._encoder.encode_run(
+        run = self.encoder.encode_run(
             partition,
             records,
             compression=compression,
@@ -442,7 +442,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if not records or queue is None or self._disk.is_due(self._settings, self._clock):
             return None
         self._disk.check(self._settings, self._clock)
-        run = self._encoder.encode_run(partition, records, born_hosts=born_hosts)
+        run = self.encoder.encode_run(partition, records, born_hosts=born_hosts)
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -480,22 +480,35 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if not messages:
             raise InvalidArgument("messages must hold at least one message", field="messages")
         self._check_writable()
+        host = self._settings.store_host if store_host is None else store_host
+        return self.append_run(
+            partition,
+            self.encoder.encode_raw(partition, messages, host),
+            store_timestamp_ms=store_timestamp_ms,
+            start_physical_offset=start_physical_offset,
+            publish=publish,
+        )
+
+    def append_run(
+        self,
+        partition: TopicPartition,
+        run: RecordRun,
+        *,
+        store_timestamp_ms: int | None = None,
+        start_physical_offset: int | None = None,
+        publish: bool = True,
+    ) -> AppendResult:
+        """Append records of `encoder`, as append_messages does."""
+        self._check_writable()
         self.check_not_compacted(partition.topic)
         self._disk.check(self._settings, self._clock)
-        host = self._settings.store_host if store_host is None else store_host
-        run = self._encoder.encode_raw(partition, messages, host)
-        beside = self.coverage is not None and any(
-            has_key_beside(message.properties) for message in messages
-        )
         with self._lock:
             self._check_writable()
             queue = self.queues.get(*partition) or self._new_queue(partition)
             if start_physical_offset is not None:
                 self._appender.begin_at(start_physical_offset)
             now_ms = self._clock() if store_timestamp_ms is None else store_timestamp_ms
-            return self._appender.append_run(
-                queue, run, now_ms, publish=publish, has_keys_beside=beside
-            )
+            return self._appender.append_run(queue, run, now_ms, publish=publish)
 
     def _new_queue(self, partition: TopicPartition) -> Queue:
         topic, queue_id = partition

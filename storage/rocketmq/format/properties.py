@@ -119,6 +119,9 @@ RESERVED: Final = frozenset(
 CRC_PROPERTY_SIZE: Final = 20
 CRC_DIGITS: Final = 10
 _SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
+_KEY_SEPARATOR: Final = KEY_SEPARATOR.encode()
+_SHARDING_KEY: Final = f"{SHARDING_KEY}{NAME_VALUE_SEPARATOR}".encode()
+_KEYS: Final = f"{KEYS}{NAME_VALUE_SEPARATOR}".encode()
 _CRC_HEAD: Final = f"{CRC32}{NAME_VALUE_SEPARATOR}".encode()
 _CRC_PLACE: Final = _CRC_HEAD + b"0" * CRC_DIGITS + _SEPARATOR
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -143,6 +146,37 @@ def properties_text(data: bytes) -> str:
     except UnicodeDecodeError:
         # Java replaces an encoded surrogate as a whole, Python each of its bytes.
         return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+
+
+def property_value(stored: bytes, name: bytes) -> bytes:
+    """Return the value of a property as `decode_properties` does, at a fifth of its cost; empty if it is missing.
+
+    `name`: the name with its separator. If a name occurs twice, the later value that is not empty counts.
+    """
+    end = len(stored)
+    while True:
+        at = stored.rfind(name, 0, end)
+        if at < 0:
+            return b""
+        begin = at + len(name)
+        stop = stored.find(_SEPARATOR, begin)
+        value = stored[begin:] if stop < 0 else stored[begin:stop]
+        if value and (not at or stored[at - 1 : at] == _SEPARATOR):
+            return value
+        end = begin - 1
+
+
+def has_key_beside(stored: bytes) -> bool:
+    """Return whether the record with these properties has a key for which the index has no string: only lookup keys are
+    indexed.
+
+    logserver puts each key among the lookup keys. Other producers do not: RocketMQ 5 stores the message group of a
+    FIFO topic as the key.
+    """
+    key = property_value(stored, _SHARDING_KEY)
+    if not key or _KEY_SEPARATOR in key:
+        return False
+    return key not in property_value(stored, _KEYS).split(_KEY_SEPARATOR)
 
 
 def lone_nul(properties: Mapping[str, str]) -> str | None:

@@ -89,6 +89,9 @@ DELAYS_MS: Final = tuple(
 """Waiting time of each delay level, from level 1 on, unless a broker is configured with other levels."""
 MAX_DELAY_LEVEL: Final = len(DELAYS_MS)
 
+_new_entry: Final = tuple.__new__
+"""`QueueEntry._make` without its length check."""
+
 _LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -164,7 +167,37 @@ def decode_units(data: bytes) -> list[QueueEntry]:
             position=whole,
             needed=UNIT_SIZE,
         )
-    return list(map(QueueEntry._make, UNIT.iter_unpack(data)))
+    # fmt: off
+    found: list[QueueEntry] = [_new_entry(QueueEntry, fields) for fields in UNIT.iter_unpack(data)]
+    # fmt: on
+    return found
+
+
+def first_after(entries: Sequence[QueueEntry], now_ms: int) -> int:
+    """Return the index of the first entry of a delayed record that is due after this time; their number if none is."""
+    for at, entry in enumerate(entries):
+        if entry.tags_code > now_ms and not (
+            entry.size == FILLER_SIZE and entry.physical_offset == 0
+        ):
+            return at
+    return len(entries)
+
+
+def reach(entries: Sequence[QueueEntry], at: int, *, near_bytes: int, limit_bytes: int) -> int:
+    """Return the number of bytes from the record of `entries[at]` to the end of the last record of the next entries
+    that are at most `near_bytes` apart in the log, in the same order. `limit_bytes`: of more than one record.
+    """
+    start = entries[at].physical_offset
+    end = start + entries[at].size
+    for other in range(at + 1, len(entries)):
+        physical_offset, size, _ = entries[other]
+        following = physical_offset + size
+        if size <= 0 or physical_offset < 0 or not end <= physical_offset <= end + near_bytes:
+            break
+        if following - start > limit_bytes:
+            break
+        end = following
+    return end - start
 
 
 @lru_cache(maxsize=1024)  # a store has few tags

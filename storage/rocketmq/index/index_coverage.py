@@ -17,12 +17,12 @@ An index file covers nothing once its content differs from the remembered sums o
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt
 from storage.rocketmq.format.message import decode_message
-from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_properties
+from storage.rocketmq.format.properties import SHARDING_KEY, has_key_beside
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.log.commit_log import CommitLog
 from storage.rocketmq.log.scan import LogRange
@@ -110,7 +110,7 @@ class IndexCoverage:
             self._holes = _few([*self._holes, *holes])
 
     def exclude_keys(self, holes: Iterable[Range]) -> None:
-        """Add ranges with records whose key is not among their lookup keys; see `key_beside`."""
+        """Add ranges with records whose key is not among their lookup keys; see `has_key_beside`."""
         with self._lock:
             self._key_holes = _few([*self._key_holes, *holes])
 
@@ -132,23 +132,6 @@ def record_end(log: CommitLog, at: int) -> int:
         return at + log.size_at(at)
     except Corrupt:
         return at + 1
-
-
-def key_beside(properties: Mapping[str, str]) -> str | None:
-    """Return the key of a record if the index has no string for it, else None: only lookup keys are indexed.
-
-    logserver puts each key among the lookup keys. Other producers do not: RocketMQ 5 stores the message group of a
-    FIFO topic as the key.
-    """
-    key = properties.get(SHARDING_KEY)
-    if not key or " " in key or key in properties.get(KEYS, "").split(" "):
-        return None
-    return key
-
-
-def has_key_beside(stored: bytes) -> bool:
-    """Return whether the record with these properties has such a key."""
-    return _SHARDING_KEY in stored and key_beside(decode_properties(stored)) is not None
 
 
 def keys_beside(log_range: LogRange) -> list[Range]:

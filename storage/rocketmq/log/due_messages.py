@@ -1,7 +1,18 @@
-"""Delayed messages that are due: from bytes of the log to the messages that deliver them, many in one pass.
+"""Delayed messages that are due: from bytes of the log to the records that deliver them, many in one pass.
 
-Owns which message delivers a delayed one; must not read a file, nor decide what happens to a record that cannot be
+Owns which record delivers a delayed one; must not read a file, nor decide what happens to a record that cannot be
 delivered: the pass ends before it. Source: ScheduleMessageService.messageTimeUp of RocketMQ 5.5.0.
+
+A usual record, v1 with IPv4 hosts, is copied. All others are decoded and encoded again: `time_up` has the rule, and a
+test holds both ways equal. The parts of the copy (`format.message` has the whole record):
+
+    position  bytes  field             in the copy
+    0         88     fields            size, queue id, prepared offset; offsets and store time are set by `placed`
+    88        n      body              the same
+    .         1      topic length      of REAL_TOPIC
+    .         n      topic             REAL_TOPIC
+    .         2      properties length the same
+    .         n      properties        the same: DELAY, REAL_TOPIC and REAL_QID stay, as in the broker's records
 """
 
 from __future__ import annotations
@@ -10,10 +21,22 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
+from zlib import crc32
 
-from storage.errors import DataError, InvalidArgument
+from storage.coding.native import i64, read_i16_be, read_i32_be
+from storage.errors import CallerError, DataError, InvalidArgument
 from storage.model import RawMessage, TopicPartition
-from storage.rocketmq.format.message import Message, decode_message
+from storage.rocketmq.format.message import (
+    BODY_POSITION,
+    CRC_MASK,
+    FIXED_SIZE_V4,
+    HOST_BITS_POSITION,
+    HOSTS_V6,
+    MAGIC_V1,
+    TRANSACTION_PREPARED,
+    Message,
+    decode_message,
+)
 from storage.rocketmq.format.names import HALF_TOPIC
 from storage.rocketmq.format.properties import (
     CRC32,
@@ -22,9 +45,11 @@ from storage.rocketmq.format.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
     properties_text,
+    property_value,
 )
 from storage.rocketmq.format.queue_entry import QueueEntry
-from storage.rocketmq.log.record_run import SEQUENCE_PROPERTY
+from storage.rocketmq.log.encoding import Encoder
+from storage.rocketmq.log.record_run import SEQUENCE_PROPERTY, RecordRun, RunWriter
 
 QUEUE_ID: Final = re.compile(r"[+]?\d{1,10}", re.ASCII)
 _SEQUENCE: Final = f"{SEQUENCE_PROPERTY}{NAME_VALUE_SEPARATOR}".encode()
@@ -32,6 +57,10 @@ _CRC: Final = f"{CRC32}{NAME_VALUE_SEPARATOR}".encode()
 _REAL_TOPIC: Final = f"{REAL_TOPIC}{NAME_VALUE_SEPARATOR}".encode()
 _REAL_QUEUE_ID: Final = f"{REAL_QUEUE_ID}{NAME_VALUE_SEPARATOR}".encode()
 _SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
+_CRC_POSITION: Final = 8
+_QUEUE_POSITION: Final = 12
+_BODY_LENGTH_POSITION: Final = 84
+_UNUSUAL_FLAGS: Final = HOSTS_V6 | TRANSACTION_PREPARED
 _new_message: Final = tuple.__new__
 """Create a RawMessage without a Python call."""
 
@@ -44,40 +73,112 @@ class DueMessage(NamedTuple):
     message: RawMessage
 
 
-def take_due(
-    data: bytes,
-    start: int,
-    entries: Sequence[QueueEntry],
-    partition: TopicPartition,
-    *,
-    room_bytes: int,
-    due: list[DueMessage],
-) -> tuple[int, int]:
-    """Append to `due` the messages that deliver the records of `entries`, in order. `data`: the log from `start` on.
+class DueRecords:
+    """The records that deliver due messages of one queue. Those of a target queue keep the order of the messages.
 
-    Return how many entries were taken, and the bytes of their records. The pass ends before an entry whose record is
-    not in `data`, is damaged or belongs to another queue than `partition`, names no queue, or does not fit into
-    `room_bytes`.
+    Not thread-safe.
     """
-    topic, queue_id = partition
-    end = len(data)
-    taken = 0
-    used_bytes = 0
-    for entry in entries:
-        size = entry.size
-        position = entry.physical_offset - start
-        if position < 0 or size <= 0 or position + size > end or used_bytes + size > room_bytes:
-            break
-        try:
-            message = decode_message(data, position)
-            if message.topic != topic or message.queue_id != queue_id:
+
+    def __init__(self, encoder: Encoder, source: TopicPartition) -> None:
+        self._encoder = encoder
+        self._source = source
+        self._source_topic = source.topic.encode()
+        self._source_queue = source.partition
+        self._with_crc = encoder.with_crc
+        self._writers: dict[TopicPartition, RunWriter] = {}
+        self._by_name: dict[tuple[bytes, bytes], RunWriter] = {}
+        """The same by the values of REAL_TOPIC and REAL_QID."""
+
+    def runs(self) -> list[tuple[TopicPartition, RecordRun]]:
+        """Return the records by target queue. Nothing must be added after it. Their store hosts may differ, so the
+        locators that an append returns are not theirs.
+        """
+        return [
+            (partition, writer.run(with_crc=self._with_crc))
+            for partition, writer in self._writers.items()
+        ]
+
+    def take(
+        self, data: bytes, start: int, entries: Sequence[QueueEntry], first: int, room_bytes: int
+    ) -> tuple[int, int]:
+        """Add the records that deliver those of `entries[first:]`, in order. `data`: the log from `start` on.
+
+        Return how many entries were taken, and the bytes of their records. The pass ends before an entry whose record
+        is not in `data`, is damaged or belongs to another queue, names no queue, cannot be stored, or does not fit into
+        `room_bytes`.
+        """
+        end: i64 = len(data)
+        room: i64 = room_bytes
+        used: i64 = 0
+        at: i64 = first
+        stop: i64 = len(entries)
+        while at < stop:
+            physical_offset, size_bytes, _ = entries[at]
+            size: i64 = size_bytes
+            if not 0 <= physical_offset - start <= end:
                 break
-            due.append(time_up(message))
-        except (DataError, InvalidArgument):
-            break
-        used_bytes += size
-        taken += 1
-    return taken, used_bytes
+            position: i64 = physical_offset - start
+            if size <= 0 or position + size > end or used + size > room:
+                break
+            if self._with_crc or not self._copy(data, position, size):
+                try:
+                    message = decode_message(data, position)
+                    if (message.topic, message.queue_id) != self._source:
+                        break
+                    self.put(message)
+                except (DataError, CallerError):
+                    break
+            used += size
+            at += 1
+        return int(at) - first, int(used)
+
+    def _copy(self, data: bytes, position: i64, size: i64) -> bool:
+        """Add the copy of the record at a position; return False, and add nothing, if the record is not a usual one, or
+        is damaged.
+        """
+        stop: i64 = position + size
+        if size < FIXED_SIZE_V4 or i64(read_i32_be(data, position)) != size:
+            return False
+        if read_i32_be(data, position + 4) != MAGIC_V1:
+            return False
+        if i64(data[position + HOST_BITS_POSITION]) & _UNUSUAL_FLAGS:
+            return False
+        if read_i32_be(data, position + _QUEUE_POSITION) != self._source_queue:
+            return False
+        body_at: i64 = position + BODY_POSITION
+        body_size: i64 = i64(read_i32_be(data, position + _BODY_LENGTH_POSITION))
+        topic_at: i64 = body_at + body_size + 1
+        if body_size <= 0 or topic_at + 2 > stop:
+            return False
+        topic_end: i64 = topic_at + i64(data[topic_at - 1])
+        if topic_end + 2 > stop or data[topic_at:topic_end] != self._source_topic:
+            return False
+        properties_at: i64 = topic_end + 2
+        if properties_at + i64(read_i16_be(data, topic_end)) != stop:
+            return False
+        body = data[body_at : topic_at - 1]
+        if i64(crc32(body)) & CRC_MASK != i64(read_i32_be(data, position + _CRC_POSITION)):
+            return False
+        properties = data[properties_at:stop]
+        if _SEQUENCE in properties or _CRC in properties:
+            return False
+        name = property_value(properties, _REAL_TOPIC), property_value(properties, _REAL_QUEUE_ID)
+        writer = self._by_name.get(name)
+        return writer is not None and writer.put_copy(data[position:body_at], body, properties)
+
+    def put(self, message: Message) -> None:
+        """Add the record that delivers a message. Raises InvalidArgument if the message names no topic and queue, and
+        the errors of `Encoder.put_raw`.
+        """
+        partition, host, raw = time_up(message)
+        writer = self._writers.get(partition)
+        if writer is None:
+            writer = self._encoder.writer_to(partition, host)
+        self._encoder.put_raw(writer, [raw], host)
+        self._writers[partition] = writer
+        stored = message.properties
+        name = property_value(stored, _REAL_TOPIC), property_value(stored, _REAL_QUEUE_ID)
+        self._by_name[name] = writer
 
 
 def time_up(message: Message) -> DueMessage:
@@ -87,7 +188,9 @@ def time_up(message: Message) -> DueMessage:
     it belongs to the queue of the delay level. Raises InvalidArgument if it does not name its topic and queue.
     """
     stored = message.properties
-    partition = _partition_of(_value(stored, _REAL_TOPIC), _value(stored, _REAL_QUEUE_ID))
+    partition = _partition_of(
+        property_value(stored, _REAL_TOPIC), property_value(stored, _REAL_QUEUE_ID)
+    )
     if _SEQUENCE in stored or _CRC in stored:
         pieces = stored.split(_SEPARATOR)
         stored = _SEPARATOR.join(
@@ -100,24 +203,6 @@ def time_up(message: Message) -> DueMessage:
     ))
     # fmt: on
     return DueMessage(partition, message.store_host, raw)
-
-
-def _value(stored: bytes, name: bytes) -> bytes:
-    """Return the value of a property as `decode_properties` does, at a fifth of its cost; empty if it is missing.
-
-    `name`: the name with its separator. If a name occurs twice, the later value that is not empty counts.
-    """
-    end = len(stored)
-    while True:
-        at = stored.rfind(name, 0, end)
-        if at < 0:
-            return b""
-        begin = at + len(name)
-        stop = stored.find(_SEPARATOR, begin)
-        value = stored[begin:] if stop < 0 else stored[begin:stop]
-        if value and (not at or stored[at - 1 : at] == _SEPARATOR):
-            return value
-        end = begin - 1
 
 
 @lru_cache(maxsize=1024)

@@ -36,6 +36,7 @@ from storage.rocketmq.format.properties import (
     UNIQ_KEY,
     WAIT,
     encode_properties,
+    has_key_beside,
     lone_nul,
     with_crc_place,
 )
@@ -74,7 +75,7 @@ class Encoder:
     """
 
     def __init__(self, settings: StoreSettings, clock: Clock, *, with_crc: bool = False) -> None:
-        self._with_crc = with_crc
+        self.with_crc = with_crc
         self._max_message_bytes = settings.max_message_bytes
         self._default_host = settings.store_host
         self._clock = clock
@@ -117,13 +118,11 @@ class Encoder:
         """
         now_ms = self._clock()
         host = self._default_host
-        form = form_of(partition.topic)
-        limit_bytes = self._max_message_bytes
         settable = SETTABLE_IN.get(partition.topic, SETTABLE)
-        writer = RunWriter(form, partition.partition, host, limit_bytes=limit_bytes)
+        writer = self.writer_to(partition, host)
         if producer is not None:
             writer.mark = mark_text(producer, len(records)).encode()
-        is_usual = _NATIVE and compression is None and not self._with_crc
+        is_usual = _NATIVE and compression is None and not self.with_crc
         others: list[RawMessage] = []  # all, if none is usual
         index = 0
         for head, first, count in self._unique_ids.runs(len(records)):
@@ -156,7 +155,7 @@ class Encoder:
                 index += 1
         if others:
             writer.put(others)
-        return writer.run(with_crc=self._with_crc)
+        return writer.run(with_crc=self.with_crc)
 
     def _message(
         self,
@@ -187,7 +186,7 @@ class Encoder:
             raise self._too_large(len(value), index)
         body, sys_flag = (value, 0) if compression is None else compress(value, compression)
         text = _encode_properties(properties, index)
-        if self._with_crc:
+        if self.with_crc:
             text = _with_crc_place(text, index)
         # fmt: off
         message: RawMessage = _new_message(RawMessage, (
@@ -213,6 +212,17 @@ class Encoder:
         record. Raises RecordTooLarge, UnrepresentableRecord, InvalidArgument or InvalidTopic if no record can hold the
         message.
         """
+        writer = self.writer_to(partition, store_host)
+        self.put_raw(writer, messages, store_host)
+        return writer.run(with_crc=self.with_crc)
+
+    def writer_to(self, partition: TopicPartition, store_host: bytes) -> RunWriter:
+        """Return a writer of records to a queue. Raises InvalidTopic."""
+        form = form_of(partition.topic)
+        return RunWriter(form, partition.partition, store_host, limit_bytes=self._max_message_bytes)
+
+    def put_raw(self, writer: RunWriter, messages: Sequence[RawMessage], store_host: bytes) -> None:
+        """Add messages to a writer, all or none, as `encode_raw` does."""
         for index, message in enumerate(messages):
             if len(message.body) > self._max_message_bytes:
                 raise self._too_large(len(message.body), index)
@@ -223,15 +233,14 @@ class Encoder:
                         f"message {index}: a host of {len(host)} bytes: it takes 8 or 20",
                         field="born_host",
                     )
-        if self._with_crc:
+        if self.with_crc:
             messages = [
                 message._replace(properties=_with_crc_place(message.properties, index))
                 for index, message in enumerate(messages)
             ]
-        form = form_of(partition.topic)
-        writer = RunWriter(form, partition.partition, store_host, limit_bytes=0)
-        writer.put(messages)
-        return writer.run(with_crc=self._with_crc)
+        writer.put(messages, store_host)
+        if not writer.has_keys_beside:
+            writer.has_keys_beside = any(has_key_beside(one.properties) for one in messages)
 
 
 def properties_of(

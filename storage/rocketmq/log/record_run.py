@@ -40,7 +40,9 @@ from storage.rocketmq.format.message import (
     BORN_HOST_V6,
     CRC_MASK,
     FIXED_FIELDS,
+    FIXED_SIZE_V4,
     HOST_BITS_POSITION,
+    MAGIC_V1,
     MAX_SIGNED_SHORT,
     MAX_SIZE,
     STORE_HOST_V6,
@@ -64,6 +66,7 @@ from storage.rocketmq.format.properties import (
     TRANSACTION_MARK,
     UNIQ_KEY,
     closed_record,
+    has_key_beside,
 )
 
 SEQUENCE_PROPERTY: Final = "__LOGSERVER_SEQ"
@@ -71,10 +74,12 @@ NOT_THE_USERS: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY, TRANSACTION_
 """The names that no header may have."""
 
 _CRC_POSITION: Final = 8
+_QUEUE_POSITION: Final = 12
 _QUEUE_OFFSET_POSITION: Final = 20
 _PHYSICAL_OFFSET_POSITION: Final = 28
 _BORN_POSITION: Final = 40
 _TIME_POSITION: Final = 56
+_PREPARED_POSITION: Final = 76
 _OFFSETS: Final = Struct(
     ">"
     "q"  # queue offset
@@ -125,10 +130,20 @@ class RecordRun:
     `queued`: the number of records that take a queue offset. Not thread-safe.
     """
 
-    def __init__(self, data: BytesWriter, store_host: bytes, *, with_crc: bool) -> None:
-        """`with_crc`: each record ends in the CRC property, which `placed` makes right."""
+    def __init__(
+        self,
+        data: BytesWriter,
+        store_host: bytes,
+        *,
+        with_crc: bool,
+        has_keys_beside: bool = False,
+    ) -> None:
+        """`with_crc`: each record ends in the CRC property, which `placed` makes right. `has_keys_beside`: the index
+        lacks a string for the key of some record; see `properties.has_key_beside`.
+        """
         self.store_host = store_host
         self.with_crc = with_crc
+        self.has_keys_beside = has_keys_beside
         self.size_bytes = int(i64(len(data)))
         self._data = data
         count: i64 = 0
@@ -182,7 +197,12 @@ class RecordRun:
     def _part(self, data: bytes) -> RecordRun:
         part = BytesWriter()
         part.write(data)
-        return RecordRun(part, self.store_host, with_crc=self.with_crc)
+        return RecordRun(
+            part,
+            self.store_host,
+            with_crc=self.with_crc,
+            has_keys_beside=self.has_keys_beside,
+        )
 
     def placed(self, queue_offset: int, physical_offset: int, time_ms: int) -> bytes:
         """Return the records with their places: consecutive queue offsets, physical offsets and the store time. Raises
@@ -250,6 +270,7 @@ class RunWriter:
         """`limit_bytes`: of the value of a usual record."""
         self.unique_head = b""
         self.mark = b""
+        self.has_keys_beside = False
         self._limit_bytes: i64 = limit_bytes
         self._data = BytesWriter()
         self._form = form
@@ -262,13 +283,39 @@ class RunWriter:
 
     def run(self, *, with_crc: bool) -> RecordRun:
         """Return the records that were put. The writer must not be used any more."""
-        return RecordRun(self._data, self._store_host, with_crc=with_crc)
+        return RecordRun(
+            self._data, self._store_host, with_crc=with_crc, has_keys_beside=self.has_keys_beside
+        )
 
-    def put(self, messages: Sequence[RawMessage]) -> None:
-        """Add messages of any kind. Raises the errors of `encode_messages`."""
+    def put(self, messages: Sequence[RawMessage], store_host: bytes | None = None) -> None:
+        """Add messages of any kind, all or none. `store_host`: of their records, if it is not the run's. Raises the
+        errors of `encode_messages`.
+        """
         form = self._form
-        place = Placement(form.utf8, form.magic, self._queue_id, 0, 0, 0, self._store_host)
+        host = self._store_host if store_host is None else store_host
+        place = Placement(form.utf8, form.magic, self._queue_id, 0, 0, 0, host)
         self._data.write(b"".join(encode_messages(messages, place)))
+
+    def put_copy(self, head: bytes, body: bytes, properties: bytes) -> bool:
+        """Add a v1 record with these parts for this topic and queue: `head`, with IPv4 hosts, keeps its other fields,
+        and no transaction. Return False, and add nothing, if the record is not v1 or too large.
+        """
+        data = self._data
+        start: i64 = len(data)
+        size: i64 = FIXED_SIZE_V4 + i64(len(body) + len(properties) + len(self._form.utf8))
+        if self._magic != MAGIC_V1 or i64(len(body)) > self._limit_bytes or size > MAX_SIZE:
+            return False
+        data.write(head)
+        _set_i32(data, start, size)
+        _set_i32(data, start + _QUEUE_POSITION, self._queue_id)
+        _set_i64(data, start + _PREPARED_POSITION, 0)
+        data.write(body)
+        data.write(self._topic_field)
+        write_i16_be(data, i16(len(properties)))
+        data.write(properties)
+        if not self.has_keys_beside and _SHARDING_KEY in properties:
+            self.has_keys_beside = has_key_beside(properties)
+        return True
 
     def put_usual(self, record: Record, born_ms: i64, born_host: bytes, id_number: i64) -> bool:
         """Add a record; return False, and add nothing, if it is unusual: with a NUL or a field that is not valid.

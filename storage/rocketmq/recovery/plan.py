@@ -77,7 +77,7 @@ class StorePlan:
     index_is_lost: bool  # remove the rest of unreadable index files
     keys_beside: list[tuple[int, int]] = field(
         default_factory=list
-    )  # see index_coverage.key_beside
+    )  # see properties.has_key_beside
     sequenced: Sequence[SequencedAppend] = ()
     damages: Sequence[Damage] = ()
     lost: LostPositions = NOTHING_LOST  # what names records beyond the end of the log

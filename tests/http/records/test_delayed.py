@@ -374,7 +374,7 @@ async def test_what_is_due_waits_while_delivery_fails(
 
     store: Any = api.service.store
     with monkeypatch.context() as patched:
-        patched.setattr(store, "append_messages", full)
+        patched.setattr(store, "append_run", full)
         await send(api, {"value": "v", "partition": 0, "delay_level": 1})
         clock.now_ms += 1500
 
