@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from storage.coding.native import i64, read_i16_be, read_i32_be
+from storage.coding.native import i64, is_native, read_i16_be, read_i32_be, read_i64_be
 from storage.errors import CallerError, DataError, InvalidArgument
 from storage.model import RawMessage, TopicPartition
 from storage.rocketmq.format.message import (
@@ -61,6 +61,13 @@ _CRC_POSITION: Final = 8
 _QUEUE_POSITION: Final = 12
 _BODY_LENGTH_POSITION: Final = 84
 _UNUSUAL_FLAGS: Final = HOSTS_V6 | TRANSACTION_PREPARED
+_NAME_VALUE: Final = 1
+_PROPERTY: Final = 2
+_REAL_TOP: Final = int.from_bytes(b"REAL_TOP")
+_IC: Final = int.from_bytes(b"IC")
+_REAL_QID: Final = int.from_bytes(b"REAL_QID")
+_LOGSERVER: Final = int.from_bytes(b"__LOGSER")
+_CRC_NAME: Final = int.from_bytes(b"__CRC32#")
 _new_message: Final = tuple.__new__
 """Create a RawMessage without a Python call."""
 
@@ -71,6 +78,53 @@ class DueMessage(NamedTuple):
     partition: TopicPartition
     host: bytes
     message: RawMessage
+
+
+class _RealNames:
+    """The values of REAL_TOPIC and REAL_QID in the last properties, as `property_value` returns them."""
+
+    def __init__(self) -> None:
+        self.topic = b""
+        self.queue_id = b""
+
+    def find_plainly(self, stored: bytes) -> bool:
+        """Find the values; return False if a property must be dropped."""
+        self.topic = property_value(stored, _REAL_TOPIC)
+        self.queue_id = property_value(stored, _REAL_QUEUE_ID)
+        return _SEQUENCE not in stored and _CRC not in stored
+
+    def find(self, stored: bytes) -> bool:
+        """Find the values in one walk over the bytes; return False, and find nothing, if a property must be dropped."""
+        topic_at: i64 = 0
+        topic_end: i64 = 0
+        queue_at: i64 = 0
+        queue_end: i64 = 0
+        at: i64 = 0
+        end: i64 = len(stored)
+        while at < end:
+            name_end: i64 = at
+            while (
+                name_end < end and stored[name_end] != _NAME_VALUE and stored[name_end] != _PROPERTY
+            ):
+                name_end += 1
+            stop: i64 = name_end
+            while stop < end and stored[stop] != _PROPERTY:
+                stop += 1
+            size: i64 = name_end - at
+            if size >= 8 and stop > name_end:
+                begin: i64 = read_i64_be(stored, at)
+                if size == 10 and begin == _REAL_TOP and read_i16_be(stored, at + 8) == _IC:
+                    if stop > name_end + 1:
+                        topic_at, topic_end = name_end + 1, stop
+                elif size == 8 and begin == _REAL_QID:
+                    if stop > name_end + 1:
+                        queue_at, queue_end = name_end + 1, stop
+                elif begin in (_LOGSERVER, _CRC_NAME):
+                    return False
+            at = stop + 1
+        self.topic = stored[topic_at:topic_end]
+        self.queue_id = stored[queue_at:queue_end]
+        return True
 
 
 class DueRecords:
@@ -88,6 +142,7 @@ class DueRecords:
         self._writers: dict[TopicPartition, RunWriter] = {}
         self._by_name: dict[tuple[bytes, bytes], RunWriter] = {}
         """The same by the values of REAL_TOPIC and REAL_QID."""
+        self._names = _RealNames()
 
     def runs(self) -> list[tuple[TopicPartition, RecordRun]]:
         """Return the records by target queue. Nothing must be added after it. Their store hosts may differ, so the
@@ -160,10 +215,10 @@ class DueRecords:
         if i64(crc32(body)) & CRC_MASK != i64(read_i32_be(data, position + _CRC_POSITION)):
             return False
         properties = data[properties_at:stop]
-        if _SEQUENCE in properties or _CRC in properties:
+        names = self._names
+        if not (_NATIVE and names.find(properties)) and not names.find_plainly(properties):
             return False
-        name = property_value(properties, _REAL_TOPIC), property_value(properties, _REAL_QUEUE_ID)
-        writer = self._by_name.get(name)
+        writer = self._by_name.get((names.topic, names.queue_id))
         return writer is not None and writer.put_copy(data[position:body_at], body, properties)
 
     def put(self, message: Message) -> None:
@@ -176,9 +231,9 @@ class DueRecords:
             writer = self._encoder.writer_to(partition, host)
         self._encoder.put_raw(writer, [raw], host)
         self._writers[partition] = writer
-        stored = message.properties
-        name = property_value(stored, _REAL_TOPIC), property_value(stored, _REAL_QUEUE_ID)
-        self._by_name[name] = writer
+        names = self._names
+        names.find_plainly(message.properties)
+        self._by_name[names.topic, names.queue_id] = writer
 
 
 def time_up(message: Message) -> DueMessage:
@@ -215,3 +270,6 @@ def _partition_of(topic: bytes, queue_id: bytes) -> TopicPartition:
             field=REAL_TOPIC,
         )
     return TopicPartition(name, int(number))
+
+
+_NATIVE: Final = is_native(time_up)
