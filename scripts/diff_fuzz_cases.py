@@ -729,10 +729,9 @@ def matched(seed: int) -> object:
         odd = rng.choice((-1, 2)), rng.choice((-7, 100, 150, 1 << 62)), rng.choice((-1, 0)), 0
         entries.insert(rng.randrange(len(entries) + 1), odd)
     split = rng.randrange(len(entries) + 1)
+    pack = index_file.ENTRY.pack
     blocks = [
-        entry_match.EntryBlock(
-            file, number, begin_ms, b"".join(itertools.starmap(index_file.ENTRY.pack, part))
-        )
+        entry_match.EntryBlock(file, number, begin_ms, b"".join(itertools.starmap(pack, part)))
         for file, number, part in ((0, 1, entries[:split]), (1, 1, entries[split:]))
         if part
     ]
@@ -741,19 +740,16 @@ def matched(seed: int) -> object:
     return match.lacking(strings, lambda: required), sorted(wrong)
 
 
-def put_and_look(
-    header: index_file.IndexHeader, *, slots: int, entries: int, seed: int
-) -> list[object]:
+def put_and_look(header: Any, *, slots: int, entries: int, seed: int) -> list[object]:
     """Put the keys of some records into the table; return its whole state."""
     rng = random.Random(seed)
     held = rng.choice((bytes, rng.randbytes))(slots * 4)
     header = index_file.decode_header(index_file.encode_header(header))  # one that a file can have
     table = key_index_table.KeyIndexTable(header, held, slots, entries=entries)
     offsets = sorted(rng.randrange(1 << 60) for _ in range(rng.randrange(20)))
+    pack = record_pass.STRING.pack
     strings = b"".join(
-        record_pass.STRING.pack(
-            rng.choice((-1, rng.randrange(1 << 31))), at, rng.randrange(1 << 42)
-        )
+        pack(rng.choice((-1, rng.randrange(1 << 31))), at, rng.randrange(1 << 42))
         for at in offsets
         for _ in range(rng.randrange(5))
     )
