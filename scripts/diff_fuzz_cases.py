@@ -555,8 +555,7 @@ def units(rng: random.Random) -> bytes:
 def entries_of(data: bytes, limit: int) -> object:
     """Return queue entries, the first that is due later, and how far each reaches."""
     found = queue_entry.decode_units(data)
-    near: dict[str, int] = {"near_bytes": limit, "limit_bytes": limit << 6}
-    ends = [queue_entry.reach(found, at, **near) for at in range(len(found))]
+    ends = [queue_entry.reach(found, at, near_bytes=9, limit_bytes=99) for at in range(len(found))]
     return found, queue_entry.first_after(found, limit), ends
 
 

@@ -128,7 +128,7 @@ class _RealNames:
 
 
 class DueRecords:
-    """The records that deliver due messages of one queue. Those of a target queue keep the order of the messages.
+    """The records that deliver due messages of one queue. The records of a target queue keep the order of the messages.
 
     Not thread-safe.
     """
@@ -156,7 +156,7 @@ class DueRecords:
     def take(
         self, data: bytes, start: int, entries: Sequence[QueueEntry], first: int, room_bytes: int
     ) -> tuple[int, int]:
-        """Add the records that deliver those of `entries[first:]`, in order. `data`: the log from `start` on.
+        """Add the records that deliver the records of `entries[first:]`, in order. `data`: the log from `start` on.
 
         Return how many entries were taken, and the bytes of their records. The pass ends before an entry whose record
         is not in `data`, is damaged or belongs to another queue, names no queue, cannot be stored, or does not fit into

@@ -213,7 +213,7 @@ def test_usual_messages_are_copied() -> None:
 
 @pytest.mark.parametrize("name", ["broker", "system"])
 def test_messages_of_the_real_store(name: str) -> None:
-    """All that a real broker scheduled, those of each level in one pass."""
+    """All that a real broker scheduled, a level in one pass."""
     levels: dict[TopicPartition, tuple[bytes, list[QueueEntry]]] = {}
     for path in sorted((ROCKETMQ / name / "store" / "commitlog").iterdir()):
         log = path.read_bytes()
