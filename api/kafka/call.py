@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from api.kafka.client_topics import ClientTopics
@@ -38,6 +39,8 @@ CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 """Everything that can be done with a topic, a group, the cluster. From AclEntry.supportedOperations."""
 PRODUCE: Final = 0
 """The API whose requests may overlap on one connection."""
+TURN_S: Final = 0.005
+"""A request that needs the event loop for longer lets it serve other clients after each such time."""
 
 
 class Ended(Exception):  # the protocol's way to refuse a client
@@ -86,6 +89,18 @@ class Call:
     answer: Reservation
     tokens: Callable[[], Tokens | None] | None = None
     offered: Collection[Served] = ()
+    _turn_ends_s: float | None = field(default=None, init=False)
+
+    async def give_way(self) -> None:
+        """Let other clients be served, if this request has used the event loop for more than TURN_S. To be called for
+        each row of a request, which may have a quarter of a million.
+        """
+        now_s = perf_counter()
+        if self._turn_ends_s is None:
+            self._turn_ends_s = now_s + TURN_S
+        elif now_s > self._turn_ends_s:
+            await asyncio.sleep(0)
+            self._turn_ends_s = perf_counter() + TURN_S
 
     def allows(self, scope: Scope) -> bool:
         """Return whether the client may do what needs `scope`. Without tokens every client may do everything."""

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 SIZE_BYTES: Final = 4
 MAX_QUEUED: Final = 64
 MAX_OVERLAPPING: Final = 16  # clients have 5 requests in flight
+MAX_PARTS: Final = 1 << 20
+"""Most buffers of one write: uvloop ends a connection that is given more (EINVAL)."""
 NO_FRAME: Final = -1
 MAX_LOGIN_FRAME_BYTES: Final = 512 << 10  # the real server's sasl.server.max.receive.size
 
@@ -372,7 +374,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             running.answer_bytes.release()
             return
         size = sum(map(len, answer.parts))
-        self._transport.writelines([size.to_bytes(SIZE_BYTES, "big"), *answer.parts])
+        parts = answer.parts if len(answer.parts) < MAX_PARTS else [b"".join(answer.parts)]
+        self._transport.writelines([size.to_bytes(SIZE_BYTES, "big"), *parts])
         if self._writable:
             running.answer_bytes.release()
         else:  # the client has not taken it

@@ -14,7 +14,7 @@ import pytest
 from api.kafka.apis import SERVED
 from api.kafka.call import PRODUCE
 from api.kafka.protocol.errors import ErrorCode
-from api.kafka.protocol.messages.cluster import ApiVersionsRequest
+from api.kafka.protocol.messages.cluster import ApiVersionsRequest, FindCoordinatorRequest
 from api.kafka.protocol.messages.metadata import MetadataRequest
 from tests.http.harness import BATCH
 from tests.wire.harness import (
@@ -136,6 +136,13 @@ async def test_answers_are_in_the_order_of_the_requests(
     for number in range(1, 200):
         body = await asyncio.wait_for(connection.read(), 10)
         assert struct.unpack(">i", body[:4]) == (number,)
+
+
+async def test_an_answer_of_more_than_a_million_fields(connection: Connection) -> None:
+    """The event loop ends a connection that is given more buffers at once."""
+    keys = [""] * 200_000
+    response = await connection.call(FindCoordinatorRequest(coordinator_keys=keys), 4)
+    assert len(response.coordinators) == len(keys)
 
 
 async def test_a_client_that_takes_nothing(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from tests.wire.harness import (
     BOTH,
     Broker,
     Connection,
+    answer,
     batch,
     broker,
     fetch,
@@ -298,6 +299,41 @@ async def test_requests_in_flight_are_appended_in_order(
         body = await connection.read()
         assert struct.unpack(">i", body[:4]) == (number,)
     assert (await kafka.service.bounds(kafka.service.topics.partition("t", 0))).end == 20
+
+
+async def test_a_request_of_many_batches_lets_others_take_turns(
+    kafka: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small batches are appended on the event loop, which serves all clients. The next request still comes after."""
+    await kafka.api.create("t")
+    now_s = 0.0
+    turn = 0
+    turns: list[int] = []
+    store: Any = kafka.service.store
+    append = store.append_batches_promptly
+
+    def appended(*args: Any, **options: Any) -> Any:
+        nonlocal now_s
+        now_s += 0.001
+        turns.append(turn)
+        return append(*args, **options)
+
+    async def others() -> None:
+        nonlocal turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    monkeypatch.setattr(store, "append_batches_promptly", appended)
+    monkeypatch.setattr("api.kafka.call.perf_counter", lambda: now_s)
+    counting = asyncio.create_task(others())
+    many = produce("t", *[(0, batch(b"a"))] * 100, acks=1)
+    connection.writer.write(frame(many, 9) + frame(produce("t", (0, batch(b"b")), acks=1), 9))
+    offsets = [row.base_offset for row in rows(answer(PRODUCE, 9, await connection.read()))]  # type: ignore[attr-defined]
+    (last,) = rows(answer(PRODUCE, 9, await connection.read()))
+    counting.cancel()
+    assert [*offsets, last.base_offset] == list(range(101))  # type: ignore[attr-defined]
+    assert len(set(turns)) >= 10
 
 
 @BOTH

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -444,6 +446,29 @@ async def test_describe_producers(connection: Connection, topic: str) -> None:
     assert missing.topics[0].partitions[0].error_code == 3
     beyond = await connection.call(producers("t", 9), 0)
     assert beyond.topics[0].partitions[0].error_code == 3
+
+
+async def test_a_long_request_lets_others_take_turns(
+    connection: Connection, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frame of 1 MB may name a quarter of a million partitions."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(others())
+    for numbers in ([9], [9] * 1000):
+        before = turns
+        with monkeypatch.context() as patch:
+            patch.setattr("api.kafka.call.perf_counter", partial(next, count(0.0, 0.001)))
+            await connection.call(producers(topic, *numbers), 0)
+        taken = turns - before
+        assert (taken >= 100) is (len(numbers) > 1), taken
+    counting.cancel()
 
 
 async def test_http_shows_them(kafka: Broker, connection: Connection, topic: str) -> None:

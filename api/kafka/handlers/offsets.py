@@ -147,6 +147,7 @@ async def _deleted(
     call: Call, topic: str, number: int, offset: int
 ) -> DeleteRecordsResponseTopicsPartitions:
     row = DeleteRecordsResponseTopicsPartitions(partition_index=number, low_watermark=-1)
+    await call.give_way()
     try:
         partition = call.topics.partition(topic, number)
         if offset == ALL:
@@ -183,6 +184,7 @@ async def _end(
     call: Call, topic: str, asked: OffsetForLeaderEpochRequestTopicsPartitions
 ) -> OffsetForLeaderEpochResponseTopicsPartitions:
     row = OffsetForLeaderEpochResponseTopicsPartitions(partition=asked.partition)
+    await call.give_way()
     try:
         partition = call.topics.partition(topic, asked.partition)
         row.error_code = epoch_code(call.service.batches, partition, asked.current_leader_epoch)

@@ -94,6 +94,7 @@ async def _queued(call: Call, request: ProduceRequest, acks: Acks) -> Sequence[_
             for partition in topic.partition_data:
                 at = TopicPartition(topic.name, partition.index)
                 parts.append(await _submitted(call, at, partition.records, acks, joined))
+                await call.give_way()  # batches are appended on the event loop
     finally:
         if joined.member is not None:
             _leave_after(joined.member, [p.appending for p in parts if p.appending is not None])

@@ -80,6 +80,7 @@ async def describe_transactions(
     """Return the state of each transactional id that is asked for."""
     rows = []
     for name in request.transactional_ids:
+        await call.give_way()
         state = await call.service.transactions.state(name) if name else None
         if state is not None:
             rows.append(_described(state))
@@ -128,6 +129,7 @@ async def describe_producers(
 async def _producers(call: Call, at: TopicPartition) -> DescribeProducersResponseTopicsPartitions:
     store = call.service.store
     assert isinstance(store, SupportsTransactions)
+    await call.give_way()
     try:
         call.topics.partition(*at)
         producers = await call.service.topics.access.run(store.active_producers, at)
