@@ -234,15 +234,14 @@ class CommitQueue:
     def _start(self) -> None:
         group = CommitGroup(self._queue)
         self._queue = []
-        if self._prompt is not None and perf_counter() >= self._avoid_until_s:
-            try:
-                self._commit_promptly(self._prompt, group)
-            except Exception as error:  # noqa: BLE001  # a bug: reported like one in the thread
-                self._committed(group, error)
-                return
-            if not group.left:
-                self._committed(group, None)
-                return
+        try:
+            self.commit_promptly(group)
+        except Exception as error:  # noqa: BLE001  # a bug: reported like one in the thread
+            self._committed(group, error)
+            return
+        if not group.left:
+            self._committed(group, None)
+            return
         self._thread.submit(self.commit, group).add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._committed, group, done.exception())
         )
@@ -258,9 +257,13 @@ class CommitQueue:
         for request in group.requests:
             _answer(request, broken or request.error)
 
-    def _commit_promptly(self, store: SupportsPromptAppend, group: CommitGroup) -> None:
-        """Make the small appends of a group without a wait, up to the first that needs one or fails."""
-        begun = perf_counter()
+    def commit_promptly(self, group: CommitGroup) -> None:
+        """Make the small appends of a group without a wait, up to the first that needs one or fails. Runs on the loop;
+        tests call it directly.
+        """
+        store, begun = self._prompt, perf_counter()
+        if store is None or begun < self._avoid_until_s:
+            return
         made = 0
         for shared in group.left:
             if not shared.is_small or group.append_s > SLOW_S:

@@ -28,8 +28,8 @@ class FaultyFileSystem(Relay):
     """A file layer that passes every call to `fs`; before each change of the disk it calls `fault`, which may raise.
 
     It counts the operations of `Relay` except open, close and lock. When a write fails, its first half is written,
-    unless `halves` is off. `changes` counts the operations so far, `failed` is the last operation that failed,
-    `open_files` holds the files that are not closed yet.
+    unless `halves` is off. `changes` counts the operations so far, `failed` is the last operation that failed and
+    `error` its error, `open_files` holds the files that are not closed yet.
     """
 
     def __init__(self, fs: FileSystem) -> None:
@@ -38,6 +38,7 @@ class FaultyFileSystem(Relay):
         self.halves = True
         self.changes = 0
         self.failed: tuple[str, Path] | None = None
+        self.error: BaseException | None = None
         self.open_files: set[File] = set()
 
     def step(self, operation: str, path: Path) -> None:
@@ -46,8 +47,8 @@ class FaultyFileSystem(Relay):
             self.changes += 1
             try:
                 self.fault(operation, path)
-            except BaseException:
-                self.failed = operation, path
+            except BaseException as error:
+                self.failed, self.error = (operation, path), error
                 raise
 
     def wrap(self, file: File) -> File:

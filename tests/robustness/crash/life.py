@@ -19,8 +19,16 @@ from typing import TypeAlias
 
 from logserver.service.commit import CommitGroup, CommitQueue, Request
 from logserver.service.requests import PartitionAppend
-from storage import LogStore, Record, StorageError, SupportsDeleteRecords, TopicPartition
+from storage import (
+    LogStore,
+    Record,
+    StorageError,
+    SupportsDeleteRecords,
+    TopicPartition,
+    batches_of,
+)
 from storage.errors import DiskFull, IoFailure, StoreFenced, UnknownTopic
+from storage.kafka.format.batch import encode_batch
 from tests.contract.harness import ManualClock
 from tests.robustness.crash.crash import Crash, partitions_of, refused
 from tests.robustness.crash.faulty import SYNCS, FaultyFileSystem
@@ -173,7 +181,7 @@ class Life:
             yield from self._one_group(store, [self._dice.choice(PARTITIONS) for _ in range(size)])
 
     def _one_group(self, store: LogStore, partitions: Sequence[TopicPartition]) -> Iterator[Act]:
-        durable = self._dice.random() < 0.8
+        durable = self._dice.random() < 0.5
         idle = list(self._producers)  # each producer has one request in flight at a time
         group = [self._send(partition, durable, idle) for partition in partitions]
         yield lambda: self._commit(store, group)
@@ -241,22 +249,30 @@ class Life:
         commit_offset(store, commit)
         self.history.note(Committed(commit.number))
 
+    def _part(self, store: LogStore, sent: Sent) -> PartitionAppend:
+        """Return the part of a request: records, or every second time a client's batch, where the store keeps it."""
+        partition, records, mark = sent.partition, sent.records, sent.producer
+        if sent.request % 2 or batches_of(store) is None:
+            return PartitionAppend(partition, records, range(len(records)), producer=mark)
+        batch = encode_batch(
+            records,
+            base_offset=0,
+            leader_epoch=-1,
+            now_ms=self._clock.now_ms,
+            producer_id=-1 if mark is None else mark.producer_id,
+            producer_epoch=-1 if mark is None else mark.epoch,
+            base_sequence=-1 if mark is None else mark.sequence,
+        )
+        return PartitionAppend(partition, batch, ())
+
     def _commit(self, store: LogStore, group: Sequence[Sent]) -> None:
         """Append the requests of a group that have no answer yet, and note the answers. Raises the first error."""
         loop = asyncio.get_running_loop()
         asked = [sent for sent in group if sent.request not in self.history.acked]
-        requests = [
-            Request(
-                [
-                    PartitionAppend(
-                        s.partition, s.records, range(len(s.records)), producer=s.producer
-                    )
-                ],
-                loop.create_future(),
-            )
-            for s in asked
-        ]
-        self._queues[group[0].durable].commit(CommitGroup(requests))
+        requests = [Request([self._part(store, s)], loop.create_future()) for s in asked]
+        queue = self._queues[group[0].durable]
+        queue.commit_promptly(work := CommitGroup(requests))
+        queue.commit(work)
         for sent, request in zip(asked, requests, strict=True):
             if request.error is None:
                 self.history.note(Acked(sent.request, request.outcomes[0].base_offset))
@@ -297,7 +313,8 @@ class Life:
         operation, path = self.fs.failed
         if not self.errors and operation == "datasync":
             return  # of a file closed to make room: reported when that file is used next
-        full = operation not in SYNCS and (not self.errors or isinstance(self.errors[0], DiskFull))
+        cause = self.errors[0] if self.errors else self.fs.error
+        full = operation not in SYNCS and isinstance(cause, DiskFull)
         require(
             full is (store.stats().fenced is None), "fence", f"{operation} of {path}: {self.errors}"
         )
