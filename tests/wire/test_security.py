@@ -105,6 +105,22 @@ async def test_bad_logins(guarded: Broker, data: bytes) -> None:
         assert await connection.is_ended()
 
 
+async def test_a_failed_login_is_answered_late(
+    guarded: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by the real broker, guessing is slow; others are served meanwhile."""
+    monkeypatch.setattr("api.kafka.handlers.security.FAILED_S", 60)
+    async with guarded.connect() as guessing, guarded.connect() as other:
+        guess = asyncio.create_task(login(guessing, "wrong-0123456789ABC"))
+        assert (await login(other, ADMIN)).error_code == 0
+        await asyncio.sleep(0.05)
+        assert not guess.done()
+        guessing.writer.transport.abort()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await guess
+        await guarded.until_connected(1)
+
+
 async def test_steps_out_of_order(guarded: Broker) -> None:
     async with guarded.connect() as connection:
         unknown = await connection.call(SaslHandshakeRequest(mechanism="GSSAPI"), 1)

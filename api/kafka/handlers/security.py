@@ -10,6 +10,7 @@ uses SCRAM only with servers that have this version, and then chooses version 1.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -27,6 +28,8 @@ from logserver.access.tokens import Tokens
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
+FAILED_S: Final = 0.1
+"""A failed login is answered so late: connection.failed.authentication.delay.ms of the real server."""
 _BEARER: Final = b"auth=bearer "
 
 
@@ -48,7 +51,16 @@ async def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHands
 async def sasl_authenticate(
     call: Call, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """Check the token, or take the next step of SCRAM. The connection ends after an answer with an error."""
+    """Check the token, or take the next step of SCRAM. The connection ends after an answer with an error, which comes
+    late: so guessing is slow.
+    """
+    response = _authenticated(call, request)
+    if response.error_code != ErrorCode.NONE:
+        await asyncio.sleep(FAILED_S)
+    return response
+
+
+def _authenticated(call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     client = call.client
     tokens = None if call.tokens is None else call.tokens()
     mechanism, client.mechanism = client.mechanism, None
