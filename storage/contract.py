@@ -578,8 +578,8 @@ class Delays(Protocol):
 
         On return the new records are visible and durable, and so is the progress. After a crash messages may be
         delivered again; none is lost, and none is delivered before its time. A message that cannot be read, or names no
-        partition, is logged and passed over. Stops after `max_records`, at the end of a part. Raises the errors of
-        `append`, and NotOffered for a topic that this store cannot write: the level then waits.
+        partition, is logged and passed over. Stops after `max_records`, at the end of a part. A level waits before a
+        message for a topic that this store cannot write: see Delivery. Raises the errors of `append`.
         """
 
     def lag_ms(self, now_ms: int) -> int:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from storage.errors import InvalidArgument
+from storage.errors import InvalidArgument, NotOffered
 
 Header: TypeAlias = tuple[str, bytes | None]
 
@@ -379,12 +379,14 @@ class DelayLevel(NamedTuple):
 
 class Delivery(NamedTuple):
     """The result of one delivery of delayed messages: the partitions with new records, and the number of messages that
-    no longer wait. `more`: it ended at its limit, and more may be due.
+    no longer wait. `more`: it ended at its limit, and more may be due. `refused`: why a level waits although its next
+    message is due: only another program can write to the topic.
     """
 
     partitions: Sequence[TopicPartition]
     messages: int
     more: bool
+    refused: NotOffered | None = None
 
 
 class DelayedRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -223,10 +223,12 @@ def delivery(
     def step(now_ms: int) -> None:
         """Deliver messages that are due, for about STEP_SECONDS."""
         end = time.monotonic() + STEP_SECONDS
-        more = True
+        more, refused = True, None
         while more and time.monotonic() <= end:
-            partitions, _, more = delays.deliver(now_ms, max_records=DELIVERED_AT_ONCE)
+            partitions, _, more, refused = delays.deliver(now_ms, max_records=DELIVERED_AT_ONCE)
             if partitions:
                 delivered(partitions, store.topics())
+        if refused is not None:
+            raise refused
 
     return [Service(name="delivery", interval_ms=interval_ms, step=step, lag_ms=delays.lag_ms)]

@@ -73,7 +73,7 @@ def _deliver(store: LogStore, count: int) -> None:
     now_ms = time.time_ns() // 1_000_000 + store.delays.levels[LEVEL - 1].delay_ms
     delivered, more = 0, True
     while more:
-        _, passed, more = store.delays.deliver(now_ms, max_records=DELIVERED_AT_ONCE)
+        _, passed, more, _ = store.delays.deliver(now_ms, max_records=DELIVERED_AT_ONCE)
         delivered += passed
     assert delivered == count, f"{delivered} of {count} messages were delivered"
 

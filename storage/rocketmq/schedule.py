@@ -98,8 +98,8 @@ class Home(Protocol):
     ) -> AppendResult:
         """Append records of `encoder`, as SupportsRawMessages.append_messages does."""
 
-    def check_not_compacted(self, topic: str) -> None:
-        """Raise NotOffered for a topic that a broker compacts."""
+    def check_offered(self, topic: str) -> None:
+        """Raise NotOffered for a topic that only a broker can write."""
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """See LogStore.flush."""
@@ -156,7 +156,7 @@ class Schedule:
                 f"delay level {level} is none of this store: levels are 1 to {len(self.levels)}",
                 field="delay_level",
             )
-        self._home.check_not_compacted(partition.topic)
+        self._home.check_offered(partition.topic)
         properties = {
             **(record.properties or {}),
             DELAY: str(level),
@@ -172,7 +172,7 @@ class Schedule:
         """See Delays.deliver."""
         with self._lock:
             delivered: dict[TopicPartition, None] = {}
-            count, error = 0, None
+            count, refused = 0, None
             offsets = dict(self._offsets)
             try:
                 for level, queue in self._queues():
@@ -186,13 +186,11 @@ class Schedule:
                             count += passed
                             if count >= max_records:
                                 break
-                    except NotOffered as refused:  # the other levels do not wait for this one
-                        error = refused
+                    except NotOffered as error:  # the other levels do not wait for this one
+                        refused = error
             finally:
                 self._remember(offsets)
-            if error is not None:
-                raise error
-            return Delivery(tuple(delivered), count, count >= max_records)
+            return Delivery(tuple(delivered), count, count >= max_records, refused)
 
     def _deliver_level(
         self, level: int, queue: Queue, offsets: dict[int, int], now_ms: int
@@ -248,11 +246,12 @@ class Schedule:
         self, queue: Queue, offset: int, entries: Sequence[QueueEntry]
     ) -> tuple[int, DueRecords]:
         """Return the number of entries read, and the records that deliver theirs; those that cannot be read or stored
-        are logged and passed over.
+        are logged and passed over. Ends before a message that only a broker can deliver, and raises NotOffered only if
+        that is the first one: the messages before it leave once, and not again by each delivery.
         """
         files = self._home.files
         data, start, size_bytes, at = b"", 0, 0, 0
-        due = DueRecords(self._home.encoder, queue.partition)
+        due = DueRecords(self._home.encoder, queue.partition, self._home.check_offered)
         while at < len(entries):
             number, entry = at, entries[at]
             if size_bytes and size_bytes + entry.size > DELIVERED_BYTES and not entry.is_filler:
@@ -279,6 +278,10 @@ class Schedule:
                 check_address(files.log, queue.partition, message, physical_offset)
                 due.put(message)
                 size_bytes += entry.size
+            except NotOffered:
+                if not number:
+                    raise
+                return number, due
             except (Corrupt, CallerError) as error:
                 log.error(  # noqa: TRY400
                     "%s offset %d: not delivered: %s",

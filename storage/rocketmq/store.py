@@ -403,6 +403,11 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         """Raise NotOffered for a topic that a broker compacts: it is read and not written."""
         self._topic_files.check_not_compacted(topic)
 
+    def check_offered(self, topic: str) -> None:
+        """Raise NotOffered for a topic that only a broker can write: with batch queues, or compacted."""
+        self._topic_files.check_offered(topic)
+        self.check_not_compacted(topic)
+
     def append(
         self,
         partition: TopicPartition,

@@ -18,7 +18,7 @@ test holds both ways equal. The parts of the copy (`format.message` has the whol
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -133,8 +133,15 @@ class DueRecords:
     Not thread-safe.
     """
 
-    def __init__(self, encoder: Encoder, source: TopicPartition) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        source: TopicPartition,
+        check_topic: Callable[[str], None] | None = None,
+    ) -> None:
+        """`check_topic`: called with each topic before its first record is added; it may raise a CallerError."""
         self._encoder = encoder
+        self._check_topic = check_topic
         self._source = source
         self._source_topic = source.topic.encode()
         self._source_queue = source.partition
@@ -223,11 +230,13 @@ class DueRecords:
 
     def put(self, message: Message) -> None:
         """Add the record that delivers a message. Raises InvalidArgument if the message names no topic and queue, and
-        the errors of `Encoder.put_raw`.
+        the errors of `check_topic` and `Encoder.put_raw`.
         """
         partition, host, raw = time_up(message)
         writer = self._writers.get(partition)
         if writer is None:
+            if self._check_topic is not None:
+                self._check_topic(partition.topic)
             writer = self._encoder.writer_to(partition, host)
         self._encoder.put_raw(writer, [raw], host)
         self._writers[partition] = writer

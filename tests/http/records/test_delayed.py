@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from api.records.raw_record import X_KEY
-from storage.errors import DiskFull
+from storage.errors import DiskFull, NotOffered
 from tests.http.harness import JSON, Answer, Api, opener, serving, settings
 
 NDJSON = "application/x-ndjson"
@@ -364,6 +364,27 @@ async def test_a_read_only_server_lists_what_waits(tmp_path: Path, clock: Clock)
         assert (await api.get("/store")).json["services"] == []
     async with serving(chosen, opener("rocketmq", chosen, clock=clock), clock=clock) as api:
         await until_waiting(api, 0)
+
+
+async def test_readers_are_woken_though_another_level_waits_for_a_broker(
+    api: Api, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_offered(topic: str) -> None:
+        if topic == "u":
+            raise NotOffered("topic 'u' is compacted by a broker", feature="delay")
+
+    await send(api, {"value": "v", "partition": 0, "delay_level": 2})
+    held_up = {"records": [{"value": "held up", "partition": 0, "delay_level": 1}]}
+    assert (await api.post("/topics/u?format=text", held_up)).status == 200
+    monkeypatch.setattr(api.service.store, "check_offered", check_offered)
+    path = "/topics/t/partitions/0/records?format=text&timeout=30000"
+    reader = asyncio.create_task(api.get(path))
+    await asyncio.sleep(0.05)
+    clock.now_ms += 5000
+    async with asyncio.timeout(10):
+        assert [row["value"] for row in (await reader).json] == ["v"]
+    assert (await service(api))["error"] == NotOffered.code
+    await until_waiting(api, 1)
 
 
 async def test_what_is_due_waits_while_delivery_fails(

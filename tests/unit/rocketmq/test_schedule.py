@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from struct import pack
 from typing import Any
@@ -17,7 +18,7 @@ from storage import (
     SupportsDelay,
     TopicPartition,
 )
-from storage.errors import InvalidArgument, UnrepresentableRecord
+from storage.errors import InvalidArgument, NotOffered, UnrepresentableRecord
 from storage.rocketmq import queue as rocketmq_queue
 from storage.rocketmq import schedule
 from storage.rocketmq.format.config_json import decode_config
@@ -333,6 +334,42 @@ def test_a_deleted_topic_comes_back_with_its_delayed_messages() -> None:
     assert values(store) == [b"v"]
     store.close()
     assert values(shop.open()) == [b"v"]
+
+
+@pytest.mark.parametrize("attribute", ["cleanup.policy=COMPACTION", "queue.type=BatchCQ"])
+def test_messages_that_only_a_broker_can_deliver_hold_up_their_level_alone(attribute: str) -> None:
+    """The messages before them leave once. They were appended again by every delivery, ten times a second."""
+    shop = Workshop()
+    store = shop.open_with_topic()
+    other = TopicPartition("c", 0)
+    store.create_topic("c", 1)
+    for number in range(2):
+        delay(store, b"%d" % number, 1)
+    delay(store, b"held up", 1, other)
+    delay(store, b"after", 1)
+    delay(store, b"another level", 2)
+    store.close()
+    topics = decode_config(shop.fs.read_bytes(ROOT / "config" / "topics.json"))
+    name, _, value = attribute.partition("=")
+    topics["topicConfigTable"]["c"]["attributes"] = {name: value}
+    put_file(shop.fs, ROOT / "config" / "topics.json", json.dumps(topics).encode())
+    store = shop.open()
+    shop.clock.now_ms += 5000
+    first = deliver(shop, store)
+    assert (first.partitions, first.messages, first.more) == ((T0,), 3, False)
+    assert first.refused is not None
+    assert values(store) == [b"0", b"1", b"another level"]
+    assert progress(shop) == {1: 2, 2: 1}
+    log_end = store.log.end
+    for _ in range(3):
+        again = deliver(shop, store)
+        assert (again.partitions, again.messages) == ((), 0)
+        assert again.refused is not None
+        assert "'c'" in again.refused.message
+    assert store.log.end == log_end
+    assert store.delays.lag_ms(shop.clock.now_ms) == 4000
+    with pytest.raises(NotOffered):
+        store.delays.delayed(Record(None, b"v"), other, 1)
 
 
 def test_the_mark_of_a_request_stays_with_the_waiting_message() -> None:
