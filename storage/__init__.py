@@ -140,6 +140,7 @@ from storage.shared.staged_append import (
 from storage.shared.staged_files import Run, StagedFile, StagedWriter, staging_folder
 from storage.transactions import (
     ActiveProducer,
+    PartitionMarker,
     SupportsTransactions,
     TransactionLimits,
     TransactionMarker,
@@ -200,6 +201,7 @@ __all__ = [
     "OffsetBounds",
     "OffsetRange",
     "Page",
+    "PartitionMarker",
     "Prepared",
     "ProducerEpoch",
     "ProducerSequence",

@@ -166,6 +166,14 @@ class FencedProducer(CallerError):
     code = "fenced-producer"
 
 
+class FencedCoordinator(FencedProducer):
+    """Error for the end of a transaction by an older coordinator than the one that ended the producer's last. Facts:
+    producer_id, epoch, coordinator_epoch, current_epoch.
+    """
+
+    code = "fenced-coordinator"
+
+
 class NotOffered(CallerError):
     """Error for a known feature that this version or backend does not offer. Facts: feature."""
 

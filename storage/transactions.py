@@ -83,6 +83,19 @@ class TransactionMarker(NamedTuple):
     commit: bool
 
 
+class PartitionMarker(NamedTuple):
+    """The end of a producer's transaction in one partition, written without the coordinator of the transaction.
+
+    `client_version` as in TransactionState.
+    """
+
+    producer_id: int
+    epoch: int
+    commit: bool
+    coordinator_epoch: int
+    client_version: int = 0
+
+
 class ActiveProducer(NamedTuple):
     """The state of one producer in a partition.
 
@@ -156,6 +169,15 @@ class SupportsTransactions(Protocol):
         A marker for a producer without an open transaction changes nothing that readers see, so a repeat is harmless.
         With `durable` they are synced and then visible on return. Raises StoreReadOnly, StoreFenced, DiskFull; after
         an error some of the markers may be stored.
+        """
+        ...
+
+    def mark_end(self, partition: TopicPartition, marker: PartitionMarker) -> None:
+        """Write the end of a producer's transaction in one partition; durable and visible on return. For tools that end
+        a transaction which no coordinator knows. Without an open transaction it changes nothing that readers see.
+
+        Raises FencedProducer for an epoch that the partition does not accept, FencedCoordinator, InvalidArgument for a
+        negative producer id or epoch; UnknownTopic, UnknownPartition, StoreReadOnly, StoreFenced, DiskFull.
         """
         ...
 

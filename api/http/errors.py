@@ -45,6 +45,7 @@ CODES: Final[Mapping[type[StorageError], int]] = {
     errors.TopicExists: 40901,
     errors.OutOfOrderSequence: 40904,
     errors.FencedProducer: 40905,
+    errors.FencedCoordinator: 40905,
     errors.RecordTooLarge: RECORD_TOO_LARGE,
     errors.OffsetOutOfRange: 41601,
     errors.InvalidTopic: 42203,

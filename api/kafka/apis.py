@@ -82,6 +82,7 @@ SERVED: Final = _table(
         _served(24, transactions.add_partitions, Scope.PRODUCE, last=3),
         _served(25, transactions.add_offsets, Scope.PRODUCE),
         _served(26, transactions.end, Scope.PRODUCE),
+        _served(27, transaction_admin.write_markers, Scope.ADMIN),
         _served(28, transactions.commit_offsets, Scope.PRODUCE),
         _served(32, configs.describe_configs, Scope.READ),
         _served(33, configs.alter_configs, Scope.ADMIN),
@@ -116,7 +117,7 @@ LOGIN: Final = _table(
 """The APIs of a server with a token file, in addition to SERVED."""
 
 
-TRANSACTIONS: Final = frozenset({24, 25, 26, 28, 61, 65, 66})
+TRANSACTIONS: Final = frozenset({24, 25, 26, 27, 28, 61, 65, 66})
 """The APIs of a store with transactions only."""
 # Clients send these versions only if transactions of version 2 are finalised.
 _LAST_WITHOUT: Final = {0: 11, 22: 4}

@@ -74,6 +74,7 @@ _CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
     e.UnrepresentableRecord: ErrorCode.INVALID_RECORD,
     e.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     e.FencedProducer: ErrorCode.INVALID_PRODUCER_EPOCH,
+    e.FencedCoordinator: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     e.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     e.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     e.InvalidConfig: ErrorCode.INVALID_CONFIG,

@@ -423,10 +423,15 @@ class Partition:
         coordinator_epochs: Sequence[int],
         *,
         publish: bool,
+        client_version: int | None = None,
     ) -> None:
-        """Append the markers of transactions, in order. `publish` and errors are as in `append`."""
+        """Append the markers of transactions, in order. `publish` and errors are as in `append`. With `client_version`
+        they are checked first: see ProducerStates.check_ends.
+        """
         with self._append_lock:
             self._check_writable()
+            if client_version is not None:
+                self._producers.check_ends(markers, coordinator_epochs, client_version)
             at_once = max(1, self.settings.segment_bytes // MARKER_BYTES)
             for begin in range(0, len(markers), at_once):
                 end = begin + at_once

@@ -8,6 +8,7 @@ import pytest
 
 from storage.contract import LogStore, SupportsGroupOffsets
 from storage.errors import (
+    FencedCoordinator,
     FencedProducer,
     InvalidArgument,
     InvalidBatch,
@@ -27,6 +28,7 @@ from storage.model import (
     TopicPartition,
 )
 from storage.transactions import (
+    PartitionMarker,
     SupportsTransactions,
     TransactionMarker,
     TransactionState,
@@ -120,6 +122,56 @@ def test_markers_of_several_producers(txn: TransactionStore) -> None:
     txn.end_transactions({A0: markers, TopicPartition("gone", 0): markers}, durable=False)
     assert committed(txn, A0) == ["0", "2"]
     assert txn.bounds(A0) == (0, 6, 6)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_without_a_coordinator(txn: TransactionStore, commit: bool) -> None:
+    """A transaction that hangs: no state was ever written."""
+    put(txn, A0, "x", epoch=3)
+    txn.append(A0, texts("plain"))
+    with pytest.raises(FencedProducer) as refused:
+        txn.mark_end(A0, PartitionMarker(P, 2, commit, 7))
+    assert refused.value.facts() == {"producer_id": P, "epoch": 2, "current_epoch": 3}
+    assert txn.bounds(A0) == (0, 0, 2)
+    txn.mark_end(A0, PartitionMarker(P, 3, commit, 7))
+    assert txn.bounds(A0) == (0, 3, 3)
+    assert committed(txn, A0) == (["x", "plain"] if commit else ["plain"])
+    assert [
+        (one.epoch, one.coordinator_epoch, one.open_from) for one in txn.active_producers(A0)
+    ] == [(3, 7, -1)]
+    with pytest.raises(FencedCoordinator) as late:
+        txn.mark_end(A0, PartitionMarker(P, 3, commit, 6))
+    assert late.value.facts()["current_epoch"] == 7
+    put(txn, A0, "y", epoch=4)
+    txn.mark_end(A0, PartitionMarker(P, 4, True, 7))
+    assert committed(txn, A0)[-1] == "y"
+
+
+def test_an_end_that_raises_the_epoch(txn: TransactionStore) -> None:
+    """With version 2 of transactions a marker has a newer epoch than the transaction; its repeat has the same."""
+    put(txn, A0, "x")
+    with pytest.raises(FencedProducer):
+        txn.mark_end(A0, PartitionMarker(P, 0, True, 0, 2))
+    txn.mark_end(A0, PartitionMarker(P, 1, True, 0, 2))
+    txn.mark_end(A0, PartitionMarker(P, 1, True, 0, 2))
+    assert committed(txn, A0) == ["x"]
+    with pytest.raises(FencedProducer):
+        put(txn, A0, "late")
+
+
+def test_ends_that_cannot_be(txn: TransactionStore) -> None:
+    for at, marker, error in (
+        (A0, PartitionMarker(-1, 0, True, 0), InvalidArgument),
+        (A0, PartitionMarker(P, -1, True, 0), InvalidArgument),
+        (TopicPartition("a", 9), PartitionMarker(P, 0, True, 0), UnknownPartition),
+        (TopicPartition("gone", 0), PartitionMarker(P, 0, True, 0), UnknownTopic),
+    ):
+        with pytest.raises(error):
+            txn.mark_end(at, marker)
+    txn.mark_end(
+        A0, PartitionMarker(P, 0, True, 0)
+    )  # of a producer that the partition does not know
+    assert txn.bounds(A0) == (0, 1, 1)
 
 
 def test_offsets_count_with_the_commit(txn: TransactionStore) -> None:

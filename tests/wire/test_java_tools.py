@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from logserver.access.scram import made
@@ -141,6 +142,30 @@ def test_transactions(classpath: str, address: str) -> None:
         *("--isolation-level", "read_committed"),
     )
     assert len(values.split()) == 300
+
+
+@pytest.mark.parametrize("backend", ["kafka"])
+def test_a_hanging_transaction_is_aborted(classpath: str, address: str) -> None:
+    """The tool ends a transaction by the offset at which it begins; readers of committed records go on."""
+
+    def tool(*words: str) -> list[list[str]]:
+        output = java(classpath, address, f"{TOOLS}.TransactionsCommand", *words)
+        return [line.split() for line in output.splitlines()]
+
+    java(classpath, address, f"{TOOLS}.TopicCommand", "--create", "--topic", "txn")
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": address, "transactional.id": "stays-open"}
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("txn", b"open")
+    producer.flush()
+    where = ("--topic", "txn", "--partition", "0")
+    _, active = tool("describe-producers", *where)
+    assert active[-1] == "0"
+    tool("abort", *where, "--start-offset", active[-1])
+    _, active = tool("describe-producers", *where)
+    assert active[-1] == "None"
 
 
 def test_verifiable_clients(classpath: str, address: str) -> None:

@@ -21,7 +21,14 @@ from api.kafka.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from storage import SupportsTransactions, TopicPartition, TransactionStatus
+from storage import (
+    ProducerSequence,
+    Record,
+    SupportsTransactions,
+    TopicPartition,
+    TransactionStatus,
+    open_store,
+)
 from tests.http.harness import opener, serving, settings
 from tests.wire import group_requests as groups
 from tests.wire.group_requests import alone, fetched
@@ -38,12 +45,14 @@ from tests.wire.transaction_requests import (
     commit_offsets,
     end,
     init,
+    marker,
+    markers,
     producers,
     send,
 )
 
 NEWEST_PRODUCE = 12  # of those that name topics
-LAST = {22: 5, 24: 3, 25: 4, 26: 5, 28: 5}
+LAST = {22: 5, 24: 3, 25: 4, 26: 5, 27: 2, 28: 5}
 
 
 @pytest.fixture
@@ -106,7 +115,6 @@ async def test_feature_is_finalised(connection: Connection, version: int) -> Non
     offered = {row.api_key: row.max_version for row in answer.api_keys}
     assert {key: offered[key] for key in LAST} == LAST
     assert offered[0] == 13
-    assert 27 not in offered
 
 
 @pytest.mark.parametrize("version", range(1, 7))
@@ -607,5 +615,49 @@ async def test_read_only_store(tmp_path: Path) -> None:
             assert (await connection.call(init(), 5)).error_code == refused
             assert (await connection.call(end(owner, commit=True), 5)).error_code == refused
             assert added(await connection.call(add(owner, {"t": [0]}), 3)) == [refused]
+            unmarked = await connection.call(markers(marker(owner, {"t": [0]})), 2)
+            assert marked(unmarked) == [E.CLUSTER_AUTHORIZATION_FAILED]
             listed = await connection.call(ListTransactionsRequest(), 2)
             assert [row.transactional_id for row in listed.transaction_states] == [ID]
+
+
+# -- transactions that no coordinator knows
+
+
+def marked(answer: Any) -> list[int]:
+    """Return the error numbers of a WriteTxnMarkers response."""
+    return [
+        row.error_code for one in answer.markers for topic in one.topics for row in topic.partitions
+    ]
+
+
+async def test_a_hanging_transaction_is_aborted(tmp_path: Path) -> None:
+    """A reader that waits at it goes on at once; a restart and the next transaction of the producer know its end."""
+    with open_store("kafka", tmp_path / "store") as store:
+        store.create_topic("t", 1)
+        at = TopicPartition("t", 0)
+        store.append(at, [Record(None, b"hangs")], producer=ProducerSequence(7, 3, 0, True))
+        store.append(at, [Record(None, b"after")])
+    async with (
+        running_broker(tmp_path / "store") as kafka,
+        kafka.connect() as connection,
+        kafka.connect() as reader,
+    ):
+        assert await seen(connection) == []
+        waiting = asyncio.create_task(
+            reader.call(fetch("t", (0, 0), isolation_level=1, max_wait_ms=20_000, min_bytes=1), 12)
+        )
+        await asyncio.sleep(0.05)
+        late = await connection.call(markers(marker(Owner(7, 2), {"t": [0]})), 1)
+        assert marked(late) == [E.INVALID_PRODUCER_EPOCH]
+        assert not waiting.done()
+        done = await connection.call(markers(marker(Owner(7, 3), {"t": [0]})), 1)
+        assert marked(done) == [E.NONE]
+        answer = await asyncio.wait_for(waiting, 5)
+        (row,) = answer.responses[0].partitions
+        assert [one.first_offset for one in row.aborted_transactions] == [0]
+        assert values(row.records)[:2] == [b"hangs", b"after"]
+    async with running_broker(tmp_path / "store") as kafka, kafka.connect() as connection:
+        answer = await connection.call(producers("t", 0), 0)
+        (known,) = answer.topics[0].partitions[0].active_producers
+        assert (known.producer_epoch, known.current_txn_start_offset) == (3, -1)

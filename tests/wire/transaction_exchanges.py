@@ -34,6 +34,8 @@ from tests.wire.transaction_requests import (
     commit_offsets,
     end,
     init,
+    marker,
+    markers,
     producers,
     send,
 )
@@ -97,6 +99,7 @@ async def answers(connection: Connection) -> dict[str, Any]:
     await _of_new_clients(player)
     await _refused(player)
     await _shown_to_tools(player)
+    await _markers(player)
     features = await connection.call(
         ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4
     )
@@ -207,6 +210,46 @@ async def _shown_to_tools(player: Player) -> None:
     await player.call("describe", asked, 0)
     await player.call("producers", producers("t", 0, 1, 9), 0)
     await player.call("producers of no topic", producers("u", 0), 0)
+
+
+async def _markers(player: Player) -> None:
+    """End transactions without their coordinator, as `kafka-transactions abort` does."""
+    for version in (1, 2):
+        name = f"marked {version}"
+        owner = await player.begin(f"{name}: init", name)
+        older = Owner(owner.producer_id, owner.epoch)
+        owner = await player.begin(f"{name}: init again", name)
+        await player.call(f"{name}: add", add(owner, {"t": [0, 1]}, name), 3)
+        both = send((0, batch(owner, 0, b"m")), (1, batch(owner, 0, b"m")), name=name)
+        await player.call(f"{name}: produce", both, 11)
+        await player.call(f"{name}: open", producers("t", 0, 1), 0)
+        for at, (what, wanted) in enumerate(
+            {
+                "older epoch": marker(older, {"t": [0]}, coordinator_epoch=7),
+                "unknown partitions": marker(owner, {"t": [9], "u": [0]}),
+                "abort": marker(owner, {"t": [0]}, coordinator_epoch=7),
+                "abort again": marker(owner, {"t": [0]}, coordinator_epoch=7),
+                "older coordinator": marker(owner, {"t": [0]}, coordinator_epoch=6),
+                "older coordinator, other partition": marker(
+                    owner, {"t": [1]}, coordinator_epoch=6
+                ),
+                "unknown producer": marker(Owner(999_999, 3), {"t": [1]}),
+                "newer epoch": marker(Owner(owner.producer_id, owner.epoch + 1), {"t": [1]}),
+                "offsets": marker(owner, {"__consumer_offsets": [0]}),
+                "state": marker(owner, {"__transaction_state": [0]}),
+                "negative coordinator": marker(owner, {"t": [0]}, coordinator_epoch=-1),
+                "negative epoch": marker(Owner(owner.producer_id, -1), {"t": [0]}),
+                "negative producer": marker(Owner(-1, 0), {"t": [0]}),
+                "nothing": marker(owner, {}),
+            }.items()
+        ):
+            await player.call(f"{name}: {at} {what}", markers(wanted), version)
+        twice = marker(owner, {"t": [0, 1]}, commit=True, coordinator_epoch=8)
+        await player.call(f"{name}: two", markers(twice, twice), version)
+        new = marker(owner, {"t": [0]}, coordinator_epoch=8, transaction_version=2)
+        await player.call(f"{name}: transactions of version 2", markers(new), version)
+        await player.call(f"{name}: no markers", markers(), version)
+        await player.call(f"{name}: ended", producers("t", 0, 1), 0)
 
 
 async def _print(address: str) -> None:

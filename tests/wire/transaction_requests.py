@@ -17,6 +17,9 @@ from api.kafka.protocol.messages.produce import (
 from api.kafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
     DescribeProducersRequestTopics,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersRequestMarkers,
+    WriteTxnMarkersRequestMarkersTopics,
 )
 from api.kafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -146,3 +149,30 @@ def producers(topic: str, *numbers: int) -> DescribeProducersRequest:
     """Return a request for the producers of partitions."""
     asked = DescribeProducersRequestTopics(name=topic, partition_indexes=list(numbers))
     return DescribeProducersRequest(topics=[asked])
+
+
+def marker(
+    owner: Owner,
+    partitions: Mapping[str, Sequence[int]],
+    *,
+    commit: bool = False,
+    coordinator_epoch: int = 0,
+    transaction_version: int = 0,
+) -> WriteTxnMarkersRequestMarkers:
+    """Return the end of a producer's transaction in these partitions."""
+    return WriteTxnMarkersRequestMarkers(
+        producer_id=owner.producer_id,
+        producer_epoch=owner.epoch,
+        transaction_result=commit,
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=transaction_version,
+        topics=[
+            WriteTxnMarkersRequestMarkersTopics(name=topic, partition_indexes=list(numbers))
+            for topic, numbers in partitions.items()
+        ],
+    )
+
+
+def markers(*wanted: WriteTxnMarkersRequestMarkers) -> WriteTxnMarkersRequest:
+    """Return a request for markers."""
+    return WriteTxnMarkersRequest(markers=list(wanted))

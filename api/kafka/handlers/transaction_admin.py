@@ -1,11 +1,12 @@
-"""ListTransactions, DescribeTransactions and DescribeProducers: what tools show of transactions.
+"""ListTransactions, DescribeTransactions, DescribeProducers and WriteTxnMarkers: what tools do with transactions.
 
-Owns the filters of a list; must not change anything. From KafkaApis and TransactionStateManager. Transactions that
-were begun over HTTP without a transactional id are listed too, with the id of the server's own.
+Owns the filters of a list; must not know the coordinator's rules. From KafkaApis and TransactionStateManager.
+Transactions that were begun over HTTP without a transactional id are listed too, with the id of the server's own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from api.kafka.call import Call
@@ -23,17 +24,24 @@ from api.kafka.protocol.messages.transaction_admin import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     ListTransactionsResponseTransactionStates,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersRequestMarkers,
+    WriteTxnMarkersResponse,
+    WriteTxnMarkersResponseMarkers,
+    WriteTxnMarkersResponseMarkersTopics,
+    WriteTxnMarkersResponseMarkersTopicsPartitions,
 )
 from api.kafka.refusals import code_of
 from logserver.groups.topic_pattern import TopicPattern
 from storage import (
+    PartitionMarker,
     StorageError,
     SupportsTransactions,
     TopicPartition,
     TransactionState,
     TransactionStatus,
 )
-from storage.errors import InvalidArgument
+from storage.errors import InvalidArgument, StoreReadOnly
 
 STATES: Final = frozenset(status.label for status in TransactionStatus)
 OTHER_STATES: Final = frozenset({"PrepareEpochFence"})
@@ -151,3 +159,58 @@ async def _producers(call: Call, at: TopicPartition) -> DescribeProducersRespons
             for producer in producers
         ],
     )
+
+
+async def write_markers(call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """End transactions in single partitions, whatever their coordinator knows: `kafka-transactions abort` does so for a
+    hanging one. Several markers of a producer have one part of the answer, as from the real broker.
+    """
+    found: dict[int, dict[TopicPartition, ErrorCode]] = {}
+    for marker in request.markers:
+        for topic in marker.topics:
+            for number in topic.partition_indexes:
+                at = TopicPartition(topic.name, number)
+                code = await _mark(call, at, marker)
+                found.setdefault(marker.producer_id, {})[at] = code
+    return WriteTxnMarkersResponse(
+        markers=[
+            WriteTxnMarkersResponseMarkers(producer_id=producer_id, topics=_marked(codes))
+            for producer_id, codes in found.items()
+        ]
+    )
+
+
+async def _mark(call: Call, at: TopicPartition, wanted: WriteTxnMarkersRequestMarkers) -> ErrorCode:
+    """Write a marker. Return its number, which is that of a failure of the server for a negative id or epoch."""
+    store = call.service.store
+    assert isinstance(store, SupportsTransactions)
+    await call.give_way()
+    marker = PartitionMarker(
+        wanted.producer_id,
+        wanted.producer_epoch,
+        wanted.transaction_result,
+        wanted.coordinator_epoch,
+        wanted.transaction_version,
+    )
+    try:
+        await call.service.topics.access.run(store.mark_end, at, marker)
+    except InvalidArgument:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    except StoreReadOnly:
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    except StorageError as error:
+        return code_of(error)
+    call.service.waiters.notify(at)
+    return ErrorCode.NONE
+
+
+def _marked(
+    codes: Mapping[TopicPartition, ErrorCode],
+) -> list[WriteTxnMarkersResponseMarkersTopics]:
+    topics: dict[str, WriteTxnMarkersResponseMarkersTopics] = {}
+    for (name, number), code in codes.items():
+        topic = topics.setdefault(name, WriteTxnMarkersResponseMarkersTopics(name=name))
+        topic.partitions.append(
+            WriteTxnMarkersResponseMarkersTopicsPartitions(partition_index=number, error_code=code)
+        )
+    return list(topics.values())

@@ -20,6 +20,7 @@ from typing import Protocol
 from storage.errors import (
     Corrupt,
     DataError,
+    InvalidArgument,
     MissingPartitions,
     OffsetOutOfRange,
     UnknownPartition,
@@ -38,6 +39,7 @@ from storage.kafka.state.group_offsets import READ_BYTES, GroupOffsets, OffsetsP
 from storage.model import Isolation, ProducerEpoch, Record, TopicPartition
 from storage.transactions import (
     ActiveProducer,
+    PartitionMarker,
     TransactionMarker,
     TransactionState,
     TransactionStatus,
@@ -58,6 +60,7 @@ class TransactionPartition(OffsetsPartition, Protocol):
         coordinator_epochs: Sequence[int],
         *,
         publish: bool,
+        client_version: int | None = None,
     ) -> None: ...
 
 
@@ -154,6 +157,18 @@ class TransactionLog:
             for partition in written:
                 partition.flush()
 
+    def mark_end(self, address: TopicPartition, marker: PartitionMarker) -> None:
+        """Append one marker, checked as a real broker checks a marker of its coordinator."""
+        partition = self._home.partition(address)
+        given = TransactionMarker("", marker.producer_id, marker.epoch, marker.commit)
+        partition.append_markers(
+            [given],
+            [marker.coordinator_epoch],
+            publish=False,
+            client_version=marker.client_version,
+        )
+        partition.flush()
+
 
 def _records(partition: TransactionPartition) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield key and value of each record, in order. Damage is skipped: `verify` and a start report it."""
@@ -211,6 +226,14 @@ class KeepsTransactions(ABC):
         """See SupportsTransactions."""
         self._check_writable()
         self._transactions.end(markers, durable=durable)
+
+    def mark_end(self, partition: TopicPartition, marker: PartitionMarker) -> None:
+        """See SupportsTransactions."""
+        self._check_writable()
+        for name, number in (("producer_id", marker.producer_id), ("epoch", marker.epoch)):
+            if number < 0:
+                raise InvalidArgument(f"{name} {number} of a marker is negative", field=name)
+        self._transactions.mark_end(partition, marker)
 
     def transaction_of(self, data: bytes) -> ProducerEpoch | None:
         """See SupportsTransactions."""

@@ -20,7 +20,7 @@ from api.kafka.protocol.messages.placement import AlterPartitionReassignmentsReq
 from api.kafka.protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 from api.kafka.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse
-from api.kafka.protocol.messages.transaction_admin import DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse, ListTransactionsRequest, ListTransactionsResponse
+from api.kafka.protocol.messages.transaction_admin import DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse, ListTransactionsRequest, ListTransactionsResponse, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from api.kafka.protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, EndTxnRequest, EndTxnResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from api.kafka.protocol.primitives import Reader, Writer
 
@@ -118,6 +118,8 @@ __all__ = [
     "SyncGroupResponse",
     "TxnOffsetCommitRequest",
     "TxnOffsetCommitResponse",
+    "WriteTxnMarkersRequest",
+    "WriteTxnMarkersResponse",
 ]
 
 
@@ -175,6 +177,7 @@ APIS: Final[Mapping[int, Api]] = {
     24: Api(24, "AddPartitionsToTxn", 0, 5, 3, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
     25: Api(25, "AddOffsetsToTxn", 0, 4, 3, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
     26: Api(26, "EndTxn", 0, 5, 3, EndTxnRequest, EndTxnResponse),
+    27: Api(27, "WriteTxnMarkers", 1, 2, 1, WriteTxnMarkersRequest, WriteTxnMarkersResponse),
     28: Api(28, "TxnOffsetCommit", 0, 5, 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     32: Api(32, "DescribeConfigs", 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse),
     33: Api(33, "AlterConfigs", 0, 2, 2, AlterConfigsRequest, AlterConfigsResponse),

@@ -1,4 +1,4 @@
-"""Messages of the wire protocol: DescribeProducers, DescribeTransactions, ListTransactions. Made by scripts/kafka_messages; not to be changed by hand.
+"""Messages of the wire protocol: DescribeProducers, DescribeTransactions, ListTransactions, WriteTxnMarkers. Made by scripts/kafka_messages; not to be changed by hand.
 
 Owns the fields of these messages and their bytes in every version; must not know their purpose. A field that a version
 lacks is read as its default, and is not written.
@@ -373,4 +373,176 @@ class ListTransactionsResponse(Struct, kw_only=True):
             w.string(unknown_state_filters_item)
         for transaction_states_item in w.array(self.transaction_states):
             transaction_states_item.write(w, v)
+        w.end_struct()
+
+
+class WriteTxnMarkersRequestMarkersTopics(Struct, kw_only=True):
+    """An entry of `topics` in WriteTxnMarkersRequestMarkers."""
+
+    name: str = ""
+    partition_indexes: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequestMarkersTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        m.partition_indexes = [r.int32() for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        for partition_indexes_item in w.array(self.partition_indexes):
+            w.int32(partition_indexes_item)
+        w.end_struct()
+
+
+class WriteTxnMarkersRequestMarkers(Struct, kw_only=True):
+    """An entry of `markers` in WriteTxnMarkersRequest."""
+
+    producer_id: int = 0
+    producer_epoch: int = 0
+    transaction_result: bool = False
+    topics: list[WriteTxnMarkersRequestMarkersTopics] = field(default_factory=list)
+    coordinator_epoch: int = 0
+    transaction_version: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequestMarkers:
+        """Read one of version `v`."""
+        m = cls()
+        m.producer_id = r.int64()
+        m.producer_epoch = r.int16()
+        m.transaction_result = r.boolean()
+        m.topics = [WriteTxnMarkersRequestMarkersTopics.read(r, v) for _ in range(r.count())]
+        m.coordinator_epoch = r.int32()
+        if v >= 2:
+            m.transaction_version = r.int8()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int64(self.producer_id)
+        w.int16(self.producer_epoch)
+        w.boolean(self.transaction_result)
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.int32(self.coordinator_epoch)
+        if v >= 2:
+            w.int8(self.transaction_version)
+        w.end_struct()
+
+
+class WriteTxnMarkersRequest(Struct, kw_only=True):
+    """Message of API 27: versions 1 to 2, flexible from 1."""
+
+    API_KEY: ClassVar[int] = 27
+
+    markers: list[WriteTxnMarkersRequestMarkers] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequest:
+        """Read one of version `v`."""
+        m = cls()
+        m.markers = [WriteTxnMarkersRequestMarkers.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for markers_item in w.array(self.markers):
+            markers_item.write(w, v)
+        w.end_struct()
+
+
+class WriteTxnMarkersResponseMarkersTopicsPartitions(Struct, kw_only=True):
+    """An entry of `partitions` in WriteTxnMarkersResponseMarkersTopics."""
+
+    partition_index: int = 0
+    error_code: int = 0
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseMarkersTopicsPartitions:
+        """Read one of version `v`."""
+        m = cls()
+        m.partition_index = r.int32()
+        m.error_code = r.int16()
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int32(self.partition_index)
+        w.int16(self.error_code)
+        w.end_struct()
+
+
+class WriteTxnMarkersResponseMarkersTopics(Struct, kw_only=True):
+    """An entry of `topics` in WriteTxnMarkersResponseMarkers."""
+
+    name: str = ""
+    partitions: list[WriteTxnMarkersResponseMarkersTopicsPartitions] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseMarkersTopics:
+        """Read one of version `v`."""
+        m = cls()
+        m.name = r.string()
+        m.partitions = [WriteTxnMarkersResponseMarkersTopicsPartitions.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.string(self.name)
+        for partitions_item in w.array(self.partitions):
+            partitions_item.write(w, v)
+        w.end_struct()
+
+
+class WriteTxnMarkersResponseMarkers(Struct, kw_only=True):
+    """An entry of `markers` in WriteTxnMarkersResponse."""
+
+    producer_id: int = 0
+    topics: list[WriteTxnMarkersResponseMarkersTopics] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseMarkers:
+        """Read one of version `v`."""
+        m = cls()
+        m.producer_id = r.int64()
+        m.topics = [WriteTxnMarkersResponseMarkersTopics.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        w.int64(self.producer_id)
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.end_struct()
+
+
+class WriteTxnMarkersResponse(Struct, kw_only=True):
+    """Message of API 27: versions 1 to 2, flexible from 1."""
+
+    API_KEY: ClassVar[int] = 27
+
+    markers: list[WriteTxnMarkersResponseMarkers] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponse:
+        """Read one of version `v`."""
+        m = cls()
+        m.markers = [WriteTxnMarkersResponseMarkers.read(r, v) for _ in range(r.count())]
+        r.skip_tags()
+        return m
+
+    def write(self, w: Writer, v: int) -> None:
+        """Write it in version `v`."""
+        for markers_item in w.array(self.markers):
+            markers_item.write(w, v)
         w.end_struct()
