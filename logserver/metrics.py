@@ -122,7 +122,9 @@ class Metrics:
         )
         self._by_request: dict[tuple[str, str, int], tuple[Count, Spread]] = {}
         self._produced_records = self._count("produced_records", "Records stored.")
-        self._produced_bytes = self._count("produced_bytes", "Bytes of produce bodies stored.")
+        self._produced_bytes = self._count(
+            "produced_bytes", "Bytes of produce bodies and of record batches stored."
+        )
         self._fetched_records = self._count("fetched_records", "Records handed out.")
         self._fetched_bytes = self._count("fetched_bytes", "Bytes of fetch answers.")
         self._appends = self._count("store_appends", "Appends made to the store.")

@@ -267,17 +267,17 @@ class Producer:
             part.records, part.checked = checked, True
         answer = self._writer.submit([part], acks)
         if answer.done():
-            self._count_batches(answer)
+            self._count_batches(len(data), answer)
         else:
-            answer.add_done_callback(self._count_batches)
+            answer.add_done_callback(partial(self._count_batches, len(data)))
         if acks is Acks.NONE:
             answer.add_done_callback(self._note_dropped)
         return answer
 
-    def _count_batches(self, answer: asyncio.Future[list[AppendOutcome]]) -> None:
+    def _count_batches(self, size_bytes: int, answer: asyncio.Future[list[AppendOutcome]]) -> None:
         if not answer.cancelled() and answer.exception() is None:
             stored = sum(len(outcome.positions) for outcome in answer.result())
-            self._metrics.produced(records=stored, size_bytes=0)
+            self._metrics.produced(records=stored, size_bytes=size_bytes)
 
     async def _produce_batches(self, request: ProduceBatches) -> list[AppendOutcome]:
         info = await self._target(request.topic, request.partition)

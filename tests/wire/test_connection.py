@@ -19,6 +19,7 @@ from api.kafka.protocol.messages.metadata import MetadataRequest
 from tests.http.harness import BATCH
 from tests.wire.harness import (
     API_VERSIONS,
+    BOTH,
     Broker,
     Connection,
     answer,
@@ -345,6 +346,21 @@ async def test_metrics(kafka: Broker, connection: Connection) -> None:
     text = (await kafka.service.render_metrics()).decode()
     assert 'logserver_kafka_requests_total{api="Metadata",version="12"} 1.0' in text
     assert "logserver_kafka_connections 1.0" in text
+
+
+@BOTH
+async def test_stored_records_and_bytes_are_counted(kafka: Broker, connection: Connection) -> None:
+    """Of small batches and large ones, with every acks; not of refused ones."""
+    await kafka.api.create("t")
+    small, large = batch(b"a", b"b"), batch(bytes(200_000))
+    for acks in (0, 1, -1):
+        connection.writer.write(frame(produce("t", (0, small), (0, large), acks=acks), 9))
+        if acks:
+            await connection.read()
+    await connection.call(produce("t", (9, small)), 9)
+    text = (await kafka.service.render_metrics()).decode()
+    assert "logserver_produced_records_total 9.0" in text
+    assert f"logserver_produced_bytes_total {3.0 * len(small + large)}" in text
 
 
 @pytest.mark.slow
