@@ -33,6 +33,7 @@ from storage.rocketmq.format.message import (
     HOST_BITS_POSITION,
     HOSTS_V6,
     MAGIC_V1,
+    MAX_SIZE,
     TRANSACTION_PREPARED,
     Message,
     decode_message,
@@ -237,7 +238,8 @@ class DueRecords:
         if writer is None:
             if self._check_topic is not None:
                 self._check_topic(partition.topic)
-            writer = self._encoder.writer_to(partition, host)
+            # A limit that was lowered since the message was accepted must not lose it.
+            writer = self._encoder.writer_to(partition, host, limit_bytes=MAX_SIZE)
         self._encoder.put_raw(writer, [raw], host)
         self._writers[partition] = writer
         names = self._names

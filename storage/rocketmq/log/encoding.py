@@ -216,15 +216,21 @@ class Encoder:
         self.put_raw(writer, messages, store_host)
         return writer.run(with_crc=self.with_crc)
 
-    def writer_to(self, partition: TopicPartition, store_host: bytes) -> RunWriter:
-        """Return a writer of records to a queue. Raises InvalidTopic."""
-        form = form_of(partition.topic)
-        return RunWriter(form, partition.partition, store_host, limit_bytes=self._max_message_bytes)
+    def writer_to(
+        self, partition: TopicPartition, store_host: bytes, *, limit_bytes: int | None = None
+    ) -> RunWriter:
+        """Return a writer of records to a queue. `limit_bytes`: of a body; by default that of a producer's messages.
+        Raises InvalidTopic.
+        """
+        limit = self._max_message_bytes if limit_bytes is None else limit_bytes
+        return RunWriter(
+            form_of(partition.topic), partition.partition, store_host, limit_bytes=limit
+        )
 
     def put_raw(self, writer: RunWriter, messages: Sequence[RawMessage], store_host: bytes) -> None:
         """Add messages to a writer, all or none, as `encode_raw` does."""
         for index, message in enumerate(messages):
-            if len(message.body) > self._max_message_bytes:
+            if len(message.body) > writer.limit_bytes:
                 raise self._too_large(len(message.body), index)
             check_properties_size(message.properties, index)
             for host in (message.born_host, store_host):

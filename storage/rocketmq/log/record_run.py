@@ -267,11 +267,11 @@ class RunWriter:
     def __init__(
         self, form: TopicForm, queue_id: int, store_host: bytes, *, limit_bytes: int
     ) -> None:
-        """`limit_bytes`: of the value of a usual record."""
+        """`limit_bytes`: of the body of a record."""
         self.unique_head = b""
         self.mark = b""
         self.has_keys_beside = False
-        self._limit_bytes: i64 = limit_bytes
+        self.limit_bytes: i64 = limit_bytes
         self._data = BytesWriter()
         self._form = form
         self._topic_field = form.field
@@ -303,7 +303,7 @@ class RunWriter:
         data = self._data
         start: i64 = len(data)
         size: i64 = FIXED_SIZE_V4 + i64(len(body) + len(properties) + len(self._form.utf8))
-        if self._magic != MAGIC_V1 or i64(len(body)) > self._limit_bytes or size > MAX_SIZE:
+        if self._magic != MAGIC_V1 or i64(len(body)) > self.limit_bytes or size > MAX_SIZE:
             return False
         data.write(head)
         _set_i32(data, start, size)
@@ -322,7 +322,7 @@ class RunWriter:
         `id_number`: the last two digits of its unique id, if it brings none.
         """
         key, value, headers, _, tag, lookup_keys, properties = record
-        if value is None or i64(len(value)) > self._limit_bytes:
+        if value is None or i64(len(value)) > self.limit_bytes:
             return False
         given_id: str | None = None
         if properties:

@@ -21,10 +21,11 @@ from storage.rocketmq.format.queue_entry import QueueEntry
 from storage.rocketmq.log import due_messages, record_run
 from storage.rocketmq.log.due_messages import DueRecords, time_up
 from storage.rocketmq.log.encoding import Encoder
-from storage.rocketmq.state.settings import parse_store_settings
+from storage.rocketmq.state.settings import StoreSettings, parse_store_settings
 from tests.golden.rocketmq_stores import ROCKETMQ
 
 SETTINGS = parse_store_settings({"maxMessageSize": "3000"})
+ANY_SIZE = parse_store_settings({})
 SOURCE = TopicPartition("SCHEDULE_TOPIC_XXXX", 2)
 START = 1 << 40
 ROOM_BYTES = 1 << 20
@@ -92,8 +93,8 @@ def as_compiled() -> Iterator[None]:
         due_messages._NATIVE, record_run._NATIVE = native  # type: ignore[misc]
 
 
-def encoder() -> Encoder:
-    return Encoder(SETTINGS, lambda: 0)
+def encoder(settings: StoreSettings = SETTINGS) -> Encoder:
+    return Encoder(settings, lambda: 0)
 
 
 def stored(
@@ -146,7 +147,7 @@ def exactly(
             if (message.topic, message.queue_id) != source:
                 break
             partition, host, raw = time_up(message)
-            encoder().encode_raw(partition, [raw], host)
+            encoder(ANY_SIZE).encode_raw(partition, [raw], host)
         except (DataError, CallerError):
             break
         groups.setdefault(partition, []).append((host, raw))
@@ -156,7 +157,7 @@ def exactly(
         offset, at, time_ms = PLACE
         found[partition] = b""
         for host, raw in group:
-            run = encoder().encode_raw(partition, [raw], host)
+            run = encoder(ANY_SIZE).encode_raw(partition, [raw], host)
             found[partition] += run.placed(offset, at, time_ms)
             offset, at = offset + run.queued, at + run.size_bytes
     beside = {

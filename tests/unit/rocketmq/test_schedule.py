@@ -18,7 +18,7 @@ from storage import (
     SupportsDelay,
     TopicPartition,
 )
-from storage.errors import InvalidArgument, NotOffered, UnrepresentableRecord
+from storage.errors import InvalidArgument, NotOffered, RecordTooLarge, UnrepresentableRecord
 from storage.rocketmq import queue as rocketmq_queue
 from storage.rocketmq import schedule
 from storage.rocketmq.format.config_json import decode_config
@@ -370,6 +370,23 @@ def test_messages_that_only_a_broker_can_deliver_hold_up_their_level_alone(attri
     assert store.delays.lag_ms(shop.clock.now_ms) == 4000
     with pytest.raises(NotOffered):
         store.delays.delayed(Record(None, b"v"), other, 1)
+
+
+def test_a_lower_limit_for_messages_loses_none_that_wait() -> None:
+    shop = Workshop()
+    store = shop.open_with_topic({"maxMessageSize": "500"})
+    bodies = [b"%d" % number * length for number, length in enumerate((500, 300, 1, 400))]
+    for body in bodies:
+        delay(store, body, 1)
+    store.close()
+    store = shop.open({"maxMessageSize": "100"})
+    with pytest.raises(RecordTooLarge):
+        delay(store, bodies[0], 1)
+    shop.clock.now_ms += 1000
+    assert deliver(shop, store).messages == 4
+    assert values(store) == bodies
+    store.close()
+    assert values(shop.open({"maxMessageSize": "100"})) == bodies
 
 
 def test_the_mark_of_a_request_stays_with_the_waiting_message() -> None:
