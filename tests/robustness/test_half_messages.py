@@ -1,5 +1,5 @@
 """Half messages over crashes: what was answered as prepared can be ended, what was answered as committed is delivered,
-each message once, and nothing else is; at every change of the disk.
+each message once, and nothing else is; at every change of the disk, and on disks that fail once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from storage import HalfEnd, HalfOutcome, Prepared, Record, TopicPartition
+from storage.errors import StorageError
 from storage.files import FileSystem, OverlayFileSystem
 from storage.rocketmq import transactions
 from storage.rocketmq.half_queues import GROUP
@@ -17,6 +18,14 @@ from storage.rocketmq.store import RocketMQStore
 from storage.rocketmq.transactions import HALF, MAX_TIME
 from tests.contract.harness import ManualClock
 from tests.robustness.crash.explorer import choices, moments
+from tests.robustness.crash.faulty import (
+    Fault,
+    FaultyFileSystem,
+    at_change,
+    broken,
+    disk_full,
+    no_fault,
+)
 from tests.robustness.crash.history import History
 from tests.robustness.crash.recorder import Recorder
 from tests.unit.rocketmq.workshop import T0, Workshop
@@ -187,3 +196,82 @@ def test_a_crash_at_every_change(seed: int, amount: Callable[[int, int], int]) -
     producer.run()
     every = amount(IN, 1)
     assert crash(producer, every, seed) >= len(producer.recorder.events) // every
+
+
+WISHES = {"a": True, "b": False, "d": True}
+"""Of transactions; c is discarded by the checks."""
+
+
+def prepared_disk() -> FileSystem:
+    """Return a disk with transactions a to d, all durable, in a store that was stopped."""
+    shop = shop_on(OverlayFileSystem(), START_MS)
+    store = shop.open_with_topic(SETTINGS, partitions=2)
+    for name, count in {"a": 3, "b": 2, "c": 2, "d": 1}.items():
+        prepared = Prepared(name, "g", 10_000)
+        for at in range(count):
+            record = Record(None, b"%s%d" % (name.encode(), at))
+            target, half = store.half_messages.prepared(record, (T0, T1)[at % 2], prepared)
+            store.append(target, [half], publish=False)
+    store.flush()
+    store.close()
+    return shop.fs
+
+
+def work(shop: Workshop, store: RocketMQStore) -> bool:
+    """End transactions by WISHES, and check the others until they are discarded; return whether something failed."""
+    halves = store.half_messages
+    ends = halves.end([HalfEnd(name, commit) for name, commit in WISHES.items()])
+    if any(ended.error for ended in ends):
+        return True  # without the checks, which would discard the transactions
+    for _ in range(3):
+        shop.clock.now_ms += STEP_MS
+        try:
+            halves.check(shop.clock.now_ms)
+        except StorageError:
+            return True
+    return False
+
+
+def check_ended(store: RocketMQStore, name: str) -> None:
+    """Check that each transaction has its outcome, and each message is once where consumers read it. A message that is
+    discarded may be in its topic twice, as by the broker.
+    """
+    halves = store.half_messages
+    assert halves.transactions() == [], name
+    assert sorted(values(store, T0, T1)) == ["a0", "a1", "a2", "d0"], name
+    assert set(values(store, MAX_TIME)) == {"c0", "c1"}, name
+    committed, rolled_back = HalfOutcome.COMMITTED, HalfOutcome.ROLLED_BACK
+    wanted = [committed, rolled_back, HalfOutcome.DISCARDED, committed]
+    assert [halves.find(each) for each in "abcd"] == wanted, name
+
+
+@pytest.mark.parametrize("fault", [disk_full, broken])
+def test_a_disk_that_fails_once_loses_nothing(
+    fault: Fault, seed: int, amount: Callable[[int, int], int]
+) -> None:
+    """Wherever an end or a check fails: its repeat, there or after a start, delivers each message once."""
+    base = prepared_disk()
+    counting = FaultyFileSystem(OverlayFileSystem(base))
+    shop = shop_on(counting, START_MS)
+    store = shop.open(SETTINGS)
+    opened = counting.changes
+    assert not work(shop, store)
+    changes = counting.changes - opened
+    check_ended(store, "without a fault")
+    failures, every = 0, amount(4, 1)
+    for change in range(1 + seed % every, changes + 1, every):
+        name = f"{fault.__name__} at {change}"
+        faulty = FaultyFileSystem(OverlayFileSystem(base))
+        shop = shop_on(faulty, START_MS)
+        store = shop.open(SETTINGS)
+        faulty.fault = at_change(faulty, change, fault)
+        failures += work(shop, store)
+        faulty.fault = no_fault
+        if store.stats().fenced:
+            store.close()
+            store = shop.open(SETTINGS)
+        assert not work(shop, store), name
+        check_ended(store, name)
+        store.close()
+        check_ended(shop.open(SETTINGS), f"{name}, after a start")
+    assert failures > changes // every // 3
