@@ -10,6 +10,9 @@ ScheduleMessageService and HookUtils.transformDelayLevelMessage of RocketMQ 5.5.
 
     step    read the entries that are due -> append the new records -> sync the log, show them -> delayOffset.json
 
+A step may fail after it appended records of some topics, as on a full disk. Its messages then leave one by one, so that
+the next steps, which may fail too, do not deliver the same ones again and again.
+
 So after a crash messages may be delivered again, but none is lost. The messages of a level leave in the order of its
 queue. Unlike the broker, a message is never delivered before the time of its entry, not even if the clock was set back
 (correctDeliverTimestamp), and queues above the highest level of the setting are delivered too.
@@ -83,6 +86,7 @@ _TIMER_CHECK: Final = Struct(
 TIMERS_PROBED: Final = 1000
 
 DELIVERED_BYTES: Final = 8 << 20  # of one append, more for a larger record
+SINGLE_RECORDS: Final = 100  # of a delivery whose messages leave one by one: each is synced
 _CURSOR: Final = re.compile(r"\d{1,10}:\d{1,19}(,\d{1,10}:\d{1,19})*", re.ASCII)
 
 
@@ -129,6 +133,7 @@ class Schedule:
         self._stored = directory.delay_progress()
         self._offsets: Mapping[int, int] = self._corrected(self._stored.by_level)
         self._due_ms: Mapping[int, int] = {}  # by level, of the first message that waits
+        self._single_until: dict[int, int] = {}  # by level, the end of a step that failed
 
     def _corrected(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
         """Return the offsets within the bounds of their queues (ScheduleMessageService.correctDelayOffset)."""
@@ -174,6 +179,8 @@ class Schedule:
             delivered: dict[TopicPartition, None] = {}
             count, refused = 0, None
             offsets = dict(self._offsets)
+            if any(offsets.get(level, 0) < end for level, end in self._single_until.items()):
+                max_records = min(max_records, SINGLE_RECORDS)
             try:
                 for level, queue in self._queues():
                     if count >= max_records:
@@ -206,11 +213,18 @@ class Schedule:
             if entries:
                 self._due_ms = {**self._due_ms, level: entries[0].tags_code}
             while entries:
-                taken, due = self._read(queue, offset, entries)
+                is_single = offset < self._single_until.get(level, 0)
+                limit_bytes = 0 if is_single else DELIVERED_BYTES
+                taken, due = self._read(queue, offset, entries, limit_bytes)
                 partitions = []
-                for partition, run in due.runs():
-                    self._append(partition, run)
-                    partitions.append(partition)
+                try:
+                    for partition, run in due.runs():
+                        self._append(partition, run)
+                        partitions.append(partition)
+                except StorageError:
+                    end = max(self._single_until.get(level, 0), offset + taken)
+                    self._single_until[level] = end
+                    raise
                 # The queue of the level too: the offset below must name a record that is on disk.
                 for each in (*partitions, queue.partition):
                     with suppress(CallerError):  # the topic was deleted meanwhile, with the record
@@ -243,7 +257,7 @@ class Schedule:
         return offset, entries, None
 
     def _read(
-        self, queue: Queue, offset: int, entries: Sequence[QueueEntry]
+        self, queue: Queue, offset: int, entries: Sequence[QueueEntry], limit_bytes: int
     ) -> tuple[int, DueRecords]:
         """Return the number of entries read, and the records that deliver theirs; those that cannot be read or stored
         are logged and passed over. Ends before a message that only a broker can deliver, and raises NotOffered only if
@@ -254,7 +268,7 @@ class Schedule:
         due = DueRecords(self._home.encoder, queue.partition, self._home.check_offered)
         while at < len(entries):
             number, entry = at, entries[at]
-            if size_bytes and size_bytes + entry.size > DELIVERED_BYTES and not entry.is_filler:
+            if size_bytes and size_bytes + entry.size > limit_bytes and not entry.is_filler:
                 return at, due
             at += 1
             if entry.is_filler:
@@ -268,7 +282,7 @@ class Schedule:
                     data = files.log.read(start, window_bytes(entries, number))
                     data = data[: files.log.end - start]
                 taken, taken_bytes = due.take(
-                    data, start, entries, number, DELIVERED_BYTES - size_bytes
+                    data, start, entries, number, limit_bytes - size_bytes
                 )
                 size_bytes += taken_bytes
                 if taken:

@@ -6,6 +6,7 @@ import json
 import logging
 from struct import pack
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -18,7 +19,13 @@ from storage import (
     SupportsDelay,
     TopicPartition,
 )
-from storage.errors import InvalidArgument, NotOffered, RecordTooLarge, UnrepresentableRecord
+from storage.errors import (
+    DiskFull,
+    InvalidArgument,
+    NotOffered,
+    RecordTooLarge,
+    UnrepresentableRecord,
+)
 from storage.rocketmq import queue as rocketmq_queue
 from storage.rocketmq import schedule
 from storage.rocketmq.format.config_json import decode_config
@@ -387,6 +394,49 @@ def test_a_lower_limit_for_messages_loses_none_that_wait() -> None:
     assert values(store) == bodies
     store.close()
     assert values(shop.open({"maxMessageSize": "100"})) == bodies
+
+
+def test_while_a_delivery_fails_nothing_leaves_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A disk with room for the small messages and not for the large ones: the small ones leave twice at most."""
+    shop = Workshop()
+    store = shop.open_with_topic(partitions=2)
+    for number in range(8):
+        delay(store, b"%d" % number, 1, T1 if number in {3, 6} else T0)
+    delay(store, b"another level", 2)
+    shop.clock.now_ms += 5000
+    append_run = store.append_run
+
+    def full(partition: TopicPartition, run: Any, **options: Any) -> Any:
+        if partition == T1 and free[0] == 0:
+            raise DiskFull("the disk is full", path="/w")
+        free[0] -= partition == T1
+        return append_run(partition, run, **options)
+
+    free = [0]  # large messages that the disk has room for
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "append_run", full)
+        for number in range(20):
+            free[0] = int(number == 10)
+            with pytest.raises(DiskFull):
+                deliver(shop, store)
+    store.flush()
+    small = [b"0", b"1", b"2", b"4", b"5", b"7"]
+    assert values(store) == [*small, *small[:5]]
+    assert progress(shop) == {1: 6}
+    assert store.delays.lag_ms(shop.clock.now_ms) == 4000
+    while deliver(shop, store).more:
+        pass
+    assert values(store, T1) == [b"3", b"6"]
+    assert values(store) == [*small, *small, b"another level"]
+    assert progress(shop) == {1: 8, 2: 1}
+    for number in range(3):
+        delay(store, b"new %d" % number, 1, T0)
+    shop.clock.now_ms += 1000
+    with patch.object(store, "append_run", wraps=append_run) as appends:
+        assert deliver(shop, store).messages == 3
+    assert appends.call_count == 1
 
 
 def test_the_mark_of_a_request_stays_with_the_waiting_message() -> None:
