@@ -28,6 +28,7 @@ from storage.errors import (
     InvalidConfig,
     InvalidTopic,
     NotOffered,
+    StoreFenced,
     UnknownPartition,
     UnknownTopic,
 )
@@ -384,6 +385,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     def delete_topic(self, topic: str) -> None:
         self._check_writable()
+        with suppress(DiskFull, StoreFenced):
+            self._dispatcher.step()  # creates files without the lock, so that appends go on
         with self._checkpointer.gate, self._lock:
             self._topic(topic)
             with self._fence.guarding():

@@ -5,9 +5,11 @@ first entry; must not know the content of a record. Source: ConsumeQueue of Rock
 entry is its position divided by 20.
 
     position in the run   0        20       40
-    unit                  offset 0 offset 1 ... end | held in memory ... readable_end
+    unit                  offset 0 offset 1 ... end | taken ... taken_end | held ... readable_end
+                          in files                  | in memory
 
-Entries that cannot be written now are held in memory, for readers only, until `append` writes them.
+Entries are taken while their file does not exist yet: `WaitingQueues` creates it, and they are written then. Entries
+that cannot be taken now are held in memory too, but only for readers, until they are taken.
 All entries are derived from the log: they need not be durable before a checkpoint counts them. One writer
 at a time (the dispatcher); readers at any time, below `readable_end`.
 """
@@ -15,6 +17,7 @@ at a time (the dispatcher); readers at any time, below `readable_end`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,6 +35,8 @@ from storage.rocketmq.format.queue_entry import (
 from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state.blocked_paths import IN_THE_WAY
 
+FILES_AT_ONCE: Final = 32
+"""Files that are created and synced together. More take fewer syncs, but a commit of the journal longer."""
 NOWHERE = -1
 UNITS_AT_ONCE = 50_000
 READ_AT_ONCE: Final = 1 << 13  # as objects
@@ -62,7 +67,8 @@ class ConsumeQueue:
         self.run = FileSequence(files, directory, file_bytes, kind="consumequeue")
         self.start = 0  # the first offset of a record that still exists
         self.end = 0
-        self.last_end = NOWHERE  # the physical offset after the last entry's record
+        self._taken = 0  # the offset after the last entry that was taken; see `taken_end`
+        self.last_end = NOWHERE  # the physical offset after the last taken entry's record
         self.is_torn = False  # entries were found after the end, past a position without an entry
         self._synced = 0  # the position up to which entries are on disk; moved by `sync`
         self.unsettled: int | None = None  # base of a created file that is not durable yet
@@ -80,7 +86,7 @@ class ConsumeQueue:
 
     def use(self, start: int, end: int) -> None:
         """Set the first and the next offset, as recovery found them, and count all entries as synced."""
-        self.start, self.end = start, end
+        self.start, self.end, self._taken = start, end, end
         self._synced = end * UNIT_SIZE
         self.last_end = NOWHERE
         for offset in range(end - 1, self.first_offset - 1, -1):
@@ -109,6 +115,11 @@ class ConsumeQueue:
     def is_empty(self) -> bool:
         """Whether the queue has no entry; fillers do not count."""
         return self.last_end == NOWHERE
+
+    @property
+    def taken_end(self) -> int:
+        """The offset after the last entry that was appended or taken: `end` unless entries wait for their file."""
+        return max(self.end, self._taken)
 
     @property
     def readable_end(self) -> int:
@@ -151,15 +162,62 @@ class ConsumeQueue:
             position += size
             at += size
         self.last_end = last_end
-        self.end = position // UNIT_SIZE
-        if self._held.end <= self.end:
+        self._written_to(position // UNIT_SIZE)
+
+    def _written_to(self, end: int) -> None:
+        """Move `end`, then drop the entries in memory if all of them are written."""
+        self.end = end
+        if self._held.end <= end:
             self._held = NOTHING_HELD
 
-    def hold(self, units: bytes) -> None:
-        """Let readers find these entries after the written entries. They are not part of the files: `end`
-        stays, and the caller must pass them to `append` later.
+    def take(self, units: bytes, offset: int, last_end: int) -> int:
+        """Append entries as `append` does, but create no file for them: without one they wait in memory.
+
+        Return how many bytes of them wait; then `write_taken` must follow, once `make_room` and `settle` have made
+        the file. Only a queue that begins at a later offset than 0 gets its first file at once.
         """
-        self._held = Held(self.end, units)
+        position = self.taken_end * UNIT_SIZE
+        has_file = self.run.base_of(position + len(units) - UNIT_SIZE) is not None
+        begins_later = self.is_empty and self.end != offset
+        if begins_later or (has_file and self.taken_end == self.end):
+            self.append(units, offset, last_end)
+            return 0
+        held, waiting = self._held, self._waiting + units
+        taken_end = self.end + len(waiting) // UNIT_SIZE
+        # Readers may use the entries that are only held: they stay.
+        only_held = held.units[(taken_end - held.start) * UNIT_SIZE :]
+        self._held = Held(self.end, waiting + only_held)
+        self._taken = taken_end
+        self.last_end = last_end
+        return len(units)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether entries that were taken are not written yet."""
+        return self._taken > self.end
+
+    @property
+    def _waiting(self) -> bytes:
+        held, end = self._held, self.end
+        first, stop = end - held.start, self.taken_end - held.start
+        return held.units[first * UNIT_SIZE : stop * UNIT_SIZE]
+
+    def write_taken(self) -> int:
+        """Write the entries that wait for the file at `end`, which is durable. Return how many bytes were written."""
+        position = self.end * UNIT_SIZE
+        base = self.run.base_of(position)
+        if base is None or not self.is_waiting:
+            return 0
+        units = self._waiting[: base + self.run.file_bytes - position]
+        self.run.write(position, units)
+        self._written_to(self.end + len(units) // UNIT_SIZE)
+        return len(units)
+
+    def hold(self, units: bytes) -> None:
+        """Let readers find these entries after the taken entries. They are not part of the queue: `taken_end`
+        stays, and the caller must pass them to `append` or `take` later.
+        """
+        self._held = Held(self.end, self._waiting + units)
 
     def _begin_at(self, offset: int) -> None:
         position = offset * UNIT_SIZE
@@ -386,3 +444,49 @@ def settle(queues: Iterable[ConsumeQueue]) -> None:
         fs.sync_dir(folder)
     for queue, _ in unsettled:
         queue.unsettled = None
+
+
+class WaitingQueues:
+    """The queues with entries that wait for their files, and the creation of these files, many at once.
+
+    `lock` is held by the writer of the queues. It is taken only to note and to write entries, not during the creation
+    and the syncs of files, so that neither appends nor readers wait for those. A crash may leave a file without
+    entries, but no entry in a file whose length or name is not on disk.
+    """
+
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
+        self.size_bytes = 0  # of the entries that wait; written under `lock`
+        self._lock = lock
+        self._queues: dict[ConsumeQueue, None] = {}  # the first to wait first; changed under `lock`
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def take(self, queue: ConsumeQueue, units: bytes, offset: int, last_end: int) -> None:
+        """Append entries, or let them wait (lock held); see ConsumeQueue.take."""
+        waiting_bytes = queue.take(units, offset, last_end)
+        if waiting_bytes:
+            self._queues[queue] = None
+            self.size_bytes += waiting_bytes
+
+    def listed(self) -> Sequence[ConsumeQueue]:
+        """Return the queues that wait now (lock held)."""
+        return list(self._queues)
+
+    def write(self, queues: Sequence[ConsumeQueue]) -> Sequence[ConsumeQueue]:
+        """Create the next file of the first of these queues, sync the files, then each changed folder once, and then
+        write the entries. Return the queues that still wait. One call at a time.
+
+        Raises DiskFull (all entries that were not written wait), IoFailure (a sync or write failed), DamagedStore.
+        """
+        first = queues[:FILES_AT_ONCE]
+        for queue in first:
+            if queue.is_waiting:
+                queue.make_room(queue.end)
+        settle(first)
+        with self._lock:
+            for queue in first:
+                self.size_bytes -= queue.write_taken()
+                if not queue.is_waiting:
+                    self._queues.pop(queue, None)
+        return [queue for queue in first if queue.is_waiting] + list(queues[FILES_AT_ONCE:])

@@ -4,25 +4,27 @@ Owns the order in which records are dispatched, how far dispatching is done, and
 storage layer; must not read the log: an append or recovery passes the bytes of records in. `step` does in
 the calling thread the work of the background thread, so a reader never waits for that thread.
 
-    append -> submit -> [records, ...] -> step: pass over them, entries of each queue, then the index
+    append -> submit -> [records, ...] -> build: pass over them, entries of each queue, then the index
+                                       -> the files of queues that have none for their entries
 
 A record that cannot be written stays pending. On a full disk the write is tried again; any other error fences the
 store, and the next start builds from the log. Readers meanwhile find the queue entries in memory. The index has no
-such copy in memory.
+such copy in memory. Entries whose file does not exist yet wait in memory for the thread, which creates the files of
+many queues together: an append or a reader never waits for these syncs.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from storage.errors import DiskFull, StorageError, StoreFenced
 from storage.files import Fence
 from storage.rocketmq.format.queue_entry import UNIT_SIZE
-from storage.rocketmq.index.consume_queue import ConsumeQueue, settle
+from storage.rocketmq.index.consume_queue import ConsumeQueue, WaitingQueues, settle
 from storage.rocketmq.index.dispatch_request import Dispatch
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.light_queues import lmq_dispatches
@@ -41,9 +43,11 @@ from storage.rocketmq.log.scan import LogRange
 GATHER_S: Final = 0.01  # a wake-up waits this long for more; a reader that comes first runs `step`
 RETRY_S: Final = 1.0  # wait after a full disk
 TOGETHER_BYTES: Final = 1 << 20  # stop gathering records for one build at this size
+TOGETHER_APPENDS: Final = 256  # or at so many appends: an append or reader may wait for the build
 REMEMBERED: Final = 16  # first entries of a queue, which may be false
 PENDING_APPENDS: Final = 1024
 PENDING_BYTES: Final = 16 << 20
+WAITING_BYTES: Final = 16 << 20  # of queue entries that wait for their files
 
 
 class BuildOptions(NamedTuple):
@@ -85,6 +89,7 @@ class Builder:
         self.last: Last | None = None
         self.refused: list[Dispatch] = []  # records without an entry, see `fit` and RecordPass
         self._begun: dict[tuple[str, int], QueueRuns] = {}  # the first entries of queues begun here
+        self._waiting: WaitingQueues | None = None
         self._deleted = deleted
         self._options = options
         self._pass = self.new_pass()
@@ -153,14 +158,22 @@ class Builder:
         self.build_queues(passed.queues)
         self.build_index(passed.strings)
 
+    def follow_appends(self, waiting: WaitingQueues) -> None:
+        """From now on let entries without a file wait there. The records are appended by this process: their offsets
+        are right.
+        """
+        self._waiting = waiting
+        self._begun = {}
+
     def build_queues(self, entries: Sequence[QueueRuns]) -> None:
         """Append the missing entries, with one write per queue. All files for them are created and made durable
-        first: if one cannot be created, no queue gets its entries.
+        first, if entries do not wait for them: if one cannot be created, no queue gets its entries.
         """
         groups = [(self.queues.add(group.topic, group.queue_id), group) for group in entries]
-        for queue, group in groups:
-            queue.units.make_room(group.runs[0].queue_offset)
-        settle([queue.units for queue, _ in groups])
+        if self._waiting is None:
+            for queue, group in groups:
+                queue.units.make_room(group.runs[0].queue_offset)
+            settle([queue.units for queue, _ in groups])
         for queue, group in groups:
             self._append_units(queue, group)
 
@@ -172,13 +185,14 @@ class Builder:
         )
 
     def _append_units(self, queue: Queue, group: QueueRuns) -> None:
-        units = queue.units
-        group = self._begun_rightly(units, group)
+        units, waiting = queue.units, self._waiting
+        if waiting is None:
+            group = self._begun_rightly(units, group)
         if not group.runs:
             return
         deleted_end = self._deleted.get(queue.partition.topic, 0)
         bad_places = [place for place in self._bad_places if place[0] >= deleted_end]
-        first = units.end
+        first = units.taken_end
         if units.is_empty and not self._may_lack_first(first, group, bad_places):
             first = max(first, group.runs[0].queue_offset)
         fitted = fit(
@@ -191,8 +205,10 @@ class Builder:
         self.refused += fitted.refused
         if fitted.moved is not None:
             self.moved.setdefault((group.topic, group.queue_id), fitted.moved)
-        if fitted.parts:
+        if fitted.parts and waiting is None:
             units.append(b"".join(fitted.parts), first, fitted.last_end)
+        elif fitted.parts and waiting is not None:
+            waiting.take(units, b"".join(fitted.parts), first, fitted.last_end)
 
     def _begun_rightly(self, units: ConsumeQueue, group: QueueRuns) -> QueueRuns:
         """Return the entries to append, without records whose damaged offset the queue seems to begin at.
@@ -227,7 +243,7 @@ class Builder:
             units = self.queues.add(group.topic, group.queue_id).units
             fitted = fit(
                 group,
-                units.end,
+                units.taken_end,
                 last_end=units.last_end,
                 with_fillers=self._options.with_fillers,
             )
@@ -257,19 +273,27 @@ class Dispatcher:
         self.builder = builder
         self.failure: StorageError | None = None  # of the last step; None if it succeeded
         self._fence = fence
-        self._broken = False  # a write by the dispatcher has failed: guarded by `_lock`
+        self._broken = (
+            False  # a write by the dispatcher has failed: written under `_lock` or `_filing`
+        )
         self._position = position  # written under `_lock`, read by any thread
+        self._filed = position  # as far as the entries were in files when queues last began to wait
         self._pending: deque[tuple[bytes, int]] = deque()  # records, and where they begin
         self._submitted = position  # the end of the last pending record
         self._lock = threading.Lock()
+        self._waiting = WaitingQueues(self._lock)
+        self._filing = (
+            threading.Lock()
+        )  # held while files are created; no holder of `_lock` waits for it
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        builder.follow_appends(self._waiting)
 
     @property
     def position(self) -> int:
-        """The physical offset up to which queues and index are built."""
-        return self._position
+        """The physical offset up to which queues, in files, and index are built."""
+        return self._filed if len(self._waiting) else self._position
 
     def submit(self, records: bytes, physical_offset: int) -> None:
         """Add appended records that are adjacent in the log, from this physical offset on."""
@@ -281,34 +305,65 @@ class Dispatcher:
     @property
     def is_full(self) -> bool:
         """Whether so much is pending that an append must build first."""
+        return self._is_far_behind or self._waiting.size_bytes >= WAITING_BYTES
+
+    @property
+    def _is_far_behind(self) -> bool:
         pending_bytes = self._submitted - self._position
         return len(self._pending) >= PENDING_APPENDS or pending_bytes >= PENDING_BYTES
 
     def make_way(self) -> None:
         """Build in the calling thread, before an append, if too much is pending: this bounds the
-        pending records. Raises DiskFull, StoreFenced.
+        pending records. Files are created only if too many entries wait for them. Raises DiskFull, StoreFenced.
         """
-        if self.is_full:
+        if self._waiting.size_bytes >= WAITING_BYTES or (self.is_full and self._thread is None):
             self.step()
+        while self._is_far_behind:
+            self._build_some()
 
     def step(self) -> None:
-        """Put all records that were submitted before into the queues and the index. This works also in a
+        """Put all records that were submitted before into the files of the queues and the index. This works also in a
         store that another failure has fenced.
 
         Raises DiskFull (the records stay pending and are tried again), StoreFenced.
         """
-        if not self._pending:
+        self.build()
+        self.write_waiting()
+
+    def build(self) -> None:
+        """Run `step` without the creation of files: entries without a file can be read, and wait for one."""
+        while self._pending:
+            self._build_some()
+
+    def write_waiting(self) -> None:
+        """Create the files of the queues that wait now, and write their entries. Other calls go on meanwhile.
+
+        Raises DiskFull (entries wait on), StoreFenced.
+        """
+        if not len(self._waiting):
             return
         with self._lock:
-            if self._broken:
-                self._fence.check()
-            try:
-                with self._fence.tripping():
-                    while self._pending:
-                        self._build_some()
-            except StoreFenced:
-                self._broken = True
-                raise
+            queues, built = self._waiting.listed(), self._position
+        while queues:
+            with self._filing, self._noting_failure():
+                queues = self._waiting.write(queues)
+            if self._pending:
+                self.build()
+        with self._lock:
+            self._filed = max(self._filed, built)
+            self.failure = None
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        """Let the first failed write or sync of the dispatcher be its last. Raises StoreFenced."""
+        if self._broken:
+            self._fence.check()
+        try:
+            with self._fence.tripping():
+                yield
+        except StoreFenced:
+            self._broken = True
+            raise
 
     def catch_up(self, queue: Queue, end: int) -> None:
         """On return readers find an entry of the queue for every offset below `end`. Entries that cannot
@@ -320,9 +375,12 @@ class Dispatcher:
                 self.builder.hold(tuple(self._pending))
 
     def try_step(self) -> int:
-        """Run `step` as far as possible, without DiskFull and StoreFenced; return the `position` reached."""
+        """Build as far as possible, without DiskFull and StoreFenced; return as far as the index is built."""
         with suppress(DiskFull, StoreFenced):
-            self.step()
+            if self._thread is None:
+                self.step()  # nothing else creates files
+            else:
+                self.build()
         return self._position
 
     def step_past(self, end: int) -> None:
@@ -330,24 +388,28 @@ class Dispatcher:
         try:
             self.step()
         except DiskFull:
-            if self._position < end:
+            if self.position < end:
                 raise
 
     def _build_some(self) -> None:
         """Build some of the pending records; they are removed from the pending queue only after that."""
-        taken = size_bytes = 0
-        end = self._position
-        for records, physical_offset in tuple(self._pending):  # copied at once: submits go on
-            self.builder.take(records, physical_offset, len(records))
-            taken, end = taken + 1, physical_offset + len(records)
-            size_bytes += len(records)
-            if size_bytes >= TOGETHER_BYTES:
-                break
-        self.builder.build()
-        for _ in range(taken):
-            self._pending.popleft()
-        self._position = end
-        self.failure = None
+        with self._lock, self._noting_failure():
+            taken = size_bytes = 0
+            end = self._position
+            for records, physical_offset in tuple(self._pending):  # copied at once: submits go on
+                self.builder.take(records, physical_offset, len(records))
+                taken, end = taken + 1, physical_offset + len(records)
+                size_bytes += len(records)
+                if size_bytes >= TOGETHER_BYTES or taken >= TOGETHER_APPENDS:
+                    break
+            if not len(self._waiting):
+                self._filed = self._position
+            self.builder.build()
+            for _ in range(taken):
+                self._pending.popleft()
+            self._position = end
+            if not len(self._waiting):
+                self.failure = None
 
     def start(self) -> None:
         """Start the background thread."""

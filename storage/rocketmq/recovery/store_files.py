@@ -132,12 +132,13 @@ class Checkpointer:
         parts = self._parts
         with self.gate:
             with self._append_lock:
-                self._parts.dispatcher.step()
+                parts.dispatcher.build()
                 noted = self._noted()
                 end = parts.log.end
-                queued = sum(queue.units.end for queue in parts.queues)
+                queued = sum(queue.units.taken_end for queue in parts.queues)
                 states = {queue.partition: queue.producers.states() for queue in parts.queues}
             parts.log.flush()
+            parts.dispatcher.write_waiting()
             for queue in parts.queues:
                 queue.units.sync()
             if parts.index is not None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from storage.rocketmq.index.consume_queue import ConsumeQueue
+from storage.rocketmq.index.consume_queue import ConsumeQueue, WaitingQueues
+from storage.rocketmq.index.dispatcher import Dispatcher
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery import examine, opening, repair
@@ -105,6 +106,18 @@ def head_is_deleted_without_syncs(patch: pytest.MonkeyPatch) -> None:
 def queues_are_not_synced_at_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
     """Skip the sync of the queues at a checkpoint: entries that it stands for may be lost."""
     left_out(patch, ConsumeQueue, "sync")
+
+
+@fault("rocketmq")
+def entries_are_written_before_their_files_are_synced(patch: pytest.MonkeyPatch) -> None:
+    """Write entries to new files whose names and lengths a crash may lose."""
+    without(patch, WaitingQueues, "write", "datasync")
+
+
+@fault("rocketmq")
+def files_of_waiting_entries_are_not_created(patch: pytest.MonkeyPatch) -> None:
+    """Let a checkpoint and a clean stop stand for entries that still wait for their files."""
+    left_out(patch, Dispatcher, "write_waiting")
 
 
 @fault("rocketmq")
