@@ -117,8 +117,8 @@ class Home(Protocol):
     ) -> AppendResult:
         """See SupportsRawMessages.append_messages."""
 
-    def check_not_compacted(self, topic: str) -> None:
-        """Raise NotOffered for a topic that a broker compacts."""
+    def check_offered(self, topic: str) -> None:
+        """Raise NotOffered for a topic that only a broker can write."""
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """See LogStore.flush."""
@@ -215,7 +215,7 @@ class HalfMessageStore:
     ) -> tuple[TopicPartition, Record]:
         """See HalfMessages.prepared."""
         mark = HalfMark(transaction.id, transaction.timeout_ms, self._clock(), next(self._numbers))
-        self._home.check_not_compacted(partition.topic)
+        self._home.check_offered(partition.topic)
         properties = {
             **(record.properties or {}),
             TRANSACTION_PREPARED: "true",
@@ -343,9 +343,12 @@ class HalfMessageStore:
         return False
 
     def _check_targets(self, one: Transaction) -> None:
-        """Raise UnknownTopic or UnknownPartition if a queue of a transaction was deleted: an append would create it."""
+        """Raise UnknownTopic or UnknownPartition if a queue of a transaction was deleted: an append would create it.
+        Raise NotOffered for a topic that only a broker can write: no message of the transaction may be seen before.
+        """
         for waiting in one.waiting.values():
             if waiting.fields.partition is not None:
+                self._home.check_offered(waiting.fields.partition.topic)
                 self._home.queue(waiting.fields.partition)
 
     def _deliver(self, one: Transaction) -> Sequence[TopicPartition]:

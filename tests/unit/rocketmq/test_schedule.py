@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from struct import pack
 from typing import Any
@@ -356,10 +355,7 @@ def test_messages_that_only_a_broker_can_deliver_hold_up_their_level_alone(attri
     delay(store, b"after", 1)
     delay(store, b"another level", 2)
     store.close()
-    topics = decode_config(shop.fs.read_bytes(ROOT / "config" / "topics.json"))
-    name, _, value = attribute.partition("=")
-    topics["topicConfigTable"]["c"]["attributes"] = {name: value}
-    put_file(shop.fs, ROOT / "config" / "topics.json", json.dumps(topics).encode())
+    shop.set_attribute("c", attribute)
     store = shop.open()
     shop.clock.now_ms += 5000
     first = deliver(shop, store)

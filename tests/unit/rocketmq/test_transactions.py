@@ -19,6 +19,7 @@ from storage.errors import (
     DiskFull,
     InvalidArgument,
     InvalidTopic,
+    NotOffered,
     RecordTooLarge,
     StoreReadOnly,
     UnknownPartition,
@@ -653,6 +654,25 @@ def test_a_commit_to_a_deleted_topic_delivers_nothing_and_creates_nothing() -> N
     store.create_topic("u", 2)
     assert end(store, "y") is HalfOutcome.COMMITTED
     assert values(store) == values(store, TopicPartition("u", 1)) == [b"b"]
+
+
+def test_a_commit_to_a_topic_that_a_broker_compacts_delivers_nothing() -> None:
+    """It delivered the messages for other topics, and failed then: consumers saw a part of an open transaction."""
+    shop = Workshop()
+    store = opened(shop)
+    store.create_topic("c", 1)
+    put(store, "x", "a")
+    put(store, "x", "b", at=TopicPartition("c", 0))
+    store.close()
+    shop.set_attribute("c", "cleanup.policy=COMPACTION")
+    store = shop.open()
+    with pytest.raises(NotOffered):
+        end(store, "x")
+    assert values(store) == []
+    assert ids(store) == ["x"]
+    assert end(store, "x", commit=False) is HalfOutcome.ROLLED_BACK
+    store.flush()
+    assert values(store) == []
 
 
 def test_a_full_disk_in_a_commit_and_a_repeat() -> None:

@@ -6,6 +6,7 @@ that every run takes the same steps.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from unittest.mock import patch
 from storage import AppendResult, LogStore, ProducerSequence, Record, StoredRecord, StoreOptions
 from storage.files import FileSystem, OverlayFileSystem
 from storage.model import TopicPartition
+from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.index.dispatcher import Dispatcher
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
@@ -120,6 +122,14 @@ class Workshop:
         file = self.fs.open(path, write=True)
         file.pwrite(data, position)
         file.close()
+
+    def set_attribute(self, topic: str, attribute: str) -> None:
+        """Set an attribute of a topic, NAME=VALUE, as the broker does. The store must be closed."""
+        path = ROOT / "config" / "topics.json"
+        content = decode_config(self.fs.read_bytes(path))
+        name, _, value = attribute.partition("=")
+        content["topicConfigTable"][topic]["attributes"] = {name: value}
+        put_file(self.fs, path, json.dumps(content).encode())
 
     def cut_dirs(self) -> list[str]:
         """Return the names of the folders that keep the bytes cut by recovery."""
