@@ -82,9 +82,14 @@ class Home(Protocol):
         """See LogStore.create_topic."""
 
     def append_messages(
-        self, partition: TopicPartition, messages: Sequence[RawMessage], *, publish: bool = True
+        self,
+        partition: TopicPartition,
+        messages: Sequence[RawMessage],
+        *,
+        publish: bool = True,
+        is_stored: bool = False,
     ) -> AppendResult:
-        """See SupportsRawMessages.append_messages."""
+        """See RocketMQStore.append_messages and SupportsRawMessages.append_messages."""
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """See LogStore.flush."""
@@ -212,7 +217,8 @@ class Retries:
         self, target: TopicPartition, found: LocatedMessage, properties: Mapping[str, str]
     ) -> AppendResult:
         """Append the new record of a message; durable and visible on return."""
-        result = self._home.append_messages(target, [_again(found, properties)], publish=False)
+        again = [_again(found, properties)]
+        result = self._home.append_messages(target, again, publish=False, is_stored=True)
         self._home.flush([target])
         return result
 

@@ -480,10 +480,12 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         store_host: bytes | None = None,
         start_physical_offset: int | None = None,
         publish: bool = True,
+        is_stored: bool = False,
     ) -> AppendResult:
         """See SupportsRawMessages.append_messages. A missing queue is created.
 
-        As in the real store, its topic may have any name that is valid for a folder.
+        As in the real store, its topic may have any name that is valid for a folder. `is_stored`: the store has the
+        messages already, so that maxMessageSize, which may be lower now, is no limit.
         """
         if not messages:
             raise InvalidArgument("messages must hold at least one message", field="messages")
@@ -491,7 +493,9 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         host = self._settings.store_host if store_host is None else store_host
         return self.append_run(
             partition,
-            self.encoder.encode_raw(partition, messages, host),
+            self.encoder.encode_raw(
+                partition, messages, host, limit_bytes=message.MAX_SIZE if is_stored else None
+            ),
             store_timestamp_ms=store_timestamp_ms,
             start_physical_offset=start_physical_offset,
             publish=publish,

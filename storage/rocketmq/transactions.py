@@ -114,8 +114,9 @@ class Home(Protocol):
         *,
         store_host: bytes | None = None,
         publish: bool = True,
+        is_stored: bool = False,
     ) -> AppendResult:
-        """See SupportsRawMessages.append_messages."""
+        """See RocketMQStore.append_messages and SupportsRawMessages.append_messages."""
 
     def check_offered(self, topic: str) -> None:
         """Raise NotOffered for a topic that only a broker can write."""
@@ -372,7 +373,7 @@ class HalfMessageStore:
             groups.setdefault((target, message.store_host), []).append((waiting, raw))
         for (target, host), group in groups.items():
             messages = [raw for _, raw in group]
-            self._home.append_messages(target, messages, store_host=host, publish=False)
+            self._append(target, messages, host)
             self._unflushed[target] = None
             for waiting, _ in group:
                 waiting.is_delivered = True
@@ -408,6 +409,10 @@ class HalfMessageStore:
             self._halves.note_op(
                 state, at, [*map(int, offsets.split(half_message.OFFSET_SEPARATOR))]
             )
+
+    def _append(self, target: TopicPartition, messages: Sequence[RawMessage], host: bytes) -> None:
+        """Append messages that the store has as half messages."""
+        self._home.append_messages(target, messages, store_host=host, publish=False, is_stored=True)
 
     def _flush(self) -> None:
         """Make all appended records durable and visible, also those that an earlier call could not sync."""
@@ -537,7 +542,7 @@ class HalfMessageStore:
             message = self._halves.newest(waiting)
             groups.setdefault(message.store_host, []).append(half_message.discarded(message))
         for host, messages in groups.items():
-            self._home.append_messages(MAX_TIME, messages, store_host=host, publish=False)
+            self._append(MAX_TIME, messages, host)
             self._unflushed[MAX_TIME] = None
         log.warning("transaction %s is discarded: no producer has ended it", one.id)
 
@@ -569,7 +574,7 @@ class HalfMessageStore:
         number, host = place
         target = half_queue(number)
         try:
-            self._home.append_messages(target, group, store_host=host, publish=False)
+            self._append(target, group, host)
         except CallerError as error:
             if len(group) == 1:
                 log.error("a half message is not checked: %s", error.message)  # noqa: TRY400

@@ -206,13 +206,18 @@ class Encoder:
         )
 
     def encode_raw(
-        self, partition: TopicPartition, messages: Sequence[RawMessage], store_host: bytes
+        self,
+        partition: TopicPartition,
+        messages: Sequence[RawMessage],
+        store_host: bytes,
+        *,
+        limit_bytes: int | None = None,
     ) -> RecordRun:
         """Check messages, and return them as bytes of the log, unchanged except for the room for a CRC over the
-        record. Raises RecordTooLarge, UnrepresentableRecord, InvalidArgument or InvalidTopic if no record can hold the
-        message.
+        record. `limit_bytes`: see `writer_to`. Raises RecordTooLarge, UnrepresentableRecord, InvalidArgument or
+        InvalidTopic if no record can hold the message.
         """
-        writer = self.writer_to(partition, store_host)
+        writer = self.writer_to(partition, store_host, limit_bytes=limit_bytes)
         self.put_raw(writer, messages, store_host)
         return writer.run(with_crc=self.with_crc)
 

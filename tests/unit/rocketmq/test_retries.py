@@ -128,6 +128,16 @@ def test_the_ladder_ends_in_the_dead_letters() -> None:
         assert newest(again, DEAD) == message
 
 
+def test_a_message_above_a_lower_limit_can_be_handed_back() -> None:
+    shop = Workshop()
+    store = shop.open_with_topic({"maxMessageSize": "300"})
+    message_id = put(store, b"m" * 300)
+    store.close()
+    store = shop.open({"maxMessageSize": "100"})
+    deliver(shop, store, store.send_back("g", message_id))
+    assert newest(store, TopicPartition("%RETRY%g", 0)).body == b"m" * 300
+
+
 def test_levels_and_limits_of_one_call() -> None:
     shop = Workshop()
     store = shop.open_with_topic()

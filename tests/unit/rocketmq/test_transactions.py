@@ -675,6 +675,23 @@ def test_a_commit_to_a_topic_that_a_broker_compacts_delivers_nothing() -> None:
     assert values(store) == []
 
 
+def test_a_lower_limit_for_messages_leaves_no_transaction_open() -> None:
+    shop = Workshop()
+    shop.open_with_topic({"maxMessageSize": "300"}).close()
+    store = shop.open({"maxMessageSize": "300"})
+    for name in ("x", "y"):
+        put(store, name, name * 300)
+    store.close()
+    store = shop.open({"maxMessageSize": "100", "transactionCheckMax": "1"})
+    assert end(store, "x") is HalfOutcome.COMMITTED
+    assert values(store) == [b"x" * 300]
+    for _ in range(2):
+        shop.clock.now_ms += TIMEOUT_MS + 1
+        store.half_messages.check(shop.clock.now_ms)
+    assert store.half_messages.find("y") is HalfOutcome.DISCARDED
+    assert values(store, MAX_TIME) == [b"y" * 300]
+
+
 def test_a_full_disk_in_a_commit_and_a_repeat() -> None:
     base = OverlayFileSystem()
     shop = Workshop(base)
