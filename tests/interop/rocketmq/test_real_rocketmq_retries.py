@@ -136,7 +136,8 @@ def the_broker_has_the_dead_letters(broker: Broker) -> None:
     assert groups[GROUP]["retryMaxTimes"] == 2
     with opened(broker.store) as store:
         assert not store.recovery.losses
-        (waiting,) = store.delays.waiting(10).records
-        assert (waiting.topic, waiting.level) == (RETRY.topic, 3)
+        waiting = store.delays.waiting(10).records
+        # None waits if the broker took ten seconds to stop: then it has delivered the message itself.
+        assert {(one.topic, one.level) for one in waiting} <= {(RETRY.topic, 3)}
         store.delays.deliver(wall_clock_ms() + MINUTE_MS)
         assert store.message_by_id(ids(store, RETRY)[b"talk 0"]).message.reconsume_times == 1
