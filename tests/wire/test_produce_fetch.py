@@ -326,6 +326,7 @@ async def test_a_request_of_many_batches_lets_others_take_turns(
 
     monkeypatch.setattr(store, "append_batches_promptly", appended)
     monkeypatch.setattr("api.kafka.call.perf_counter", lambda: now_s)
+    monkeypatch.setattr("logserver.service.commit.SLOW_S", 60.0)  # none goes to the thread
     counting = asyncio.create_task(others())
     many = produce("t", *[(0, batch(b"a"))] * 100, acks=1)
     connection.writer.write(frame(many, 9) + frame(produce("t", (0, batch(b"b")), acks=1), 9))

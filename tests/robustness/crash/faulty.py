@@ -29,7 +29,7 @@ class FaultyFileSystem(Relay):
 
     It counts the operations of `Relay` except open, close and lock. When a write fails, its first half is written,
     unless `halves` is off. `changes` counts the operations so far, `failed` is the last operation that failed and
-    `error` its error, `open_files` holds the files that are not closed yet.
+    `error` the type of its error, `open_files` holds the files that are not closed yet.
     """
 
     def __init__(self, fs: FileSystem) -> None:
@@ -38,7 +38,9 @@ class FaultyFileSystem(Relay):
         self.halves = True
         self.changes = 0
         self.failed: tuple[str, Path] | None = None
-        self.error: BaseException | None = None
+        self.error: type[BaseException] | None = (
+            None  # the error itself would keep its frames, and their files
+        )
         self.open_files: set[File] = set()
 
     def step(self, operation: str, path: Path) -> None:
@@ -48,7 +50,7 @@ class FaultyFileSystem(Relay):
             try:
                 self.fault(operation, path)
             except BaseException as error:
-                self.failed, self.error = (operation, path), error
+                self.failed, self.error = (operation, path), type(error)
                 raise
 
     def wrap(self, file: File) -> File:

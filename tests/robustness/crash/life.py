@@ -313,8 +313,8 @@ class Life:
         operation, path = self.fs.failed
         if not self.errors and operation == "datasync":
             return  # of a file closed to make room: reported when that file is used next
-        cause = self.errors[0] if self.errors else self.fs.error
-        full = operation not in SYNCS and isinstance(cause, DiskFull)
+        cause = type(self.errors[0]) if self.errors else self.fs.error
+        full = operation not in SYNCS and cause is not None and issubclass(cause, DiskFull)
         require(
             full is (store.stats().fenced is None), "fence", f"{operation} of {path}: {self.errors}"
         )
