@@ -55,7 +55,8 @@ class Client:
     `scopes`: what its token allows; None where the server needs no token, or before the client has sent one.
     `mechanism`: the SASL mechanism of its handshake. `exchange`: its login by SCRAM, between the two steps. `is_raw`:
     the steps of its login have no header, since its handshake had version 0. `produce_order`: held while a produce
-    request is checked and queued, so that requests of a connection are appended in the order of their arrival.
+    request is checked and queued, so that requests of a connection with the same acks are appended in the order in
+    which they arrived.
     """
 
     host: str

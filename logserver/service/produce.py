@@ -250,7 +250,8 @@ class Producer:
         `born_host`: the address of the client, as in `LogStore.append`. `transaction`: the producer of the transaction
         that they belong to; the caller is a member of it (`Member`) until the future is done.
 
-        Batches that are queued by one call after the return of another are appended after them. No topic is created.
+        Batches that are queued by one call after the return of another with the same `acks` are appended after them. No
+        topic is created.
         Raises UnknownTopic, UnknownPartition, and what `produce_batches` raises for bytes that no log takes. The
         future raises the errors of the append.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -456,8 +457,27 @@ async def test_describe_producers(connection: Connection, topic: str) -> None:
     assert beyond.topics[0].partitions[0].error_code == 3
 
 
+def many_offsets(rows: int) -> Any:
+    """Return a request that commits so many offsets of a partition that does not exist."""
+    request = commit_offsets(Owner(7, 0), topic="none")
+    request.topics[0].partitions *= rows
+    return request
+
+
+@pytest.mark.parametrize(
+    ("asking", "version"),
+    [
+        pytest.param(lambda rows: producers("t", *[9] * rows), 0, id="DescribeProducers"),
+        pytest.param(lambda rows: add(Owner(7, 0), {"t": [9] * rows}), 3, id="AddPartitionsToTxn"),
+        pytest.param(lambda rows: many_offsets(rows), 5, id="TxnOffsetCommit"),
+    ],
+)
 async def test_a_long_request_lets_others_take_turns(
-    connection: Connection, topic: str, monkeypatch: pytest.MonkeyPatch
+    connection: Connection,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    asking: Callable[[int], Any],
+    version: int,
 ) -> None:
     """A frame of 1 MB may name a quarter of a million partitions."""
     turns = 0
@@ -469,13 +489,13 @@ async def test_a_long_request_lets_others_take_turns(
             turns += 1
 
     counting = asyncio.create_task(others())
-    for numbers in ([9], [9] * 1000):
+    for rows in (1, 1000):
         before = turns
         with monkeypatch.context() as patch:
             patch.setattr("api.kafka.call.perf_counter", partial(next, count(0.0, 0.001)))
-            await connection.call(producers(topic, *numbers), 0)
+            await connection.call(asking(rows), version)
         taken = turns - before
-        assert (taken >= 100) is (len(numbers) > 1), taken
+        assert (taken >= 100) is (rows > 1), taken
     counting.cancel()
 
 

@@ -112,7 +112,11 @@ async def add_partitions(
         for topic in request.v3_and_below_topics
         for number in topic.partitions
     ]
-    missing = {at: code for at in partitions if (code := _refuse_partition(call, at))}
+    missing: dict[TopicPartition, ErrorCode] = {}
+    for at in partitions:
+        await call.give_way()
+        if code := _refuse_partition(call, at):
+            missing[at] = code
     if missing:
         return added(request, ErrorCode.OPERATION_NOT_ATTEMPTED, missing)
     if not name:
@@ -181,6 +185,7 @@ async def commit_offsets(call: Call, request: TxnOffsetCommitRequest) -> TxnOffs
     offsets: dict[TopicPartition, CommittedOffset] = {}
     for topic in request.topics:
         for row in topic.partitions:
+            await call.give_way()
             at = TopicPartition(topic.name, row.partition_index)
             code = refuse_offset(call, at, row.committed_offset, row.committed_metadata)
             if code is ErrorCode.NONE:
