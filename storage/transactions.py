@@ -84,10 +84,7 @@ class TransactionMarker(NamedTuple):
 
 
 class PartitionMarker(NamedTuple):
-    """The end of a producer's transaction in one partition, written without the coordinator of the transaction.
-
-    `client_version` as in TransactionState.
-    """
+    """The end of a producer's transaction as a partition stores it. `client_version` as in TransactionState."""
 
     producer_id: int
     epoch: int

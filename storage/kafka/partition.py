@@ -67,7 +67,7 @@ from storage.model import (
     TopicPartition,
 )
 from storage.shared.sequencing import last_sequence_of
-from storage.transactions import TransactionMarker
+from storage.transactions import PartitionMarker
 
 FILES_OF_APPEND: Final = 1  # the log; the indexes are open only while they are written
 MARKER_BYTES: Final = 78  # the size of a marker's batch
@@ -419,28 +419,23 @@ class Partition:
 
     def append_markers(
         self,
-        markers: Sequence[TransactionMarker],
-        coordinator_epochs: Sequence[int],
+        markers: Sequence[PartitionMarker],
         *,
         publish: bool,
-        client_version: int | None = None,
+        are_checked: bool = True,
     ) -> None:
-        """Append the markers of transactions, in order. `publish` and errors are as in `append`. With `client_version`
-        they are checked first: see ProducerStates.check_ends.
+        """Append the markers of transactions, in order. `publish` and errors are as in `append`. Those that no
+        coordinator has checked are checked first: see ProducerStates.check_end.
         """
         with self._append_lock:
             self._check_writable()
-            if client_version is not None:
-                self._producers.check_ends(markers, coordinator_epochs, client_version)
+            for marker in () if are_checked else markers:
+                self._producers.check_end(marker)
             at_once = max(1, self.settings.segment_bytes // MARKER_BYTES)
             for begin in range(0, len(markers), at_once):
                 end = begin + at_once
                 mark = self._stamp()
-                encoded = encoding.encode_markers(
-                    markers[begin:end],
-                    coordinator_epochs=coordinator_epochs[begin:end],
-                    now_ms=mark.now_ms,
-                )
+                encoded = encoding.encode_markers(markers[begin:end], now_ms=mark.now_ms)
                 stamped = encoding.stamp_batches(encoded.data, encoded.batches, mark)
                 self._write(stamped, mark, publish=publish)
 

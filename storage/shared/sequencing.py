@@ -66,12 +66,7 @@ def check_next(producer: ProducerSequence, *, current_epoch: int, last_sequence:
     """
     producer_id, epoch, sequence, _ = producer
     if epoch < current_epoch:
-        raise FencedProducer(
-            f"producer {producer_id} has epoch {current_epoch}: epoch {epoch} is fenced",
-            producer_id=producer_id,
-            epoch=epoch,
-            current_epoch=current_epoch,
-        )
+        raise fenced(producer_id, epoch, current_epoch)
     if epoch > current_epoch:
         expected = 0
     elif last_sequence < 0:
@@ -85,6 +80,16 @@ def check_next(producer: ProducerSequence, *, current_epoch: int, last_sequence:
             sequence=sequence,
             expected=expected,
         )
+
+
+def fenced(producer_id: int, epoch: int, current_epoch: int) -> FencedProducer:
+    """Return the error for an epoch that is too old."""
+    return FencedProducer(
+        f"producer {producer_id} has epoch {current_epoch}: epoch {epoch} is fenced",
+        producer_id=producer_id,
+        epoch=epoch,
+        current_epoch=current_epoch,
+    )
 
 
 def highest_id(producer_ids: Iterable[int]) -> int:

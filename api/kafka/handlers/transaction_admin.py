@@ -184,7 +184,6 @@ async def _mark(call: Call, at: TopicPartition, wanted: WriteTxnMarkersRequestMa
     """Write a marker. Return its number, which is that of a failure of the server for a negative id or epoch."""
     store = call.service.store
     assert isinstance(store, SupportsTransactions)
-    await call.give_way()
     marker = PartitionMarker(
         wanted.producer_id,
         wanted.producer_epoch,

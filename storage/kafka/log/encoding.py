@@ -45,7 +45,7 @@ from storage.kafka.log.segment import AppendedBatch
 from storage.kafka.state.settings import TIMESTAMP_AFTER, TIMESTAMP_BEFORE, TopicSettings
 from storage.model import AppendResult, Header, ProducerEpoch, ProducerSequence, Record
 from storage.shared.sequencing import SEQUENCES
-from storage.transactions import TransactionMarker
+from storage.transactions import PartitionMarker
 
 INT16_MAX: Final = 2**15 - 1
 MAX_CONTENT_BYTES: Final = DEFAULT_MAX_BYTES // 2
@@ -538,21 +538,19 @@ def mark_of(header: BatchHeader) -> ProducerSequence:
     )
 
 
-def encode_markers(
-    markers: Sequence[TransactionMarker], *, coordinator_epochs: Sequence[int], now_ms: int
-) -> Encoded:
+def encode_markers(markers: Sequence[PartitionMarker], *, now_ms: int) -> Encoded:
     """Encode the markers of transactions, one batch each, still without offsets: see `stamp_batches`."""
     parts = [
         encode_control_batch(
             commit=marker.commit,
-            coordinator_epoch=epoch,
+            coordinator_epoch=marker.coordinator_epoch,
             producer_id=marker.producer_id,
             producer_epoch=marker.epoch,
             base_offset=0,
             leader_epoch=0,
             timestamp_ms=now_ms,
         )
-        for marker, epoch in zip(markers, coordinator_epochs, strict=True)
+        for marker in markers
     ]
     batches: list[AppendedBatch] = []
     at = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from storage.errors import DataError, FencedCoordinator, FencedProducer, InvalidArgument
+from storage.errors import DataError, FencedCoordinator, InvalidArgument
 from storage.kafka.format.batch import (
     ABORT,
     COMMIT,
@@ -29,11 +29,12 @@ from storage.shared.sequencing import (
     SEQUENCES,
     SequencedBatch,
     check_next,
+    fenced,
     find_batch,
     highest_id,
     next_sequence,
 )
-from storage.transactions import EPOCH_A_TRANSACTION, TransactionMarker
+from storage.transactions import EPOCH_A_TRANSACTION, PartitionMarker
 
 
 class _Producer:
@@ -127,40 +128,29 @@ class ProducerStates:
                 field="transaction",
             )
 
-    def check_ends(
-        self,
-        markers: Sequence[TransactionMarker],
-        coordinator_epochs: Sequence[int],
-        client_version: int,
-    ) -> None:
-        """Raise FencedProducer or FencedCoordinator unless these markers may come next (ProducerAppendInfo).
+    def check_end(self, marker: PartitionMarker) -> None:
+        """Raise FencedProducer or FencedCoordinator unless this marker may come next (ProducerAppendInfo).
 
-        The end of a transaction raises the epoch if `client_version` is EPOCH_A_TRANSACTION, so the epoch of an open
-        transaction itself is too old then.
+        The end of a transaction raises the epoch if its `client_version` is EPOCH_A_TRANSACTION, so the epoch of an
+        open transaction itself is too old then.
         """
-        for marker, coordinator_epoch in zip(markers, coordinator_epochs, strict=True):
-            producer = self._producers.get(marker.producer_id)
-            if producer is None:
-                continue
-            entry = producer.entry
-            raises = client_version >= EPOCH_A_TRANSACTION and entry.current_txn_first_offset >= 0
-            if marker.epoch < entry.epoch + raises:
-                raise FencedProducer(
-                    f"producer {marker.producer_id} has epoch {entry.epoch}: a marker of epoch {marker.epoch} "
-                    "is fenced",
-                    producer_id=marker.producer_id,
-                    epoch=marker.epoch,
-                    current_epoch=entry.epoch,
-                )
-            if coordinator_epoch < entry.coordinator_epoch:
-                raise FencedCoordinator(
-                    f"a coordinator of epoch {entry.coordinator_epoch} has ended a transaction of producer "
-                    f"{marker.producer_id}: a marker of coordinator epoch {coordinator_epoch} is fenced",
-                    producer_id=marker.producer_id,
-                    epoch=marker.epoch,
-                    coordinator_epoch=coordinator_epoch,
-                    current_epoch=entry.coordinator_epoch,
-                )
+        producer = self._producers.get(marker.producer_id)
+        if producer is None:
+            return
+        entry = producer.entry
+        is_open = entry.current_txn_first_offset >= 0
+        raises_epoch = marker.client_version >= EPOCH_A_TRANSACTION
+        if marker.epoch < entry.epoch + (is_open and raises_epoch):
+            raise fenced(marker.producer_id, marker.epoch, entry.epoch)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise FencedCoordinator(
+                f"a coordinator of epoch {entry.coordinator_epoch} has ended a transaction of producer "
+                f"{marker.producer_id}: a marker of coordinator epoch {marker.coordinator_epoch} is fenced",
+                producer_id=marker.producer_id,
+                epoch=marker.epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                current_epoch=entry.coordinator_epoch,
+            )
 
     def numbered(self, mark: ProducerSequence) -> ProducerSequence:
         """Return the mark with the producer's next sequence number, if it has none."""

@@ -56,11 +56,10 @@ class TransactionPartition(OffsetsPartition, Protocol):
 
     def append_markers(
         self,
-        markers: Sequence[TransactionMarker],
-        coordinator_epochs: Sequence[int],
+        markers: Sequence[PartitionMarker],
         *,
         publish: bool,
-        client_version: int | None = None,
+        are_checked: bool = True,
     ) -> None: ...
 
 
@@ -150,8 +149,11 @@ class TransactionLog:
         for address, listed in markers.items():
             with suppress(UnknownTopic, UnknownPartition):
                 partition = self._home.partition(address)
-                own = [epochs[marker.transactional_id] for marker in listed]
-                partition.append_markers(listed, own, publish=not durable)
+                own = [
+                    PartitionMarker(producer_id, epoch, commit, epochs[transactional_id])
+                    for transactional_id, producer_id, epoch, commit in listed
+                ]
+                partition.append_markers(own, publish=not durable)
                 written.append(partition)
         if durable:
             for partition in written:
@@ -160,13 +162,7 @@ class TransactionLog:
     def mark_end(self, address: TopicPartition, marker: PartitionMarker) -> None:
         """Append one marker, checked as a real broker checks a marker of its coordinator."""
         partition = self._home.partition(address)
-        given = TransactionMarker("", marker.producer_id, marker.epoch, marker.commit)
-        partition.append_markers(
-            [given],
-            [marker.coordinator_epoch],
-            publish=False,
-            client_version=marker.client_version,
-        )
+        partition.append_markers([marker], publish=False, are_checked=False)
         partition.flush()
 
 

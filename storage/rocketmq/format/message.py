@@ -124,9 +124,19 @@ _HEAD: Final = Struct(
 assert _HEAD.size == 8
 _SYS_FLAG: Final = Struct(">i")
 assert _SYS_FLAG.size == 4
+MAGIC_POSITION: Final = 4
+BODY_CRC_POSITION: Final = 8
+QUEUE_ID_POSITION: Final = 12
+QUEUE_OFFSET_POSITION: Final = 20
+PHYSICAL_OFFSET_POSITION: Final = 28
 SYS_FLAG_POSITION: Final = 36
 HOST_BITS_POSITION: Final = SYS_FLAG_POSITION + 3
 """Position of the byte of the sys flag that holds the two host bits."""
+BORN_TIME_POSITION: Final = 40
+STORE_TIME_POSITION: Final = 56
+"""From here on each position is that in a record with IPv4 hosts."""
+PREPARED_OFFSET_POSITION: Final = 76
+BODY_SIZE_POSITION: Final = 84
 PADDING_SIZE: Final = _HEAD.size
 
 

@@ -176,9 +176,7 @@ def decode_units(data: bytes) -> list[QueueEntry]:
 def first_after(entries: Sequence[QueueEntry], now_ms: int) -> int:
     """Return the index of the first entry of a delayed record that is due after this time; their number if none is."""
     for at, entry in enumerate(entries):
-        if entry.tags_code > now_ms and not (
-            entry.size == FILLER_SIZE and entry.physical_offset == 0
-        ):
+        if entry.tags_code > now_ms and not entry.is_filler:
             return at
     return len(entries)
 

@@ -26,16 +26,20 @@ from zlib import crc32
 from storage.coding.native import i64, is_native, read_i32_be, read_i64_be
 from storage.errors import Corrupt
 from storage.rocketmq.format.message import (
+    BODY_CRC_POSITION,
     BODY_POSITION,
+    BODY_SIZE_POSITION,
     CRC_MASK,
     FIXED_SIZE_V4,
     HOSTS_V6,
     MAGIC_PADDING,
+    MAGIC_POSITION,
     MAGIC_V1,
     MAGIC_V2,
     MAX_SIGNED_SHORT,
     MAX_TOPIC_V1,
     PADDING_SIZE,
+    SYS_FLAG_POSITION,
     decode_message,
     peek,
 )
@@ -62,10 +66,6 @@ _WALK: Final = Struct(
 )
 assert _WALK.size == BODY_POSITION
 SIZE_BYTES: Final = 4
-_MAGIC_POSITION: Final = 4
-_CRC_POSITION: Final = 8
-_SYS_FLAG_POSITION: Final = 36
-_BODY_SIZE_POSITION: Final = 84
 _SIZE: Final = Struct(">i")
 assert _SIZE.size == SIZE_BYTES
 _unpack_size: Final = _SIZE.unpack_from
@@ -161,10 +161,10 @@ def _walk_plain(data: bytes, position: i64, end: i64, *, check_crc: bool) -> tup
         while position <= limit:
             if _NATIVE:
                 size = i64(read_i32_be(data, position))
-                magic = i64(read_i32_be(data, position + _MAGIC_POSITION))
-                crc = i64(read_i32_be(data, position + _CRC_POSITION))
-                sys_flag = i64(read_i32_be(data, position + _SYS_FLAG_POSITION))
-                body_size = i64(read_i32_be(data, position + _BODY_SIZE_POSITION))
+                magic = i64(read_i32_be(data, position + MAGIC_POSITION))
+                crc = i64(read_i32_be(data, position + BODY_CRC_POSITION))
+                sys_flag = i64(read_i32_be(data, position + SYS_FLAG_POSITION))
+                body_size = i64(read_i32_be(data, position + BODY_SIZE_POSITION))
             else:
                 size, magic, crc, sys_flag, body_size = unpack(data, position)
             stop: i64 = position + size

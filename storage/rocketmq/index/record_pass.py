@@ -55,9 +55,15 @@ from storage.coding.native import (
 )
 from storage.rocketmq.format.message import (
     BODY_POSITION,
+    BODY_SIZE_POSITION,
     FIXED_SIZE_V4,
     HOSTS_V6,
+    MAGIC_POSITION,
     MAGIC_V1,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+    STORE_TIME_POSITION,
+    SYS_FLAG_POSITION,
     TRANSACTION_PREPARED,
     decode_message,
     takes_queue_offset,
@@ -100,12 +106,6 @@ assert _HEAD.size == BODY_POSITION
 _unpack_head: Final = _HEAD.unpack_from
 _pack_unit: Final = UNIT.pack
 _pack_string: Final = STRING.pack
-_MAGIC_POSITION: Final = 4
-_QUEUE_ID_POSITION: Final = 12
-_QUEUE_OFFSET_POSITION: Final = 20
-_SYS_FLAG_POSITION: Final = 36
-_TIME_POSITION: Final = 56
-_BODY_SIZE_POSITION: Final = 84
 _UNUSUAL: Final = HOSTS_V6 | TRANSACTION_PREPARED
 _KEYS: Final = 0x4B455953  # the letters, as a number
 _TAGS: Final = 0x54414753
@@ -533,10 +533,10 @@ def _read_head(fields: _Fields, data: bytes, position: i64, stop: i64) -> bool:
     if position + FIXED_SIZE_V4 > stop:
         return False
     end: i64 = position + i64(read_i32_be(data, position))
-    body_size: i64 = i64(read_i32_be(data, position + _BODY_SIZE_POSITION))
-    if i64(read_i32_be(data, position + _MAGIC_POSITION)) != MAGIC_V1:
+    body_size: i64 = i64(read_i32_be(data, position + BODY_SIZE_POSITION))
+    if i64(read_i32_be(data, position + MAGIC_POSITION)) != MAGIC_V1:
         return False
-    if i64(read_i32_be(data, position + _SYS_FLAG_POSITION)) & _UNUSUAL:
+    if i64(read_i32_be(data, position + SYS_FLAG_POSITION)) & _UNUSUAL:
         return False
     topic_at: i64 = position + BODY_POSITION + body_size + 1
     if body_size < 0 or end > stop or topic_at + 2 > end:
@@ -546,9 +546,9 @@ def _read_head(fields: _Fields, data: bytes, position: i64, stop: i64) -> bool:
         return False
     fields.end, fields.size = end, end - position
     fields.topic_at, fields.topic_end = topic_at, topic_end
-    fields.queue_id = i64(read_i32_be(data, position + _QUEUE_ID_POSITION))
-    fields.queue_offset = read_i64_be(data, position + _QUEUE_OFFSET_POSITION)
-    fields.time_ms = read_i64_be(data, position + _TIME_POSITION)
+    fields.queue_id = i64(read_i32_be(data, position + QUEUE_ID_POSITION))
+    fields.queue_offset = read_i64_be(data, position + QUEUE_OFFSET_POSITION)
+    fields.time_ms = read_i64_be(data, position + STORE_TIME_POSITION)
     return True
 
 

@@ -27,13 +27,17 @@ from storage.coding.native import i64, is_native, read_i16_be, read_i32_be, read
 from storage.errors import CallerError, DataError, InvalidArgument
 from storage.model import RawMessage, TopicPartition
 from storage.rocketmq.format.message import (
+    BODY_CRC_POSITION,
     BODY_POSITION,
+    BODY_SIZE_POSITION,
     CRC_MASK,
     FIXED_SIZE_V4,
     HOST_BITS_POSITION,
     HOSTS_V6,
+    MAGIC_POSITION,
     MAGIC_V1,
     MAX_SIZE,
+    QUEUE_ID_POSITION,
     TRANSACTION_PREPARED,
     Message,
     decode_message,
@@ -58,9 +62,6 @@ _CRC: Final = f"{CRC32}{NAME_VALUE_SEPARATOR}".encode()
 _REAL_TOPIC: Final = f"{REAL_TOPIC}{NAME_VALUE_SEPARATOR}".encode()
 _REAL_QUEUE_ID: Final = f"{REAL_QUEUE_ID}{NAME_VALUE_SEPARATOR}".encode()
 _SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
-_CRC_POSITION: Final = 8
-_QUEUE_POSITION: Final = 12
-_BODY_LENGTH_POSITION: Final = 84
 _UNUSUAL_FLAGS: Final = HOSTS_V6 | TRANSACTION_PREPARED
 _NAME_VALUE: Final = 1
 _PROPERTY: Final = 2
@@ -79,53 +80,6 @@ class DueMessage(NamedTuple):
     partition: TopicPartition
     host: bytes
     message: RawMessage
-
-
-class _RealNames:
-    """The values of REAL_TOPIC and REAL_QID in the last properties, as `property_value` returns them."""
-
-    def __init__(self) -> None:
-        self.topic = b""
-        self.queue_id = b""
-
-    def find_plainly(self, stored: bytes) -> bool:
-        """Find the values; return False if a property must be dropped."""
-        self.topic = property_value(stored, _REAL_TOPIC)
-        self.queue_id = property_value(stored, _REAL_QUEUE_ID)
-        return _SEQUENCE not in stored and _CRC not in stored
-
-    def find(self, stored: bytes) -> bool:
-        """Find the values in one walk over the bytes; return False, and find nothing, if a property must be dropped."""
-        topic_at: i64 = 0
-        topic_end: i64 = 0
-        queue_at: i64 = 0
-        queue_end: i64 = 0
-        at: i64 = 0
-        end: i64 = len(stored)
-        while at < end:
-            name_end: i64 = at
-            while (
-                name_end < end and stored[name_end] != _NAME_VALUE and stored[name_end] != _PROPERTY
-            ):
-                name_end += 1
-            stop: i64 = name_end
-            while stop < end and stored[stop] != _PROPERTY:
-                stop += 1
-            size: i64 = name_end - at
-            if size >= 8 and stop > name_end:
-                begin: i64 = read_i64_be(stored, at)
-                if size == 10 and begin == _REAL_TOP and read_i16_be(stored, at + 8) == _IC:
-                    if stop > name_end + 1:
-                        topic_at, topic_end = name_end + 1, stop
-                elif size == 8 and begin == _REAL_QID:
-                    if stop > name_end + 1:
-                        queue_at, queue_end = name_end + 1, stop
-                elif begin in (_LOGSERVER, _CRC_NAME):
-                    return False
-            at = stop + 1
-        self.topic = stored[topic_at:topic_end]
-        self.queue_id = stored[queue_at:queue_end]
-        return True
 
 
 class DueRecords:
@@ -148,9 +102,6 @@ class DueRecords:
         self._source_queue = source.partition
         self._with_crc = encoder.with_crc
         self._writers: dict[TopicPartition, RunWriter] = {}
-        self._by_name: dict[tuple[bytes, bytes], RunWriter] = {}
-        """The same by the values of REAL_TOPIC and REAL_QID."""
-        self._names = _RealNames()
 
     def runs(self) -> list[tuple[TopicPartition, RecordRun]]:
         """Return the records by target queue. Nothing must be added after it. Their store hosts may differ, so the
@@ -183,33 +134,33 @@ class DueRecords:
             position: i64 = physical_offset - start
             if size <= 0 or position + size > end or used + size > room:
                 break
-            if self._with_crc or not self._copy(data, position, size):
-                try:
+            try:
+                if self._with_crc or not self._copy(data, position, size):
                     message = decode_message(data, position)
                     if (message.topic, message.queue_id) != self._source:
                         break
                     self.put(message)
-                except (DataError, CallerError):
-                    break
+            except (DataError, CallerError):
+                break
             used += size
             at += 1
         return int(at) - first, int(used)
 
     def _copy(self, data: bytes, position: i64, size: i64) -> bool:
-        """Add the copy of the record at a position; return False, and add nothing, if the record is not a usual one, or
-        is damaged.
+        """Add the copy of the record at a position; return False, and add nothing, if the record is not a usual one, is
+        damaged, or is the first of its target. Raises InvalidArgument if it names no topic and queue.
         """
         stop: i64 = position + size
         if size < FIXED_SIZE_V4 or i64(read_i32_be(data, position)) != size:
             return False
-        if read_i32_be(data, position + 4) != MAGIC_V1:
+        if read_i32_be(data, position + MAGIC_POSITION) != MAGIC_V1:
             return False
         if i64(data[position + HOST_BITS_POSITION]) & _UNUSUAL_FLAGS:
             return False
-        if read_i32_be(data, position + _QUEUE_POSITION) != self._source_queue:
+        if read_i32_be(data, position + QUEUE_ID_POSITION) != self._source_queue:
             return False
         body_at: i64 = position + BODY_POSITION
-        body_size: i64 = i64(read_i32_be(data, position + _BODY_LENGTH_POSITION))
+        body_size: i64 = i64(read_i32_be(data, position + BODY_SIZE_POSITION))
         topic_at: i64 = body_at + body_size + 1
         if body_size <= 0 or topic_at + 2 > stop:
             return False
@@ -220,13 +171,11 @@ class DueRecords:
         if properties_at + i64(read_i16_be(data, topic_end)) != stop:
             return False
         body = data[body_at : topic_at - 1]
-        if i64(crc32(body)) & CRC_MASK != i64(read_i32_be(data, position + _CRC_POSITION)):
+        if i64(crc32(body)) & CRC_MASK != i64(read_i32_be(data, position + BODY_CRC_POSITION)):
             return False
         properties = data[properties_at:stop]
-        names = self._names
-        if not (_NATIVE and names.find(properties)) and not names.find_plainly(properties):
-            return False
-        writer = self._by_name.get((names.topic, names.queue_id))
+        values = _walked(properties) if _NATIVE else _found(properties)
+        writer = None if values is None else self._writers.get(_partition_of(*values))
         return writer is not None and writer.put_copy(data[position:body_at], body, properties)
 
     def put(self, message: Message) -> None:
@@ -242,9 +191,6 @@ class DueRecords:
             writer = self._encoder.writer_to(partition, host, limit_bytes=MAX_SIZE)
         self._encoder.put_raw(writer, [raw], host)
         self._writers[partition] = writer
-        names = self._names
-        names.find_plainly(message.properties)
-        self._by_name[names.topic, names.queue_id] = writer
 
 
 def time_up(message: Message) -> DueMessage:
@@ -257,7 +203,7 @@ def time_up(message: Message) -> DueMessage:
     partition = _partition_of(
         property_value(stored, _REAL_TOPIC), property_value(stored, _REAL_QUEUE_ID)
     )
-    if _SEQUENCE in stored or _CRC in stored:
+    if _holds_dropped(stored):
         pieces = stored.split(_SEPARATOR)
         stored = _SEPARATOR.join(
             [p for p in pieces if not p.startswith(_SEQUENCE) and not p.startswith(_CRC)]
@@ -281,6 +227,50 @@ def _partition_of(topic: bytes, queue_id: bytes) -> TopicPartition:
             field=REAL_TOPIC,
         )
     return TopicPartition(name, int(number))
+
+
+def _holds_dropped(stored: bytes) -> bool:
+    """Return whether a property may have to be dropped."""
+    return _SEQUENCE in stored or _CRC in stored
+
+
+# ---- the values of REAL_TOPIC and REAL_QID, as `property_value` returns them; None if a property may be dropped ----
+
+
+def _found(stored: bytes) -> tuple[bytes, bytes] | None:
+    if _holds_dropped(stored):
+        return None
+    return property_value(stored, _REAL_TOPIC), property_value(stored, _REAL_QUEUE_ID)
+
+
+def _walked(stored: bytes) -> tuple[bytes, bytes] | None:
+    """Do what `_found` does in one walk over the bytes, which only compiled code does faster."""
+    topic_at: i64 = 0
+    topic_end: i64 = 0
+    queue_at: i64 = 0
+    queue_end: i64 = 0
+    at: i64 = 0
+    end: i64 = len(stored)
+    while at < end:
+        name_end: i64 = at
+        while name_end < end and stored[name_end] != _NAME_VALUE and stored[name_end] != _PROPERTY:
+            name_end += 1
+        stop: i64 = name_end
+        while stop < end and stored[stop] != _PROPERTY:
+            stop += 1
+        size: i64 = name_end - at
+        if size >= 8 and stop > name_end:
+            begin: i64 = read_i64_be(stored, at)
+            if size == 10 and begin == _REAL_TOP and read_i16_be(stored, at + 8) == _IC:
+                if stop > name_end + 1:
+                    topic_at, topic_end = name_end + 1, stop
+            elif size == 8 and begin == _REAL_QID:
+                if stop > name_end + 1:
+                    queue_at, queue_end = name_end + 1, stop
+            elif begin in (_LOGSERVER, _CRC_NAME):
+                return None
+        at = stop + 1
+    return stored[topic_at:topic_end], stored[queue_at:queue_end]
 
 
 _NATIVE: Final = is_native(time_up)

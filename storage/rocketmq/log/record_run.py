@@ -37,7 +37,9 @@ from storage.coding.varint import INT64_MAX, INT64_MIN
 from storage.errors import UnrepresentableRecord
 from storage.model import RawMessage, Record
 from storage.rocketmq.format.message import (
+    BODY_CRC_POSITION,
     BORN_HOST_V6,
+    BORN_TIME_POSITION,
     CRC_MASK,
     FIXED_FIELDS,
     FIXED_SIZE_V4,
@@ -45,7 +47,12 @@ from storage.rocketmq.format.message import (
     MAGIC_V1,
     MAX_SIGNED_SHORT,
     MAX_SIZE,
+    PHYSICAL_OFFSET_POSITION,
+    PREPARED_OFFSET_POSITION,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
     STORE_HOST_V6,
+    STORE_TIME_POSITION,
     TRANSACTION_PREPARED,
     V6_EXTRA_BYTES,
     magic_for,
@@ -73,13 +80,6 @@ SEQUENCE_PROPERTY: Final = "__LOGSERVER_SEQ"
 NOT_THE_USERS: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY, TRANSACTION_MARK}
 """The names that no header may have."""
 
-_CRC_POSITION: Final = 8
-_QUEUE_POSITION: Final = 12
-_QUEUE_OFFSET_POSITION: Final = 20
-_PHYSICAL_OFFSET_POSITION: Final = 28
-_BORN_POSITION: Final = 40
-_TIME_POSITION: Final = 56
-_PREPARED_POSITION: Final = 76
 _OFFSETS: Final = Struct(
     ">"
     "q"  # queue offset
@@ -231,10 +231,10 @@ class RecordRun:
             size: i64 = _size_at(data, at)
             flag: i64 = i64(data[at + HOST_BITS_POSITION])
             if not flag & TRANSACTION_PREPARED:
-                _set_i64(data, at + _QUEUE_OFFSET_POSITION, queue_offset)
+                _set_i64(data, at + QUEUE_OFFSET_POSITION, queue_offset)
                 queue_offset += 1
-            _set_i64(data, at + _PHYSICAL_OFFSET_POSITION, physical_offset + at)
-            time_at: i64 = at + _TIME_POSITION
+            _set_i64(data, at + PHYSICAL_OFFSET_POSITION, physical_offset + at)
+            time_at: i64 = at + STORE_TIME_POSITION
             if flag & BORN_HOST_V6:
                 time_at += V6_EXTRA_BYTES
             _set_i64(data, time_at, time_ms)
@@ -248,12 +248,12 @@ class RecordRun:
             counts = flag & TRANSACTION_PREPARED == 0
             _OFFSETS.pack_into(
                 data,
-                start + _QUEUE_OFFSET_POSITION,
+                start + QUEUE_OFFSET_POSITION,
                 queue_offset if counts else 0,
                 physical_offset + start,
             )
             queue_offset += counts
-            time_at = start + _TIME_POSITION + (V6_EXTRA_BYTES if flag & BORN_HOST_V6 else 0)
+            time_at = start + STORE_TIME_POSITION + (V6_EXTRA_BYTES if flag & BORN_HOST_V6 else 0)
             _NUMBER.pack_into(data, time_at, time_ms)
 
 
@@ -307,13 +307,13 @@ class RunWriter:
             return False
         data.write(head)
         _set_i32(data, start, size)
-        _set_i32(data, start + _QUEUE_POSITION, self._queue_id)
-        _set_i64(data, start + _PREPARED_POSITION, 0)
+        _set_i32(data, start + QUEUE_ID_POSITION, self._queue_id)
+        _set_i64(data, start + PREPARED_OFFSET_POSITION, 0)
         data.write(body)
         data.write(self._topic_field)
         write_i16_be(data, i16(len(properties)))
         data.write(properties)
-        if not self.has_keys_beside and _SHARDING_KEY in properties:
+        if not self.has_keys_beside:
             self.has_keys_beside = has_key_beside(properties)
         return True
 
@@ -336,8 +336,8 @@ class RunWriter:
         start: i64 = len(data)
         data.write(head)
         crc: i64 = crc32(value) & CRC_MASK
-        _set_i32(data, start + _CRC_POSITION, crc)
-        _set_i64(data, start + _BORN_POSITION, born_ms)
+        _set_i32(data, start + BODY_CRC_POSITION, crc)
+        _set_i64(data, start + BORN_TIME_POSITION, born_ms)
         _set_i32(data, start + i64(len(head)) - 4, i64(len(value)))
         data.write(value)
         data.write(self._topic_field)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt
 from storage.rocketmq.format.message import (
     FIXED_SIZE_V4,
+    MAGIC_POSITION,
     PADDING_SIZE,
     Message,
     decode_message,
@@ -31,7 +32,6 @@ FIRST_WINDOW_BYTES: Final = 1 << 14
 WINDOW_BYTES: Final = 1 << 20
 _MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
 _PADDING_MAGIC: Final = re.compile(rb"\xcb\xd4\x31\x94")
-_MAGIC_POSITION: Final = 4
 _ZERO_SECTOR: Final = bytes(SECTOR_BYTES)
 
 
@@ -157,8 +157,8 @@ def _candidates(run: FileSequence, position: int, stop: int) -> Iterator[int]:
         window_bytes = FIRST_WINDOW_BYTES  # the next record is usually near
         while begin < end:
             data = run.read(begin, min(window_bytes, end - begin) + FIXED_SIZE_V4)
-            for match in _MAGIC.finditer(data, _MAGIC_POSITION):
-                at = match.start() - _MAGIC_POSITION
+            for match in _MAGIC.finditer(data, MAGIC_POSITION):
+                at = match.start() - MAGIC_POSITION
                 if at < window_bytes and begin + at < end:
                     yield begin + at
             begin += window_bytes
@@ -192,8 +192,8 @@ def _padding_at(run: FileSequence, begin: int, stop: int, end: int) -> int | Non
     """Return where the padding of the file that ends at `end` begins, in [begin, stop); None if it has none there."""
     for at in range(begin, stop, WINDOW_BYTES):
         data = run.read(at, min(WINDOW_BYTES, stop - at) + PADDING_SIZE)
-        for match in _PADDING_MAGIC.finditer(data, _MAGIC_POSITION):
-            position = at + match.start() - _MAGIC_POSITION
+        for match in _PADDING_MAGIC.finditer(data, MAGIC_POSITION):
+            position = at + match.start() - MAGIC_POSITION
             if run.read(position, PADDING_SIZE) == encode_padding(end - position):
                 return position
     return None

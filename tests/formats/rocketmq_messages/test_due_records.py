@@ -130,8 +130,8 @@ def delivered(
     taken, taken_bytes = due.take(data, START, entries, 0, ROOM_BYTES)
     assert taken_bytes == sum(entry.size for entry in entries[:taken])
     runs = due.runs()
-    beside = {partition for partition, run in runs if run.has_keys_beside}
-    return {partition: run.placed(*PLACE) for partition, run in runs}, taken, beside
+    unindexed = {partition for partition, run in runs if run.has_keys_beside}
+    return {partition: run.placed(*PLACE) for partition, run in runs}, taken, unindexed
 
 
 def exactly(
@@ -160,12 +160,12 @@ def exactly(
             run = encoder(ANY_SIZE).encode_raw(partition, [raw], host)
             found[partition] += run.placed(offset, at, time_ms)
             offset, at = offset + run.queued, at + run.size_bytes
-    beside = {
+    unindexed = {
         partition
         for partition, group in groups.items()
         if any(has_key_beside(raw.properties) for _, raw in group)
     }
-    return found, taken, beside
+    return found, taken, unindexed
 
 
 def check(data: bytes, entries: Sequence[QueueEntry], source: TopicPartition = SOURCE) -> None:

@@ -17,6 +17,8 @@ from storage.rocketmq.format.message import (
     FIXED_FIELDS,
     HOST_BITS_POSITION,
     HOSTS_V6,
+    PHYSICAL_OFFSET_POSITION,
+    QUEUE_OFFSET_POSITION,
     TRANSACTION_MASK,
     encode_padding,
 )
@@ -27,8 +29,6 @@ from storage.rocketmq.log.scan import LogRange, Stop, walk_log
 from storage.rocketmq.tools.salvage.survey import Bad, Survey
 
 _OFFSET: Final = Struct(">q")
-_PHYSICAL_POSITION: Final = 28
-_QUEUE_OFFSET_POSITION: Final = 20
 _PREPARED_BEFORE_BODY: Final = 12
 
 
@@ -73,7 +73,7 @@ def _records(
     """
     records, data = log_range.records, log_range.data[: log_range.size_bytes]
     unpack, start = _OFFSET.unpack_from, log_range.start
-    stored = [unpack(data, at - start + _PHYSICAL_POSITION)[0] for at, _ in records]
+    stored = [unpack(data, at - start + PHYSICAL_OFFSET_POSITION)[0] for at, _ in records]
     wrong = [(at, place) for (at, _), place in zip(records, stored, strict=True) if at != place]
     numbered = [at for at, _ in records if at in mended] if mended else []
     if not moved_bytes and not wrong and not numbered:
@@ -95,10 +95,10 @@ def _moved(
     """
     record = bytearray(data)
     if queue_offset is not None:
-        _OFFSET.pack_into(record, _QUEUE_OFFSET_POSITION, queue_offset)
-    _OFFSET.pack_into(record, _PHYSICAL_POSITION, physical_offset)
+        _OFFSET.pack_into(record, QUEUE_OFFSET_POSITION, queue_offset)
+    _OFFSET.pack_into(record, PHYSICAL_OFFSET_POSITION, physical_offset)
     closed = has_crc_property(data) and check_crc_property(bytes(record))
-    _OFFSET.pack_into(record, _PHYSICAL_POSITION, physical_offset + moved_bytes)
+    _OFFSET.pack_into(record, PHYSICAL_OFFSET_POSITION, physical_offset + moved_bytes)
     flags = record[HOST_BITS_POSITION]
     if flags & TRANSACTION_MASK:
         position = FIXED_FIELDS[flags & HOSTS_V6].size - _PREPARED_BEFORE_BODY
