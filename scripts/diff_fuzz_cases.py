@@ -62,6 +62,7 @@ MODULES = (
     "storage.coding.cursor",
     "storage.coding.hashes",
     "storage.coding.varint",
+    "storage.files.cached",
     "storage.files.fence",
     "storage.files.handles",
     "storage.kafka.compaction.offset_map",
@@ -70,6 +71,7 @@ MODULES = (
     "storage.kafka.format.record",
     "storage.kafka.format.record_scan",
     "storage.kafka.log.encoding",
+    "storage.kafka.log.log_file",
     "storage.rocketmq.format.index_file",
     "storage.rocketmq.format.message",
     "storage.rocketmq.format.message_encoding",
@@ -686,16 +688,13 @@ def index_call(rng: random.Random) -> Call:
     raw = rng.randbytes(rng.randrange(90))
     words = ("KEYS", "TAGS", "UNIQ_KEY", "", " ", "a b", "ключ\U0001f680")
     properties_of = {rng.choice(words): rng.choice(words) * rng.randrange(1, 4) for _ in range(4)}
+    key = "".join(rng.choices("aZ\u4e16\U0001f680", k=rng.randrange(40)))
     calls: tuple[Call, ...] = (
         (index_file.decode_header, (raw, rng.randrange(50)), {}),
         (index_file.decode_entries, (raw,), {}),
         (index_file.encode_header, (header._replace(end_timestamp_ms=number(rng)),), {}),
         (index_file.time_diff_s, (in_range(rng, 64), in_range(rng, 64)), {}),
-        (
-            index_file.key_hash,
-            ("".join(rng.choices("aZ\u4e16\U0001f680", k=rng.randrange(40))),),
-            {},
-        ),
+        (index_file.key_hash, (key,), {}),
         (index_file.index_keys, (rng.choice(words), properties_of), {}),
         (chains, (chain_entries(rng, 7), 7, 1), {}),
         (matched, (rng.randrange(1 << 30),), {}),

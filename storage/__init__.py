@@ -21,7 +21,6 @@ from storage.contract import (
     SupportsInspect,
     SupportsLeaderEpochs,
     SupportsParts,
-    SupportsPromptAppend,
     SupportsRawMessages,
     SupportsRetentionSettings,
     SupportsTopicConfigs,
@@ -93,6 +92,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
+from storage.prompt import BatchView, PromptBatches, SupportsPromptAppend, prompt_batches_of
 from storage.registry import (
     Detected,
     append_staged,
@@ -160,6 +160,7 @@ __all__ = [
     "AnyStoredGroup",
     "AppendResult",
     "BatchPage",
+    "BatchView",
     "Bound",
     "Capabilities",
     "Chunk",
@@ -206,6 +207,7 @@ __all__ = [
     "ProducerEpoch",
     "ProducerSequence",
     "Progress",
+    "PromptBatches",
     "RawMessage",
     "RebuildReport",
     "Record",
@@ -279,6 +281,7 @@ __all__ = [
     "open_store",
     "partition_for_key",
     "partitions_for_keys",
+    "prompt_batches_of",
     "read_split",
     "remove_staged",
     "serves_kafka_clients",

@@ -441,18 +441,6 @@ class SupportsLeaderEpochs(Protocol):
 
 
 @runtime_checkable
-class SupportsPromptAppend(Protocol):
-    """Appends for a thread that must not wait, such as that of an event loop."""
-
-    def append_promptly(
-        self, partition: TopicPartition, records: Sequence[Record], born_hosts: Sequence[bytes] = ()
-    ) -> AppendResult | None:
-        """Append and publish like `LogStore.append`, if this only hands bytes to the kernel. Return None, with nothing
-        stored, if it needs a lock that another thread holds, a file to be created, closed or synced, or compression.
-        """
-
-
-@runtime_checkable
 class SupportsBatchBytes(Protocol):
     """Record batches written and read unchanged: for raw produce and fetch, conversion, and a wire front end."""
 
@@ -480,16 +468,6 @@ class SupportsBatchBytes(Protocol):
 
         Raises InvalidBatch and the errors of `append`.
         """
-
-    def append_batches_promptly(
-        self,
-        partition: TopicPartition,
-        data: bytes,
-        *,
-        checked: bool = False,
-        transaction: ProducerEpoch | None = None,
-    ) -> AppendResult | None:
-        """Append and publish a client's batches, in the cases in which SupportsPromptAppend appends; else None."""
 
     def check_client_batches(
         self, topic: str, data: bytes, transaction: ProducerEpoch | None = None

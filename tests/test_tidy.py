@@ -51,6 +51,7 @@ CLOCK_OWNERS = {"storage/registry.py"}
 # a background loop that continues.
 LAST_RESORTS = {
     "api/kafka/dispatch.py",
+    "api/kafka/first_step.py",
     "logserver/cli/__init__.py",
     "logserver/cli/spark/progress.py",
     "logserver/groups/consumer.py",
@@ -118,6 +119,7 @@ SMALL_MODULES = {
     "logserver/cli/completion.py": "a module per command",
     "logserver/logs.py": "a duty of the process",
     "logserver/pipeline/processes/sitecustomize.py": "Python's own name for a start-up hook",
+    "storage/kafka/prompt.py": "a duty of the store, like storage/prompt.py",
     "storage/coding/checksum.py": "the choice of a library",
     "storage/coding/config_values.py": "both backends share it",
     "storage/coding/json_file.py": "both backends share it",

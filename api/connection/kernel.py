@@ -17,6 +17,7 @@ from typing import Final
 ESTABLISHED: Final = 1
 CLOSED: Final = 7
 _STATES_BYTES: Final = 104
+_NO_BYTES: Final = bytes(4)  # the answer of FIONREAD without unread bytes
 
 
 def state(transport: asyncio.Transport) -> int:
@@ -39,3 +40,11 @@ def untaken_bytes(transport: asyncio.Transport) -> int:
     with suppress(OSError):
         fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, system_bytes)
     return transport.get_write_buffer_size() + system_bytes[0]
+
+
+def has_unread_bytes(descriptor: int) -> bool:
+    """Return whether the client of an open connection has sent bytes that the event loop has not read yet."""
+    try:
+        return fcntl.ioctl(descriptor, termios.FIONREAD, _NO_BYTES) != _NO_BYTES
+    except OSError:
+        return False

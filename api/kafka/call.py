@@ -39,6 +39,7 @@ CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 """Everything that can be done with a topic, a group, the cluster. From AclEntry.supportedOperations."""
 PRODUCE: Final = 0
 """The API whose requests may overlap on one connection."""
+FETCH: Final = 1
 TURN_S: Final = 0.005
 """A request that needs the event loop for longer lets it serve other clients after each such time."""
 

@@ -6,6 +6,9 @@ is an i32 size and that many bytes.
     bytes -> frames -> queue -> at most one request at work -> answers, in order
                                 (or several Produce requests: appended in order, their syncs overlap)
 
+A Produce or Fetch request that waits for nothing is answered without a task (`first_step`). Its answer waits until the
+requests are read that have arrived meanwhile: of a client that sends ahead, several answers take one write.
+
 Back-pressure: no bytes are read while MAX_QUEUED requests wait, or while the budget of request bytes has no room for
 the next frame. No request begins while the client takes no answers. So a slow or hostile client holds one frame, a few
 small requests and one answer, and everything else waits in its own socket.
@@ -23,10 +26,12 @@ import io
 import logging
 from collections import deque
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Final, Protocol, cast
 
-from api.connection.kernel import untaken_bytes
-from api.kafka.call import PRODUCE, Client, Ended
+from api.connection.kernel import has_unread_bytes, untaken_bytes
+from api.kafka import first_step
+from api.kafka.call import FETCH, PRODUCE, TURN_S, Client, Ended
 from api.kafka.dispatch import HEADER_BYTES, Answer, Dispatcher
 from api.kafka.protocol.primitives import Malformed
 from logserver.config import Address
@@ -43,7 +48,10 @@ MAX_QUEUED: Final = 64
 MAX_OVERLAPPING: Final = 16  # clients have 5 requests in flight
 MAX_PARTS: Final = 1 << 20
 """Most buffers of one write: uvloop ends a connection that is given more (EINVAL)."""
+MAX_AT_ONCE: Final = 4  # requests of one client that are answered before the loop goes on
+MAX_UNWRITTEN: Final = 8  # answers of one client that are written at once
 NO_FRAME: Final = -1
+ANSWERED_AT_ONCE: Final = frozenset((PRODUCE, FETCH))
 MAX_LOGIN_FRAME_BYTES: Final = 512 << 10  # the real server's sasl.server.max.receive.size
 
 
@@ -55,16 +63,16 @@ class _Waiting:
     reservation: Reservation
 
     @property
-    def is_produce(self) -> bool:
-        """True if it may overlap with other requests like it."""
-        return int.from_bytes(self.frame[:2], "big") == PRODUCE
+    def api(self) -> int:
+        """The number of its API."""
+        return int.from_bytes(self.frame[:2], "big")
 
 
 @dataclass(slots=True)
 class _Running:
     """A request at work. `answer_bytes`: the budget of its answer."""
 
-    task: asyncio.Task[Answer | None]
+    task: asyncio.Future[Answer | None]
     is_produce: bool
     reservation: Reservation
     answer_bytes: Reservation
@@ -83,10 +91,6 @@ class Connections(Protocol):
     def arriving(self) -> MemoryBudget: ...
     @property
     def received(self) -> memoryview: ...
-
-    def now(self) -> float:
-        """Return the loop's time in seconds."""
-        ...
 
     def take(self, connection: KafkaConnection) -> bool:
         """Count a connection; return False if there are too many."""
@@ -129,6 +133,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener = listener
         self._dispatcher = listener.dispatcher
         self._settings = listener.service.settings
+        self._now = asyncio.get_running_loop().time
         self._buffer = bytearray()
         self._long: _LongFrame | None = None  # the frame that is arriving, without `_buffer`
         self._frame_bytes = NO_FRAME  # size of the frame that is arriving
@@ -138,14 +143,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reserving: asyncio.Task[None] | None = None
         self._queue: deque[_Waiting] = deque()
         self._running: deque[_Running] = deque()
-        self._unsent: list[Reservation] = []
+        self._unwritten: list[bytes | memoryview] = []  # of answers, before the transport has them
+        self._unwritten_bytes = self._unwritten_answers = 0
+        self._unsent: list[Reservation] = []  # of answers that the client has not taken
         self._writable = True
         self._untaken_bytes = 0  # at the last look of `check_time`, while there are any
         self._taken_s = 0.0  # the last time that they changed
         self._reading = True
         self._ending = False
-        self._moved_s = self._begun_s = listener.now()  # the last progress of the client
+        self._moved_s = self._begun_s = self._now()  # the last progress of the client
         self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
         self.client = Client("")
         self._node = Address("", 0)
 
@@ -158,6 +166,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._ending = True
             self._transport.abort()
             return
+        self._descriptor = transport.get_extra_info("socket").fileno()
         peer = transport.get_extra_info("peername") or ("",)
         self.client = Client(str(peer[0]), host_bytes(*peer[:2]) if peer[0] else None)
         own = transport.get_extra_info("sockname") or ("", 0)
@@ -176,9 +185,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._frame is not None:
             self._frame.release()
         self._has_arrived()
-        for reservation in self._unsent:
-            reservation.release()
-        self._unsent.clear()
+        self._release_unsent()
         for running in self._running:
             if not running.is_produce:
                 running.task.cancel()
@@ -191,7 +198,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Take received bytes."""
         if self._ending:
             return
-        self._moved_s = self._listener.now()
+        self._moved_s = self._now()
         if self._long is None:
             self._buffer += self._listener.received[:nbytes]
         elif self._long.add(nbytes):
@@ -208,11 +215,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Go on: the client has taken its answers."""
         self._writable = True
-        self._moved_s = self._listener.now()
-        for reservation in self._unsent:
-            reservation.release()
-        self._unsent.clear()
-        self._begin_next()
+        self._moved_s = self._now()
+        self._write()
+        self._take_frames()
 
     # -- frames
 
@@ -280,7 +285,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             waiting = self._reserve_when_free(size_bytes)
             self._reserving = asyncio.get_running_loop().create_task(waiting)
             return False
-        self._frame_begun_s = self._listener.now()
+        self._frame_begun_s = self._now()
         return True
 
     async def _reserve_when_free(self, size_bytes: int) -> None:
@@ -299,7 +304,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         finally:
             self._reserving = None
-        self._moved_s = self._frame_begun_s = self._listener.now()
+        self._moved_s = self._frame_begun_s = self._now()
         self._take_frames()
 
     def _has_arrived(self) -> None:
@@ -322,28 +327,41 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- requests
 
     def _begin_next(self) -> None:
-        """Begin the next requests of the queue, as far as they may run now."""
+        """Begin the next requests of the queue, as far as they may run now, and send the answers that are ready."""
+        left_at_once = MAX_AT_ONCE
+        stop_s = perf_counter() + TURN_S
         while self._queue and self._writable and not self._ending and self._may_begin():
             waiting = self._queue.popleft()
             answer_bytes = Reservation(self._listener.service.answers)
             work = self._dispatcher.answer(
                 waiting.frame, self.client, self._node, waiting.reservation, answer_bytes
             )
-            task = asyncio.get_running_loop().create_task(work)
-            running = _Running(task, waiting.is_produce, waiting.reservation, answer_bytes)
-            self._running.append(running)
-            task.add_done_callback(self._finished)
+            api = waiting.api
+            if left_at_once and not self._running and api in ANSWERED_AT_ONCE:
+                left_at_once -= 1
+                task = first_step.begin(work)
+            else:
+                task = asyncio.get_running_loop().create_task(work)
+            running = _Running(task, api == PRODUCE, waiting.reservation, answer_bytes)
+            if task.done():
+                if perf_counter() > stop_s:
+                    left_at_once = 0
+                running.reservation.release()
+                self._send(running)
+            else:
+                self._running.append(running)
+                task.add_done_callback(self._finished)
 
     def _may_begin(self) -> bool:
         if not self._running:
             return True
         return (
             len(self._running) < MAX_OVERLAPPING
-            and self._queue[0].is_produce
+            and self._queue[0].api == PRODUCE
             and all(running.is_produce for running in self._running)
         )
 
-    def _finished(self, _: asyncio.Task[Answer | None]) -> None:
+    def _finished(self, _: asyncio.Future[Answer | None]) -> None:
         """Send the answers that are next in order, and begin the next requests."""
         while self._running and self._running[0].task.done():
             running = self._running.popleft()
@@ -351,10 +369,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._send(running)
         if self._transport is None:
             return
-        self._moved_s = self._listener.now()
+        self._moved_s = self._now()
         self._take_frames()
         if self._ending and not self._running:
-            self._transport.close()
+            self._close()
 
     def _send(self, running: _Running) -> None:
         """Write an answer, or end the connection with the task's error."""
@@ -374,14 +392,42 @@ class KafkaConnection(asyncio.BufferedProtocol):
             running.answer_bytes.release()
             return
         size = sum(map(len, answer.parts))
-        parts = answer.parts if len(answer.parts) < MAX_PARTS else [b"".join(answer.parts)]
-        self._transport.writelines([size.to_bytes(SIZE_BYTES, "big"), *parts])
-        if self._writable:
-            running.answer_bytes.release()
-        else:  # the client has not taken it
-            self._unsent.append(running.answer_bytes)
+        self._unwritten.append(size.to_bytes(SIZE_BYTES, "big"))
+        self._unwritten += answer.parts
+        self._unsent.append(running.answer_bytes)
+        self._unwritten_answers += 1
+        self._unwritten_bytes += size
         if answer.last:
             self.end("the login failed", "login")
+        elif (
+            self._unwritten_bytes > SMALL_BYTES
+            or self._unwritten_answers == MAX_UNWRITTEN
+            or not (self._queue or has_unread_bytes(self._descriptor))
+        ):
+            self._write()
+        elif self._unwritten_answers == 1:
+            self._write_soon()
+
+    def _write_soon(self, turns: int = 2) -> None:
+        """Write the answers after the loop has read what has arrived: it does so between two turns."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._write_soon, turns - 1)
+        else:
+            self._write()
+
+    def _write(self) -> None:
+        """Give the answers to the transport. Their budget is free as soon as the client can take them."""
+        parts, self._unwritten = self._unwritten, []
+        self._unwritten_answers = self._unwritten_bytes = 0
+        if parts and self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(parts if len(parts) < MAX_PARTS else [b"".join(parts)])
+        if self._writable:
+            self._release_unsent()
+
+    def _release_unsent(self) -> None:
+        for reservation in self._unsent:
+            reservation.release()
+        self._unsent.clear()
 
     # -- the end
 
@@ -392,14 +438,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._ending = True
         self._listener.metrics.ended(reason)
         log.info("the connection of Kafka client %s ends: %s", self.client.host, problem)
+        self._close()
+
+    def _close(self) -> None:
+        """Close the connection once its answers are sent."""
         if self._transport is not None:
+            self._write()
             self._transport.close()
 
     def stop(self) -> None:
         """Begin no more requests; end once those at work are answered."""
         self._ending = True
-        if not self._running and self._transport is not None:
-            self._transport.close()
+        if not self._running:
+            self._close()
 
     def abort(self) -> None:
         """End at once."""

@@ -108,10 +108,6 @@ class KafkaListener:
     def _protocol(self) -> asyncio.BaseProtocol:
         return KafkaConnection(self) if self._handshakes is None else Handshake(self._handshakes)
 
-    def now(self) -> float:
-        """Return the loop's time in seconds."""
-        return asyncio.get_running_loop().time()
-
     def take(self, connection: KafkaConnection) -> bool:
         """Count a connection; return False if there are too many."""
         if self._server is None or not self._has_room():
@@ -134,9 +130,10 @@ class KafkaListener:
                 connection.stop()
 
     async def _check_times(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(CHECK_S)
-            now_s = self.now()
+            now_s = loop.time()
             for connection in list(self._connections):
                 connection.check_time(now_s)
 

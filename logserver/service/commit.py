@@ -40,8 +40,8 @@ from storage import (
     StorageError,
     SupportsPromptAppend,
     TopicPartition,
-    batches_of,
     client_batches_of,
+    prompt_batches_of,
 )
 from storage.errors import CallerError, DiskFull, NotOffered, RecordTooLarge, UnrepresentableRecord
 
@@ -199,7 +199,7 @@ class CommitQueue:
         self._prompt = store if isinstance(store, SupportsPromptAppend) and not durable else None
         self._batches = client_batches_of(store)
         # A store of messages places and indexes each record of a batch: too long for the loop.
-        self._prompt_batches = None if self._prompt is None else batches_of(store)
+        self._prompt_batches = None if self._prompt is None else prompt_batches_of(store)
         self._avoid_until_s = 0.0  # until then all groups go to the thread
         self._durable = durable
         self._finished = finished

@@ -37,6 +37,7 @@ from logserver.service.fetch_many import (
     ReadMany,
     poll_many,
     read_many,
+    read_promptly,
 )
 from logserver.service.follow import follow_pages
 from logserver.service.maintenance import maintenance
@@ -59,6 +60,7 @@ from storage import (
     OffsetBounds,
     Page,
     Progress,
+    PromptBatches,
     StoredRecord,
     StoreStats,
     SupportsClusterId,
@@ -70,6 +72,7 @@ from storage import (
     TopicInfo,
     TopicPartition,
     client_batches_of,
+    prompt_batches_of,
     wall_clock_ms,
 )
 from storage.errors import CallerError, NotOffered
@@ -138,6 +141,7 @@ class LogService:
         # Set by `start`, before the state is ready.
         self._topics: TopicCatalog
         self._client_batches: ClientBatches | None
+        self._prompt_batches: PromptBatches | None
         self._producer: Producer
         self._retries: Retries
         gauge = self.metrics.gauge
@@ -159,6 +163,7 @@ class LogService:
             raise
         self._store = store
         self._client_batches = client_batches_of(store)
+        self._prompt_batches = prompt_batches_of(store)
         access = StoreAccess(
             store=store,
             state=self._state,
@@ -435,11 +440,17 @@ class LogService:
         """
 
         async def read(request: FetchMany) -> ReadMany:
-            batches = self.batches
-            async with self._reading:
-                result = await self._run(read_many, batches, request)
-                reservation.grow_to(result.size_bytes)
-            return result
+            batches, begun, is_whole = self.batches, None, False
+            if self._prompt_batches is not None:
+                begun, is_whole = read_promptly(batches, self._prompt_batches, request)
+                reservation.grow_to(begun.size_bytes)  # also while it waits for a thread
+            if begun is None or not is_whole:
+                async with self._reading:
+                    pages = () if begun is None else begun.pages
+                    result = await self._run(read_many, batches, request, pages)
+                    reservation.grow_to(result.size_bytes)
+                return result
+            return begun
 
         return await poll_many(request, read, self.waiters)
 

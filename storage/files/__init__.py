@@ -4,6 +4,7 @@
     real      RealFileSystem: system calls;  lock: POSIX record locks, process_id
     overlay   OverlayFileSystem: changes in memory over a read-only base, or over nothing
               tree: its names;  pages: its bytes;  changes: differences from the base
+    cached    CachedFile: what the page cache has of a file, without a wait
     handles   HandleCache: an LRU of open files that knows which are dirty
     following FollowingFileSystem: the disk with symbolic links followed, for reading
     skipping  SkippingFileSystem: unreadable bytes are replaced by filler and remembered, for rescue
@@ -14,9 +15,16 @@ Only `real`, `following` and `lock` access the disk.
 """
 
 from storage.files.atomic import atomic_write, copy_range, remove_if_present, write_durably
+from storage.files.cached import (
+    PROMPT_BATCHES,
+    PROMPT_READ_BYTES,
+    CachedFile,
+    PromptBudget,
+    WouldWait,
+)
 from storage.files.failures import is_missing, unless_missing
 from storage.files.fence import Fence
-from storage.files.fs import MAX_PIECES, Buffer, File, FileLock, FileSystem
+from storage.files.fs import MAX_PIECES, Buffer, File, FileLock, FileSystem, Readable
 from storage.files.handles import HandleCache
 from storage.files.lock import process_id
 from storage.files.overlay import OverlayFileSystem
@@ -35,9 +43,12 @@ from storage.files.unreadable import SkippingFileSystem, UnreadableRange
 
 __all__ = [
     "MAX_PIECES",
+    "PROMPT_BATCHES",
+    "PROMPT_READ_BYTES",
     "STORE_FILE",
     "UNFINISHED_STORE_FILE",
     "Buffer",
+    "CachedFile",
     "Fence",
     "File",
     "FileLock",
@@ -45,10 +56,13 @@ __all__ = [
     "FollowingFileSystem",
     "HandleCache",
     "OverlayFileSystem",
+    "PromptBudget",
+    "Readable",
     "RealFileSystem",
     "Recognized",
     "SkippingFileSystem",
     "UnreadableRange",
+    "WouldWait",
     "atomic_write",
     "copy_range",
     "foreign_store",

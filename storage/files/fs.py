@@ -21,6 +21,18 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 MAX_PIECES: Final = 1024  # of one `pwritev`: Linux's IOV_MAX
 
 
+class Readable(Protocol):
+    """The calls to a file that a reader of batches needs."""
+
+    path: Path
+
+    def pread(self, size_bytes: int, position: int) -> bytes | bytearray:
+        """See `File.pread`."""
+
+    def next_data(self, start: int) -> int:
+        """See `File.next_data`."""
+
+
 class File(Protocol):
     """An open regular file. All methods except `close` may run at the same time in several threads.
 
@@ -36,6 +48,11 @@ class File(Protocol):
         """Return up to `size_bytes` from `position`; fewer only at the end of the file, none after it.
 
         `size_bytes` is allocated as given: check a length that was read from disk against `size()` first.
+        """
+
+    def pread_cached(self, size_bytes: int, position: int) -> bytearray | None:
+        """Return exactly `size_bytes` from `position`, if the kernel has them in its page cache; else None. Waits for
+        no disk, and raises nothing.
         """
 
     def data_end(self, start: int) -> int:

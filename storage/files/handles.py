@@ -144,6 +144,16 @@ class HandleCache:
                     return entry.writing
         return self._borrow_opening(path, write=write or create, create=create)
 
+    def borrow_open(self, path: Path) -> Lease | None:
+        """Return a lease for reading like `borrow`, if the file is open already; else None."""
+        with self._lock:
+            entry = self._entries.get(path)
+            if entry is None:
+                return None
+            entry.pins += 1
+            self._entries.move_to_end(path)
+            return entry.reading
+
     def datasync(self, path: Path) -> None:
         """Make all data durable that was written to `path` through borrowed files before this call.
 

@@ -62,6 +62,9 @@ class OverlayFile:
         self._check("read", size_bytes, position)
         return self._content.read(self._base, size_bytes, position)
 
+    def pread_cached(self, size_bytes: int, position: int) -> bytearray | None:
+        return None
+
     def pwrite(self, data: bytes, position: int) -> None:
         self._check("write", position, write=True)
         self._content.write(self._base, data, position)

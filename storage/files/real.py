@@ -26,6 +26,7 @@ DIRECTORY_MODE = 0o700
 # O_NONBLOCK: opening a FIFO must not wait for its other end. It has no effect on a regular file.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
@@ -82,6 +83,16 @@ class RealFile:
             return self._read_on(data, size_bytes, position)
         except SYSTEM_ERRORS as error:
             raise from_system(error, self.path, "read", position=position) from error
+
+    def pread_cached(self, size_bytes: int, position: int) -> bytearray | None:
+        if not _NO_WAIT:
+            return None
+        data = bytearray(size_bytes)
+        try:
+            count = os.preadv(self._descriptor, (data,), position, _NO_WAIT)
+        except SYSTEM_ERRORS:  # also a file system without such reads
+            return None
+        return data if count == size_bytes else None
 
     def _read_on(self, data: bytes, size_bytes: int, position: int) -> bytes:
         """Continue after a short read: at the end of the file, or at the 2 GiB limit of one call."""

@@ -102,6 +102,9 @@ class SkippingFile:
         stop = min(position + size_bytes, self._file.size())
         return b"".join(self._blocks(self._file, position, stop))
 
+    def pread_cached(self, size_bytes: int, position: int) -> bytearray | None:
+        return None
+
     def read_all(self) -> bytes:
         """Return all bytes; for a file that could not be opened at most MAX_FILLER_BYTES of filler."""
         if self._file is None:

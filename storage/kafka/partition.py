@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from storage.coding.varint import INT64_MAX
 from storage.contract import Clock
@@ -37,7 +37,7 @@ from storage.errors import (
     StoreReadOnly,
     UnknownTopic,
 )
-from storage.files import Fence, HandleCache, atomic_write
+from storage.files import Fence, HandleCache, PromptBudget, atomic_write
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.compression import codec_id
 from storage.kafka.format.names import segment_name
@@ -50,6 +50,7 @@ from storage.kafka.log.replacement import CleanedSegment
 from storage.kafka.log.retention import DeletedCount, DeletedFiles, given_up, remove_files
 from storage.kafka.log.segment import AppendedBatch, Segment
 from storage.kafka.state.epochs import LeaderEpochs, OwnEpochs
+from storage.kafka.state.producers import LastOfProducer
 from storage.kafka.state.settings import TopicSettings
 from storage.kafka.state.topics import FIRST_EPOCH
 from storage.model import (
@@ -66,19 +67,13 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
+from storage.prompt import BatchView
 from storage.shared.sequencing import last_sequence_of
 from storage.transactions import PartitionMarker
 
 FILES_OF_APPEND: Final = 1  # the log; the indexes are open only while they are written
 MARKER_BYTES: Final = 78  # the size of a marker's batch
 T = TypeVar("T")
-
-
-class LastOfProducer(NamedTuple):
-    """The last data offset of an active producer in the partition (-1: none), and its epoch."""
-
-    offset: int
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,18 +242,24 @@ class Partition:
         return Page(records, next_offset, bounds)
 
     def read_batches(self, offset: int, *, max_bytes: int, isolation: Isolation) -> BatchPage:
-        return self.reread(lambda: self._read_batches(offset, max_bytes, isolation))
+        view = self.reread(lambda: self.view_batches(offset, max_bytes, isolation))
+        return BatchPage(bytes(view.data), *view[1:])
 
-    def _read_batches(self, offset: int, max_bytes: int, isolation: Isolation) -> BatchPage:
+    def view_batches(
+        self, offset: int, max_bytes: int, isolation: Isolation, budget: PromptBudget | None = None
+    ) -> BatchView:
+        """Read batches once. `budget`: raises WouldWait as `Segment.batches_promptly`."""
         bounds = self._checked_bounds(offset)
         end = bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end
-
         with self._unless_deleted(offset), self._damage_at(offset):
-            data, next_offset = reading.read_bytes(self._segment_at, offset, end, max_bytes)
+            if budget is not None and offset < end and isolation is Isolation.READ_COMMITTED:
+                self._segment_at(offset).check_prompt_transactions()
+            at = self._segment_at
+            data, next_offset = reading.read_bytes(at, offset, end, max_bytes, budget)
             if isolation is Isolation.READ_UNCOMMITTED or not data:
-                return BatchPage(data, next_offset, bounds)
+                return BatchView(data, next_offset, bounds)
             aborted = reading.AbortedRanges(self._segment_at, offset, next_offset)
-        return BatchPage(data, next_offset, bounds, aborted.transactions())
+        return BatchView(data, next_offset, bounds, aborted.transactions())
 
     @contextmanager
     def _damage_at(self, offset: int) -> Iterator[None]:

@@ -39,6 +39,7 @@ from storage.kafka.log import encoding
 from storage.kafka.log.reading import Limits
 from storage.kafka.lookup.find import find_by_id, find_records
 from storage.kafka.partition import Partition, PartitionEnvironment
+from storage.kafka.prompt import WorksPromptly
 from storage.kafka.recovery.opening import Opening, Recovered, own_epochs, recover_partitions
 from storage.kafka.state import blocked_paths
 from storage.kafka.state.group_offsets import GroupOffsets, KeepsGroupMembers
@@ -138,7 +139,7 @@ def open_kafka(
     )
 
 
-class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransactions):
+class KafkaStore(DiskStore, WorksPromptly, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransactions):
     """An open log directory. Created by `open_kafka`."""
 
     capabilities = Capabilities(
@@ -534,11 +535,6 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransacti
             records, compression=compression, producer=producer, publish=publish
         )
 
-    def append_promptly(
-        self, partition: TopicPartition, records: Sequence[Record], born_hosts: Sequence[bytes] = ()
-    ) -> AppendResult | None:
-        return self.partition(partition).append_promptly(records)
-
     def append_batches(
         self,
         partition: TopicPartition,
@@ -552,17 +548,6 @@ class KafkaStore(DiskStore, KeepsGroupOffsets, KeepsGroupMembers, KeepsTransacti
     ) -> AppendResult:
         rules = encoding.BatchRules(keep_offsets, client, checked, transaction)
         return self.partition(partition).append_batches(data, rules, publish=publish)
-
-    def append_batches_promptly(
-        self,
-        partition: TopicPartition,
-        data: bytes,
-        *,
-        checked: bool = False,
-        transaction: ProducerEpoch | None = None,
-    ) -> AppendResult | None:
-        rules = encoding.BatchRules(checked=checked, transaction=transaction)
-        return self.partition(partition).append_batches_promptly(data, rules)
 
     def check_client_batches(
         self, topic: str, data: bytes, transaction: ProducerEpoch | None = None

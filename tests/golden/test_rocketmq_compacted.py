@@ -22,8 +22,8 @@ from storage import (
     TopicPartition,
     open_store,
 )
-from storage.contract import SupportsPromptAppend
 from storage.errors import NotOffered
+from storage.prompt import SupportsPromptAppend
 from storage.rocketmq.format.queue_entry import SPARSE_UNIT_SIZE
 from tests.cli.runner import fine, run, settings_options
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import socket
 import struct
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,6 +146,123 @@ async def test_an_answer_of_more_than_a_million_fields(connection: Connection) -
     keys = [""] * 200_000
     response = await connection.call(FindCoordinatorRequest(coordinator_keys=keys), 4)
     assert len(response.coordinators) == len(keys)
+
+
+async def test_requests_that_wait_for_nothing_have_no_tasks(
+    kafka: Broker, connection: Connection
+) -> None:
+    """Many in one piece keep their order, also around requests that wait."""
+    await kafka.api.create("t")
+    await connection.call(produce("t", (0, batch(b"first"))), 9)
+    loop, tasks = asyncio.get_running_loop(), []
+    begun = loop.get_task_factory()
+
+    def counted(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        tasks.append(work)
+        return asyncio.Task(work, loop=loop, **options)
+
+    loop.set_task_factory(counted)
+    try:
+        for number in range(20):
+            request = frame(produce("t", (0, batch(b"%d" % number)), acks=1), 9, number)
+            connection.writer.write(request)
+            response = answer(PRODUCE, 9, await connection.read(), number)
+            assert response.responses[0].partition_responses[0].base_offset == number + 1
+        for number in range(20):
+            connection.writer.write(frame(fetch("t", (0, number)), 12, number))
+            response = answer(1, 12, await connection.read(), number)
+            assert response.responses[0].partitions[0].records
+    finally:
+        loop.set_task_factory(begun)
+    assert tasks == []
+    mixed: list[Any] = [
+        produce("t", (0, batch(b"x")), acks=1),
+        MetadataRequest(topics=None),
+        fetch("t", (0, 0)),
+        fetch("t", (0, 1 << 20), max_wait_ms=1),
+        produce("none", (0, batch(b"x")), acks=1),
+    ]
+    requests = [mixed[number * 7 % 5] for number in range(300)]
+    for number, request in enumerate(requests):
+        connection.writer.write(frame(request, 9, number))
+    for number, request in enumerate(requests):
+        body = await asyncio.wait_for(connection.read(), 10)
+        answer(request.API_KEY, 9, body, number)
+    assert kafka.service.budget.held_bytes == kafka.service.answers.held_bytes == 0
+
+
+async def test_a_client_with_slow_requests_leaves_turns_to_others(
+    kafka: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a request that took long, the next of the same client is made in a later turn of the loop."""
+    await kafka.api.create("t")
+    loop, tasks = asyncio.get_running_loop(), []
+
+    def counted(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        tasks.append(work)
+        return asyncio.Task(work, loop=loop, **options)
+
+    requests = b"".join(frame(fetch("t", (0, 0), max_wait_ms=0), 12, n) for n in range(4))
+    monkeypatch.setattr("api.kafka.connection.perf_counter", itertools.count().__next__)
+    loop.set_task_factory(counted)
+    try:
+        connection.writer.write(requests)
+        for number in range(4):
+            answer(1, 12, await connection.read(), number)
+    finally:
+        loop.set_task_factory(None)
+    assert len(tasks) >= 1
+
+
+async def test_half_a_request_after_whole_ones(kafka: Broker, connection: Connection) -> None:
+    """Their answers do not wait for its other half."""
+    await kafka.api.create("t")
+    whole = b"".join(frame(fetch("t", (0, 0), max_wait_ms=0), 12, n) for n in range(6))
+    half = frame(produce("t", (0, batch(bytes(100_000)))), 9, 6)
+    for cut in (1, 30, 70_000):
+        connection.writer.write(whole + half[:cut])
+        for number in range(6):
+            answer(1, 12, await asyncio.wait_for(connection.read(), 10), number)
+        connection.writer.write(half[cut:])
+        answer(PRODUCE, 9, await asyncio.wait_for(connection.read(), 10), 6)
+
+
+async def test_what_is_read_counts_while_a_thread_reads_the_rest(
+    kafka: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await kafka.api.create("t", 2)
+    for number in range(2):
+        await connection.call(produce("t", (number, batch(bytes(300_000)))), 9)
+    service: Any = kafka.service
+    read = service.store.read_batches_promptly
+
+    def only_first(partition: Any, *args: Any, **options: Any) -> Any:
+        return None if partition.partition else read(partition, *args, **options)
+
+    monkeypatch.setattr(service.store, "read_batches_promptly", only_first)
+    monkeypatch.setattr(service, "_reading", asyncio.Semaphore(0))
+    connection.writer.write(frame(fetch("t", (0, 0), (1, 0)), 12, 1))
+    await asyncio.sleep(0.2)
+    assert service.answers.held_bytes >= 300_000
+    service._reading.release()
+    rows = answer(1, 12, await connection.read(), 1).responses[0].partitions
+    assert all(len(row.records) > 300_000 for row in rows)
+    assert service.answers.held_bytes == 0
+
+
+async def test_a_client_that_sends_far_ahead(kafka: Broker) -> None:
+    """It takes its answers late: the connection stops reading and goes on, each time that there is room."""
+    await kafka.api.create("t")
+    async with kafka.connect(limit=1) as connection:
+        await connection.call(produce("t", (0, batch(bytes(300_000)))), 9)
+        for number in range(400):
+            connection.writer.write(frame(fetch("t", (0, 0)), 12, number))
+        await asyncio.sleep(0.3)
+        for number in range(400):
+            body = await asyncio.wait_for(connection.read(), 10)
+            assert answer(1, 12, body, number).responses[0].partitions[0].records
+        await connection.call(MetadataRequest(topics=None), 12)
+    assert kafka.service.budget.held_bytes == kafka.service.answers.held_bytes == 0
 
 
 async def test_a_client_that_takes_nothing(tmp_path: Path) -> None:

@@ -435,14 +435,14 @@ async def test_partitions_after_a_full_answer_are_not_read(
     await kafka.api.create("t", 4)
     for number in range(4):
         await connection.call(produce("t", (number, batch(b"a"))), 9)
-    batches: Any = kafka.service.batches
-    read, reads = batches.read_batches, []
+    store: Any = kafka.service.store
+    read, reads = store.read_batches_promptly, []
 
     def counted(partition: TopicPartition, *args: Any, **options: Any) -> Any:
         reads.append(partition.partition)
         return read(partition, *args, **options)
 
-    monkeypatch.setattr(batches, "read_batches", counted)
+    monkeypatch.setattr(store, "read_batches_promptly", counted)
     request = fetch("t", (0, 0), (1, 0), (2, 7), (3, 1), max_bytes=1)
     answered = (await connection.call(request, 12)).responses[0].partitions
     assert [(row.error_code, row.high_watermark, bool(row.records)) for row in answered] == [

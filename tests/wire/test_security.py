@@ -34,7 +34,17 @@ from tests.http.test_security import (
     openssl,
     token_file,
 )
-from tests.wire.harness import FREE, Broker, Connection, batch, broker, fetch, frame, produce
+from tests.wire.harness import (
+    FREE,
+    Broker,
+    Connection,
+    batch,
+    broker,
+    fetch,
+    frame,
+    produce,
+    values,
+)
 from tests.wire.transaction_requests import (
     ID,
     add,
@@ -276,6 +286,7 @@ async def test_tls(tmp_path: Path) -> None:
     alt = ("-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1")
     openssl(tmp_path, "req", "-x509", *words, *alt, "-keyout", "key.pem", "-out", "cert.pem")
     trusting = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    long = [bytes([number]) * 100_000 for number in range(10)]
     async with broker(
         tmp_path / "store",
         tls_cert=tmp_path / "cert.pem",
@@ -284,6 +295,11 @@ async def test_tls(tmp_path: Path) -> None:
     ) as kafka:
         async with kafka.connect(ssl=trusting) as connection:
             assert (await connection.call(MetadataRequest(topics=None), 12)).topics == []
+            new = CreateTopicsRequestTopics(name="t", num_partitions=1, replication_factor=1)
+            await connection.call(CreateTopicsRequest(topics=[new], timeout_ms=1000), 5)
+            await connection.call(produce("t", *[(0, batch(value)) for value in long]), 9)
+            rows = (await connection.call(fetch("t", (0, 0), max_bytes=1 << 20), 12)).responses
+            assert values(rows[0].partitions[0].records) == long
         async with kafka.connect() as plain:
             plain.writer.write(frame(MetadataRequest(topics=None), 12))
             await asyncio.wait_for(plain.reader.read(), 10)  # at most an alert, then the end

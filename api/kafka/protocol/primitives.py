@@ -34,6 +34,7 @@ _F64: Final = Struct(">d")
 _NO_UUID: Final = bytes(16)
 _ONE_BYTE: Final = [bytes([number]) for number in range(128)]
 MAX_STRING_BYTES: Final = (1 << 15) - 1
+NULL: Final = "a field is null that may not be null in this version"
 
 
 class Malformed(Exception):  # a fact about the client's bytes
@@ -203,7 +204,7 @@ class Reader:
 
 def _not_null(value: T | None) -> T:
     if value is None:
-        raise Malformed("a field is null that may not be null in this version")
+        raise Malformed(NULL)
     return value
 
 
@@ -214,7 +215,7 @@ class Writer:
 
     def __init__(self, *, flexible: bool = False) -> None:
         self.flexible = flexible
-        self.parts: list[bytes] = []
+        self.parts: list[bytes | memoryview] = []
 
     def _number(self, kind: Struct, value: int) -> None:
         try:
@@ -290,7 +291,7 @@ class Writer:
         """Write a string that is not null."""
         self.nullable_string(_given(value))
 
-    def nullable_data(self, value: bytes | None) -> None:
+    def nullable_data(self, value: bytes | memoryview | None) -> None:
         """Write bytes, or null."""
         if value is None:
             self.null()
@@ -301,9 +302,11 @@ class Writer:
             self.int32(len(value))
         self.parts.append(value)
 
-    def data(self, value: bytes | None) -> None:
+    def data(self, value: bytes | memoryview | None) -> None:
         """Write bytes that are not null."""
-        self.nullable_data(_given(value))
+        if value is None:
+            raise ValueError(NULL)
+        self.nullable_data(value)
 
     def null(self) -> None:
         """Write null in place of bytes or an array."""
@@ -348,5 +351,5 @@ Tags: TypeAlias = list[tuple[int, Writer]]
 
 def _given(value: T | None) -> T:
     if value is None:
-        raise ValueError("a field is null that may not be null in this version")
+        raise ValueError(NULL)
     return value

@@ -45,7 +45,8 @@ from storage.kafka.log.log_file import StoredBatch
 from storage.kafka.log.reading import undecodable
 from storage.kafka.log.replacement import CleanedSegment
 from storage.kafka.log.segment import Segment
-from storage.kafka.partition import LastOfProducer, Partition
+from storage.kafka.partition import Partition
+from storage.kafka.state.producers import LastOfProducer
 
 STEP_BYTES: Final = 1 << 20
 """The work between two moments at which a caller can pause the cleaning."""

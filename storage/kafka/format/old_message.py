@@ -54,7 +54,7 @@ class OldMessage(NamedTuple):
         return SIZE_BEFORE_SIZE + self.size
 
 
-def decode_head(data: bytes, position: int = 0) -> OldMessage:
+def decode_head(data: bytes | bytearray, position: int = 0) -> OldMessage:
     """Decode the message's first fields at `position`; neither the CRC nor the rest of it is checked.
 
     Raises Truncated if there are fewer than 17 bytes, Corrupt for values that no such message has.
@@ -67,7 +67,7 @@ def decode_head(data: bytes, position: int = 0) -> OldMessage:
     return message
 
 
-def check_crc(data: bytes, position: int, message: OldMessage) -> bool:
+def check_crc(data: bytes | bytearray, position: int, message: OldMessage) -> bool:
     """Whether the CRC of the whole message at `position` is right. Raises Truncated if the message is incomplete."""
     stop = position + message.size_bytes
     if stop > len(data):

@@ -348,6 +348,11 @@ class TransactionIndex:
         self._files = files
         self._entries: list[AbortedTransaction] | None = None if exists else []
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether `entries` reads no file."""
+        return self._entries is not None
+
     def entries(self) -> Sequence[AbortedTransaction]:
         """Return all entries. The first call reads the file.
 

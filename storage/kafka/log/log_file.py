@@ -25,12 +25,12 @@ import struct
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from storage.coding.checksum import crc32c
 from storage.coding.varint import INT64_MAX
 from storage.errors import Corrupt, DataError
-from storage.files import File
+from storage.files import File, Readable
 from storage.kafka.format import old_message
 from storage.kafka.format.batch import (
     CRC_START,
@@ -66,7 +66,10 @@ _CLAIM: Final = struct.Struct(">qi11xi")  # base offset, length, 11 bytes betwee
 
 
 class StoredBatch(NamedTuple):
-    """A good batch: its file, its position in the file, its header, and its bytes data[at : at + header.size_bytes]."""
+    """A good batch: its file, its position in the file, its header, and its bytes data[at : at + header.size_bytes].
+
+    `data` is what the file's `pread` returned: of a CachedFile a bytearray, which only `reading.read_bytes` gets.
+    """
 
     path: Path
     position: int
@@ -138,14 +141,14 @@ def damaged(path: Path, gap: Gap, *, next_good: int) -> Corrupt:
 class _Window:
     """A range of the file in memory that moves forward. A file that shrinks meanwhile ends where it was cut."""
 
-    def __init__(self, file: File, end: int, *, chunk_bytes: int, check_crcs: bool) -> None:
+    def __init__(self, file: Readable, end: int, *, chunk_bytes: int, check_crcs: bool) -> None:
         self.file = file
         self.end = end
         self.asked_end = end
         self.chunk_bytes = chunk_bytes
         self.check_crcs = check_crcs
         self.start = 0
-        self.data = b""
+        self.data: bytes | bytearray = b""
 
     def hold(self, position: int, size_bytes: int) -> int:
         """Load [position, position + size_bytes), up to the end of the file; return the index of `position` in
@@ -164,7 +167,7 @@ class _Window:
 
 
 def walk(
-    file: File,
+    file: Readable,
     *,
     position: int,
     end: int,
@@ -189,7 +192,8 @@ def walk(
         header = _judge(window, position, next_offset, limit_offset)
         if isinstance(header, BatchHeader):
             at = window.hold(position, header.size_bytes)
-            yield StoredBatch(file.path, position, header, window.data, at)
+            data: Any = window.data
+            yield StoredBatch(file.path, position, header, data, at)
             if portion and portion_end == INT64_MAX and header.last_offset >= portion.offset:
                 portion_end = position + portion.size_bytes
             position += header.size_bytes

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from storage.coding.varint import INT64_MAX
 from storage.errors import Corrupt, DataError
+from storage.files import PromptBudget
 from storage.kafka.format.batch import decode_records
 from storage.kafka.format.record import NO_TIMESTAMP, DecodedRecord, Part
 from storage.kafka.log.log_file import StoredBatch
@@ -20,6 +21,7 @@ from storage.model import AbortedTransaction, Header, StoredRecord, TimedOffset
 TAGS_HEADER: Final = "TAGS"
 KEYS_HEADER: Final = "KEYS"
 SMALL_BATCH: Final = 16  # records
+MAX_UNUSED_BYTES: Final = 64 << 10  # that an answer may keep in memory to avoid a copy
 SegmentAt = Callable[[int], Segment]
 
 
@@ -31,17 +33,28 @@ class Limits(NamedTuple):
 
 
 def batches_from(
-    segment_at: SegmentAt, offset: int, end: int, *, max_bytes: int | None = None
+    segment_at: SegmentAt,
+    offset: int,
+    end: int,
+    *,
+    max_bytes: int | None = None,
+    budget: PromptBudget | None = None,
 ) -> Iterator[StoredBatch]:
     """Yield good batches of the whole partition that hold or follow `offset`, with base offset < `end`.
 
     With `max_bytes`, end in the first segment that has more batches than fit. Raises Corrupt at a gap, unless all
-    wanted batches are after it.
+    wanted batches are after it. `budget`, only with `max_bytes`: see `Segment.batches_promptly`.
     """
     while offset < end:
         segment = segment_at(offset)
         read_to = segment.size_bytes
-        for batch in segment.batches(offset, stop_offset=end, max_bytes=max_bytes):
+        if budget is not None and max_bytes is not None:
+            batches = segment.batches_promptly(
+                offset, stop_offset=end, max_bytes=max_bytes, budget=budget
+            )
+        else:
+            batches = segment.batches(offset, stop_offset=end, max_bytes=max_bytes)
+        for batch in batches:
             yield batch
             offset = batch.header.next_offset
             read_to = batch.position + batch.header.size_bytes
@@ -107,32 +120,49 @@ def _part(batch: StoredBatch, offset: int, max_records: int, max_bytes: int) -> 
     return Part(offset, max_records, max_bytes)
 
 
-def read_bytes(segment_at: SegmentAt, offset: int, end: int, max_bytes: int) -> tuple[bytes, int]:
+def read_bytes(
+    segment_at: SegmentAt, offset: int, end: int, max_bytes: int, budget: PromptBudget | None = None
+) -> tuple[bytes | memoryview, int]:
     """Return whole batches, as they are on disk, and the offset to continue from.
 
     The first batch holds `offset` or is the next batch. The batches have at most `max_bytes`, but there is at least
-    one batch. A gap after the first batch ends them; a gap before it raises Corrupt.
+    one batch. A gap after the first batch ends them; a gap before it raises Corrupt. There is no copy of
+    the bytes if nearly all that was read is returned. `budget`: raises WouldWait as `Segment.batches_promptly`.
     """
     parts: list[memoryview] = []
-    whole: StoredBatch | None = None  # the only batch
+    read = b""  # the read of the newest batches, which are read[start:stop]
+    start = stop = 0
     left_bytes = max_bytes
     next_offset = offset
     try:
-        for batch in batches_from(segment_at, offset, end, max_bytes=max_bytes):
-            left_bytes -= batch.header.size_bytes
-            if parts and left_bytes < 0:
+        for batch in batches_from(segment_at, offset, end, max_bytes=max_bytes, budget=budget):
+            size_bytes = batch.header.size_bytes
+            left_bytes -= size_bytes
+            if stop and left_bytes < 0:
                 break
-            whole = None if parts else batch
-            parts.append(memoryview(batch.data)[batch.at : batch.at + batch.header.size_bytes])
+            if batch.data is not read or batch.at != stop:
+                if stop:
+                    parts.append(memoryview(read)[start:stop])
+                read, start = batch.data, batch.at
+            stop = batch.at + size_bytes
             next_offset = batch.header.next_offset
     except Corrupt:
-        if not parts:
+        if not stop:
             raise
     # If the last batch has more records than its header has offsets, no batch follows, though the log ends later.
-    next_offset = next_offset if parts else max(offset, end)
-    if whole is not None and whole.header.size_bytes == len(whole.data):
-        return whole.data, next_offset  # no copy
-    return b"".join(parts), next_offset
+    next_offset = next_offset if stop else max(offset, end)
+    if parts:
+        return b"".join((*parts, memoryview(read)[start:stop])), next_offset
+    return _part_of(read, start, stop), next_offset
+
+
+def _part_of(read: bytes | bytearray, start: int, stop: int) -> bytes | memoryview:
+    """Return read[start:stop], without a copy if that keeps few other bytes in memory."""
+    unused_bytes = len(read) - (stop - start)
+    if isinstance(read, bytes) and not unused_bytes:
+        return read
+    view = memoryview(read)[start:stop]
+    return view if unused_bytes <= MAX_UNUSED_BYTES else bytes(view)
 
 
 def _headers_bytes(headers: Sequence[Header]) -> int:

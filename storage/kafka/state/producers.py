@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from storage.errors import DataError, FencedCoordinator, InvalidArgument
 from storage.kafka.format.batch import (
@@ -35,6 +36,13 @@ from storage.shared.sequencing import (
     next_sequence,
 )
 from storage.transactions import EPOCH_A_TRANSACTION, PartitionMarker
+
+
+class LastOfProducer(NamedTuple):
+    """The last data offset of an active producer in the partition (-1: none), and its epoch."""
+
+    offset: int
+    epoch: int
 
 
 class _Producer:

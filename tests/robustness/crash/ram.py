@@ -63,6 +63,9 @@ class RamFile:
         self._check("read", size_bytes, position)
         return self._file.data[position : position + size_bytes]
 
+    def pread_cached(self, size_bytes: int, position: int) -> bytearray | None:
+        return None
+
     def pwrite(self, data: bytes, position: int) -> None:
         self._check("write", position, write=True)
         if data:

@@ -106,6 +106,9 @@ class RelayFile:
     def pread(self, size_bytes: int, position: int) -> bytes:
         return self._file.pread(size_bytes, position)
 
+    def pread_cached(self, size_bytes: int, position: int) -> bytearray | None:
+        return None
+
     def pwrite(self, data: bytes, position: int) -> None:
         self._relay.step("write", self.path)
         self._file.pwrite(data, position)

@@ -80,6 +80,18 @@ def test_a_file_is_opened_once(fs: Watched, cache: HandleCache) -> None:
     assert cache.open_files == 1
 
 
+def test_only_an_open_file_is_borrowed(fs: Watched, cache: HandleCache) -> None:
+    assert cache.borrow_open(A) is None
+    touch(cache, A, B)
+    lease = cache.borrow_open(A)
+    assert lease is not None
+    with lease as file:
+        touch(cache, C)  # closes B: A is in use, and was used last
+        assert file.pread(1, 0) == b"a"
+    assert cache.borrow_open(B) is None
+    assert [path for step, path in fs.log if step == "open"] == ["a", "b", "c"]
+
+
 def test_the_least_recently_borrowed_goes(fs: Watched, cache: HandleCache) -> None:
     touch(cache, A, B, A, C)
     assert fs.log == [("open", "a"), ("open", "b"), ("open", "c"), ("close", "b")]
