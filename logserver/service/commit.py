@@ -57,9 +57,13 @@ SHARED_BYTES: Final = 512 << 10
 # 0.6 ms, with 2 us for each record. A client's batches need no encoding: 64 KB of records of 100 bytes take 0.1 ms.
 PROMPT_RECORDS: Final = 256
 PROMPT_BATCH_BYTES: Final = 128 << 10
-# The kernel can block a write, to slow down the writers of a slow disk. After a group that took longer than this, all
-# groups go to the thread for so many times its time: the loop is blocked for at most 0.5 % of the time.
+# The kernel can block a write, to slow down the writers of a slow disk. Then all groups go to the thread, for so many
+# times the time that the loop was blocked: for at most 0.5 % of the time. A turn of another thread or program (5 ms of
+# Python's lock, a few of the scheduler) delays a group too, but rarely the next ones. So it takes several slow groups
+# in a row, or one that no such turn explains.
 SLOW_S: Final = 0.005
+SLOW_IN_A_ROW: Final = 3
+BLOCKED_S: Final = 0.1
 AVOID_TIMES: Final = 200
 
 # Up to this number of invalid records, the valid records of a request stay in as few batches as possible.
@@ -200,6 +204,7 @@ class CommitQueue:
         self._batches = client_batches_of(store)
         # A store of messages places and indexes each record of a batch: too long for the loop.
         self._prompt_batches = None if self._prompt is None else prompt_batches_of(store)
+        self._slow_s: list[float] = []  # the times of the newest groups in a row that were slow
         self._avoid_until_s = 0.0  # until then all groups go to the thread
         self._durable = durable
         self._finished = finished
@@ -279,7 +284,12 @@ class CommitQueue:
             made += 1
         del group.left[:made]
         if group.append_s > SLOW_S:
-            self._avoid_until_s = perf_counter() + AVOID_TIMES * group.append_s
+            self._slow_s.append(group.append_s)
+            if len(self._slow_s) == SLOW_IN_A_ROW or group.append_s > BLOCKED_S:
+                self._avoid_until_s = perf_counter() + AVOID_TIMES * sum(self._slow_s)
+                self._slow_s.clear()
+        elif self._slow_s:
+            self._slow_s.clear()
 
     def _append_promptly(
         self, store: SupportsPromptAppend, shared: SharedAppend

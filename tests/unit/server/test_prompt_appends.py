@@ -11,8 +11,10 @@ import pytest
 from logserver.metrics import Metrics
 from logserver.service.commit import (
     AVOID_TIMES,
+    BLOCKED_S,
     PROMPT_BATCH_BYTES,
     PROMPT_RECORDS,
+    SLOW_IN_A_ROW,
     SLOW_S,
     Writer,
 )
@@ -146,10 +148,15 @@ async def test_the_thread_finds_the_invalid_record(store: PromptStore, writer: W
 
 
 @pytest.mark.parametrize("refused", [False, True])
-async def test_a_slow_append_keeps_the_loop_free_for_a_while(
-    store: PromptStore, writer: Writer, monkeypatch: pytest.MonkeyPatch, refused: bool
+@pytest.mark.parametrize("slow_s", [[2 * BLOCKED_S], [2 * SLOW_S] * SLOW_IN_A_ROW])
+async def test_slow_appends_keep_the_loop_free_for_a_while(
+    store: PromptStore,
+    writer: Writer,
+    monkeypatch: pytest.MonkeyPatch,
+    slow_s: Sequence[float],
+    refused: bool,
 ) -> None:
-    now_s, append_s = 100.0, 2 * SLOW_S
+    now_s, append_s = 100.0, 0.0
     monkeypatch.setattr("logserver.service.commit.perf_counter", lambda: now_s)
 
     def wait(partition: TopicPartition, records: Sequence[Record]) -> UnrepresentableRecord | None:
@@ -158,14 +165,32 @@ async def test_a_slow_append_keeps_the_loop_free_for_a_while(
         return UnrepresentableRecord("bad", field="value", index=0) if refused else None
 
     store.fail_append = wait
-    await writer.submit([part("a")], Acks.WRITTEN)
+    for append_s in slow_s:  # noqa: B007  # `wait` uses it
+        await writer.submit([part("a")], Acks.WRITTEN)
     append_s, refused = 0.0, False
     await writer.submit([part("b")], Acks.WRITTEN)
-    now_s += 0.99 * AVOID_TIMES * 2 * SLOW_S
+    now_s += 0.99 * AVOID_TIMES * sum(slow_s)
     await writer.submit([part("c")], Acks.WRITTEN)
-    now_s += 0.02 * AVOID_TIMES * 2 * SLOW_S
+    now_s += 0.02 * AVOID_TIMES * sum(slow_s)
     await writer.submit([part("d")], Acks.WRITTEN)
     assert [here for _, here in store.threads[-3:]] == [False, False, True]
+
+
+async def test_a_few_slow_appends_say_nothing(
+    store: PromptStore, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread or program may have had its turn."""
+    now_s, append_s = 100.0, 0.0
+    monkeypatch.setattr("logserver.service.commit.perf_counter", lambda: now_s)
+
+    def wait(partition: TopicPartition, records: Sequence[Record]) -> None:
+        nonlocal now_s
+        now_s += append_s
+
+    store.fail_append = wait
+    for append_s in ([2 * SLOW_S] * (SLOW_IN_A_ROW - 1) + [0.0]) * 5:  # noqa: B007  # `wait` uses it
+        await writer.submit([part("a")], Acks.WRITTEN)
+    assert all(here for _, here in store.threads)
 
 
 async def test_a_mistake_is_answered_and_does_not_stop_the_queue(
