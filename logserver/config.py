@@ -12,7 +12,7 @@ import ipaddress
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -34,6 +34,12 @@ MAX_PORT: Final = 65535
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+CHOICES: Final[Mapping[str, Sequence[str]]] = {
+    "flush": ("sync", "async", "os"),
+    "log_level": LOG_LEVELS,
+    "log_format": ("text", "json"),
+}
+"""The values of the settings that take one of a few words."""
 
 
 class Address(NamedTuple):
@@ -269,7 +275,7 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         "Pages of cors_origins may use client certificates that the browser holds.",
     ),
     "flush": (
-        _choice("sync", "async", "os"),
+        _choice(*CHOICES["flush"]),
         "When acknowledged records are put on disk: sync, async or os.",
     ),
     "flush_interval_ms": (
@@ -393,10 +399,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     ),
     "heartbeat_ms": (_integer(10, HOUR_MS), "Longest silence of a stream that follows records."),
     "log_level": (
-        _choice(*LOG_LEVELS),
+        _choice(*CHOICES["log_level"]),
         "The level of messages on standard error: debug, info, warning or error.",
     ),
-    "log_format": (_choice("text", "json"), "How it is logged: text or json."),
+    "log_format": (_choice(*CHOICES["log_format"]), "How it is logged: text or json."),
     "access_log": (_boolean, "Log each request: its id, path, status and time."),
 }
 

@@ -116,7 +116,6 @@ SMALL_MODULES = {
     "api/http/caching.py": "pages and documents share it",
     "api/kafka/client_topics.py": "all handlers share it",
     "logserver/bench/targets/base.py": "the interface: targets do not import each other",
-    "logserver/cli/completion.py": "a module per command",
     "logserver/logs.py": "a duty of the process",
     "logserver/pipeline/processes/sitecustomize.py": "Python's own name for a start-up hook",
     "storage/kafka/prompt.py": "a duty of the store, like storage/prompt.py",

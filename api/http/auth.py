@@ -144,11 +144,25 @@ def tls_context(
             context.load_verify_locations(settings.tls_client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise SettingsError(
-            f"setting {setting}: {getattr(settings, setting)} cannot be used: {error}",
-            setting=setting,
-        ) from None
+        problem = _unusable(settings, setting, error)
+        raise _refused(setting, getattr(settings, setting), problem) from None
     return context
+
+
+def _unusable(settings: Settings, setting: str, error: Exception) -> str:
+    """Return in words why a file of TLS cannot be used. OpenSSL's own texts do not name the missing part."""
+    if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+        return f"does not belong to the private key in {settings.tls_key or settings.tls_cert}"
+    if isinstance(error, ssl.SSLError):
+        data = getattr(settings, setting).read_bytes()
+        if b"-----BEGIN CERTIFICATE-----" not in data:
+            return "holds no certificate in PEM"
+        key = settings.tls_key
+        if setting == "tls_cert" and b" PRIVATE KEY-----" not in (
+            key.read_bytes() if key else data
+        ):
+            return "holds no private key: give tls_key" if key is None else f"has no key in {key}"
+    return f"cannot be used: {error}"
 
 
 def _check_files(settings: Settings) -> None:
@@ -163,8 +177,8 @@ def _check_files(settings: Settings) -> None:
             continue
         try:
             mode = path.stat().st_mode
-        except OSError:
-            continue  # loading the file reports the problem
+        except OSError as error:
+            raise _refused(setting, path, f"cannot be read: {error.strerror}") from None
         if not stat.S_ISREG(mode):
             raise _refused(setting, path, "is not a regular file")
         if setting != key_setting:

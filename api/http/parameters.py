@@ -71,12 +71,7 @@ class IntegerOrWord:
     def read(self, name: str, text: str, settings: Settings) -> int | str:
         if text == self.word:
             return text
-        if not _INTEGER.fullmatch(text):
-            raise ApiError(
-                MALFORMED,
-                f"parameter {name} is {text[:80]!r}: it must be a whole number or {self.word}",
-            )
-        return checked_integer(name, text, low=0)
+        return checked_integer(name, text, low=0, instead=self.word)
 
     def schema(self, settings: Settings) -> Schema:
         """Return the pattern. `read` accepts numbers up to int64; the pattern allows 18 digits."""
@@ -280,11 +275,13 @@ def parse_query(raw_query: str) -> Mapping[str, str]:
         ) from None
 
 
-def checked_integer(name: str, text: str, *, low: int, high: int = MAX_INT64) -> int:
-    """Convert `text` to a whole number from `low` to `high`. Raises 40000, which names the parameter."""
+def checked_integer(
+    name: str, text: str, *, low: int, high: int = MAX_INT64, instead: str = ""
+) -> int:
+    """Convert `text` to a whole number from `low` to `high`. Raises 40000, which names the parameter, and the word that
+    is possible `instead`.
+    """
     if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
-        raise ApiError(
-            MALFORMED,
-            f"parameter {name} is {text[:80]!r}: it must be a whole number from {low} to {high}",
-        )
+        wanted = f"a whole number from {low} to {high}" + (f" or {instead}" if instead else "")
+        raise ApiError(MALFORMED, f"parameter {name} is {text[:80]!r}: it must be {wanted}")
     return int(text)

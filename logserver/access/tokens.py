@@ -98,7 +98,7 @@ def load_tokens(path: Path) -> Tokens:
     try:
         mode, data = _read(path)
     except OSError as error:
-        raise _refused(path, error.strerror or "cannot be read") from None
+        raise _refused(path, f"cannot be read: {error.strerror}") from None
     if mode & _OTHERS:
         raise _refused(
             path,

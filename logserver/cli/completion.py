@@ -1,6 +1,6 @@
-"""`logserver completion SHELL`: the script that completes commands, options and topics in a shell.
+"""`logserver completion SHELL`: the script that completes words in a shell.
 
-Owns the instructions in front of the script; must not write the script itself: it is click's.
+Owns the instructions in front of the script; must not write the script itself: it is click's, except for one word.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from click.shell_completion import get_completion_class
 PROGRAM: Final = "logserver"
 MARK: Final = "#compdef logserver"
 VARIABLE: Final = "_LOGSERVER_COMPLETE"  # click's own name for it, by the program's
+
+# click's script for fish cuts a description at its first comma.
+_SPLIT: Final = 'string split "," $completion'
+_SPLIT_ONCE: Final = 'string split --max 1 "," $completion'
 
 # The file that a new shell of a user reads by itself.
 FILES: Final[Mapping[str, str]] = {
@@ -32,7 +36,7 @@ _HINTS: Final[Mapping[str, str]] = {
 @click.argument("shell", type=click.Choice(list(FILES)))
 @click.pass_context
 def command(ctx: click.Context, *, shell: str) -> None:
-    """Print the script that completes commands, options and topics in SHELL.
+    """Print the script that completes commands, options, file names and topics in SHELL.
 
     The first lines of the script say how to install it. Topics come from the running server: give --server
     or LOGSERVER_URL, and --token-file if it has tokens.
@@ -40,6 +44,7 @@ def command(ctx: click.Context, *, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None  # click has all shells of FILES
     source = kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source().strip("\n")
+    source = source.replace(_SPLIT, _SPLIT_ONCE)
     head = "\n".join(_head(shell))
     if source.startswith(MARK):  # zsh reads it on the first line only
         click.echo(f"{MARK}\n{head}{source.removeprefix(MARK)}")

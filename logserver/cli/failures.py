@@ -47,7 +47,7 @@ def report_error(error: BaseException, ctx: click.Context) -> int:
             facts = {"error": error.message, "code": error.code, **error.facts()}
             click.echo(encode_json(facts, enc_hook=str), err=True)
         else:
-            _say(f"error: {_line(error.message)} [{error.code}]")
+            _say(f"error: {_line(error.message)}{_hint(error)} [{error.code}]")
         return _exit_code(error)
     if isinstance(error, UnicodeEncodeError):  # an argument of the command line may be any bytes
         _say(f"error: {error.object!a} contains bytes that are not UTF-8 [invalid-argument]")
@@ -59,6 +59,12 @@ def report_error(error: BaseException, ctx: click.Context) -> int:
     else:
         _say(f"error: {type(error).__name__}: {_line(str(error))} [internal-error]: this is a bug")
     return FAILURE
+
+
+def _hint(error: StorageError) -> str:
+    """Return the option that an error of the server's asks for; its own message is for HTTP clients."""
+    is_login = isinstance(error, ServerRefused) and error.status == 401
+    return "; --token-file FILE has the token to send" if is_login else ""
 
 
 def _exit_code(error: StorageError) -> int:

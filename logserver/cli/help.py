@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from logserver.cli.failures import EXIT_CODES
 from logserver.cli.output import write_text
@@ -23,6 +24,8 @@ PACKAGE: Final = Path(__file__).resolve().parent.parent
 PLACES: Final = (PACKAGE / "docs", PACKAGE.parent / "docs")  # of a wheel, of a checkout
 PROJECT_FILE: Final = "pyproject.toml"
 EXIT_CODES_TOPIC: Final = "exit-codes"
+FORMATS: Final = "formats"
+MAX_FOUND: Final = 4
 
 # Pages on the project itself.
 OMITTED: Final = frozenset({"index", "ARCHITECTURE"})
@@ -48,8 +51,24 @@ def _is_ours(place: Path) -> bool:
     return place.is_dir() and (place.parent == PACKAGE or (place.parent / PROJECT_FILE).is_file())
 
 
+def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the topics and commands that begin with this text, after a command its own; for the completion of a
+    shell.
+    """
+    inner, names = ctx.find_root(), [*pages(), EXIT_CODES_TOPIC]
+    for word in ctx.params.get("words") or ():
+        group = inner.command
+        command = group.get_command(inner, word) if isinstance(group, click.Group) else None
+        if command is None:
+            return []
+        inner, names = click.Context(command, info_name=word, parent=inner), []
+    if isinstance(inner.command, click.Group):
+        names += inner.command.list_commands(inner)
+    return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(incomplete)]
+
+
 @click.command("help", epilog="Example: logserver help settings")
-@click.argument("words", nargs=-1, metavar="[TOPIC|COMMAND]...")
+@click.argument("words", nargs=-1, metavar="[TOPIC|COMMAND]...", shell_complete=_words)
 @click.pass_context
 def command(ctx: click.Context, *, words: tuple[str, ...]) -> None:
     """Show the text on TOPIC, or the help of COMMAND. Without an argument, list the topics.
@@ -111,4 +130,18 @@ def _unknown(root: click.Context, words: str) -> str:
     known = [*pages(), EXIT_CODES_TOPIC, *commands]
     close = difflib.get_close_matches(words.replace(" ", "-").lower(), known)
     similar = f"; similar: {', '.join(close)}" if close else ""
-    return f"{words!r} is neither a topic nor a command{similar}. `logserver help` lists the topics"
+    naming = _pages_with(words)
+    found = f"; pages with these words: {', '.join(naming)}" if naming else ""
+    return f"{words!r} is neither a topic nor a command{similar}{found}. `logserver help` lists the topics"
+
+
+def _pages_with(words: str) -> list[str]:
+    """Return the topics whose pages have these words: pages of file formats first, then those with such a heading."""
+    term = rf"\b{re.escape(words.strip().casefold())}"
+    ranks = {}
+    for topic, path in pages().items():
+        text = path.read_text("utf-8").casefold()
+        if count := len(re.findall(term, text)):
+            has_heading = re.search(rf"^#.*{term}", text, re.MULTILINE) is not None
+            ranks[topic] = (path.parent.name == FORMATS, has_heading, count)
+    return sorted(ranks, key=ranks.__getitem__, reverse=True)[:MAX_FOUND]

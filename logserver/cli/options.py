@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import click
+from click.shell_completion import CompletionItem
 
 from logserver.cli.progress import LateProgress
 from logserver.config import MAX_PORT
@@ -118,8 +119,19 @@ def name_values(
     return settings
 
 
-path_argument: Final = click.argument("path", metavar="PATH", callback=_path)
-place_argument: Final = click.argument("place", metavar="PATH|URL", callback=_place)
+def complete_files(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a file or folder."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+path_argument: Final = click.argument(
+    "path", metavar="PATH", callback=_path, shell_complete=complete_files
+)
+place_argument: Final = click.argument(
+    "place", metavar="PATH|URL", callback=_place, shell_complete=complete_files
+)
 """The command gets a Path, or a server's address as text."""
 
 

@@ -11,14 +11,17 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import click
+from click.shell_completion import CompletionItem
 
 from logserver import process_signals
 from logserver.cli.offline.findings import finding_lines
+from logserver.cli.options import complete_files
 from logserver.cli.progress import LateProgress
 from logserver.config import (
+    CHOICES,
     DEFAULT,
     FLAG,
     MAX_PORT,
@@ -31,6 +34,13 @@ from logserver.logs import log_to_stderr
 from logserver.remedies import Inspected
 from storage import Progress, RecoveryReport, backends, serves_kafka_clients
 from storage.display import encode_json, one_line
+
+Completion: TypeAlias = Callable[
+    [click.Context, click.Parameter, str], list[CompletionItem] | list[str]
+]
+
+_FILES: Final = frozenset({"data", "token_file", "tls_cert", "tls_key", "tls_client_ca"})
+_FORMATS: Final = ("kafka", "rocketmq")  # of a new store on disk
 
 _CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
 
@@ -68,8 +78,15 @@ RunServer = Callable[[Settings, Tell, Progress], None]
 def _options() -> list[click.Parameter]:
     """Return DIR, and one option per setting, under its name; the settings' own rules parse the values."""
     options: list[click.Parameter] = [
-        click.Argument(["directory"], metavar="[DIR]", required=False),
-        click.Option(["--config"], metavar="FILE", help="A TOML file of settings."),
+        click.Argument(
+            ["directory"], metavar="[DIR]", required=False, shell_complete=complete_files
+        ),
+        click.Option(
+            ["--config"],
+            metavar="FILE",
+            help="A TOML file of settings.",
+            shell_complete=complete_files,
+        ),
         click.Option(
             ["--port"],
             type=click.IntRange(0, MAX_PORT),
@@ -88,8 +105,23 @@ def _options() -> list[click.Parameter]:
         elif name == "set":
             options.append(click.Option([flag], multiple=True, metavar="NAME=VALUE", help=about))
         else:
-            options.append(click.Option([flag], metavar="VALUE", help=about))
+            completed = _completion_of(name)
+            options.append(
+                click.Option([flag], metavar="VALUE", help=about, shell_complete=completed)
+            )
     return options
+
+
+def _completion_of(setting: str) -> Completion | None:
+    """Return what completes the value of a setting in a shell: its words, or the names of files."""
+    if setting in _FILES:
+        return complete_files
+    words = _FORMATS if setting == "backend" else CHOICES.get(setting)
+    if words is None:
+        return None
+    return lambda ctx, param, incomplete: [
+        CompletionItem(word) for word in words if word.startswith(incomplete)
+    ]
 
 
 def settings_of(

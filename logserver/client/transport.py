@@ -14,7 +14,7 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from ssl import SSLContext
+from ssl import SSLCertVerificationError, SSLContext, SSLError
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -210,17 +210,38 @@ class Transport:
             raise self._unreachable(error) from None
 
     def _unreachable(self, error: BaseException) -> ServerUnreachable:
-        if isinstance(error, aiohttp.ClientConnectorError):
-            error = error.os_error  # aiohttp's text mentions TLS also without TLS
-        number = getattr(error, "errno", None) or 0
-        reason = getattr(error, "strerror", None) or str(error)
-        if number > 0:
-            reason = os.strerror(number)  # asyncio's own text repeats the address
-        if not reason and isinstance(error, TimeoutError):
-            reason = "no answer in time"
-        return ServerUnreachable(
-            f"{self.url} gives no answer: {reason or type(error).__name__}", url=self.url
-        )
+        return ServerUnreachable(f"{self.url} gives no answer: {_reason(error)}", url=self.url)
+
+
+def _reason(error: BaseException) -> str:
+    """Return in words why a request got no answer."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error  # aiohttp's text mentions TLS also without TLS
+    tls = error if isinstance(error, SSLError) else error.__cause__
+    if isinstance(tls, SSLError):
+        return _tls_reason(tls)
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "Server disconnected. An HTTPS port needs https://, a port for Kafka clients -b HOST:PORT"
+    number = getattr(error, "errno", None) or 0
+    reason = getattr(error, "strerror", None) or str(error)
+    if number > 0:
+        reason = os.strerror(number)  # asyncio's own text repeats the address
+    if not reason and isinstance(error, TimeoutError):
+        reason = "no answer in time"
+    return reason or type(error).__name__
+
+
+def _tls_reason(error: SSLError) -> str:
+    """Return in words why TLS failed. The number of such an error is not one of the system."""
+    if isinstance(error, SSLCertVerificationError):
+        problem = error.verify_message.rstrip(".")
+        hint = "" if "mismatch" in problem else "; --ca-file names the authority to trust"
+        return f"its certificate is not accepted: {problem}{hint}"
+    problem = (error.reason or "unknown reason").replace("_", " ").lower()
+    hints = {"WRONG_VERSION_NUMBER": "; a port without TLS needs http://"}
+    if "CERTIFICATE_REQUIRED" in (error.reason or ""):
+        hints[error.reason] = "; --cert-file names the certificate to show"
+    return f"TLS fails: {problem}{hints.get(error.reason, '')}"
 
 
 async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,6 +21,13 @@ from logserver.cli.online import options
 from tests.cli.runner import command_line, fine, run
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+_TERMS = {
+    "segment": "kafka-directory",
+    "consume queue": "rocketmq-queue",
+    "record batch": "kafka-record-batch",
+    "SCRAM": "security",
+}
 
 
 def complete(*words: str) -> list[str]:
@@ -60,6 +68,13 @@ def test_what_is_unknown_has_suggestions() -> None:
     assert "similar: settings" in " ".join(ended.err.split())
 
 
+def test_a_word_of_the_pages_leads_to_them() -> None:
+    said = {word: " ".join(run("help", *word.split()).err.split()) for word in _TERMS}
+    for word, page in _TERMS.items():
+        assert page in said[word].partition("pages with these words: ")[2]
+    assert "pages with" not in " ".join(run("help", "zzyzx").err.split())
+
+
 # ---- completion -----------------------------------------------------------------------------------
 
 
@@ -81,6 +96,53 @@ def test_commands_and_options_are_completed() -> None:
     assert complete("") == list(COMMANDS)
     assert complete("topic", "c") == ["create"]
     assert "--server" in complete("consume", "--s")
+
+
+def test_arguments_are_completed() -> None:
+    assert complete("help", "kc") == ["kcat"]
+    assert {"cli", "config", "consume", "conversion"} < set(complete("help", "c"))
+    assert complete("help", "topic", "c") == ["create"]
+    assert complete("help", "settings", "") == []
+    assert complete("explain", "torn-t") == ["torn-tail"]
+    assert complete("serve", "--flush", "") == ["sync", "async", "os"]
+    assert complete("serve", "--log-format", "j") == ["json"]
+    assert complete("serve", "--backend", "") == ["kafka", "rocketmq"]
+    assert complete("serve", "--listen", "") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([command] for command in ("inspect", "dump", "verify", "rebuild", "salvage", "convert")),
+        *([command] for command in ("serve", "find", "offsets")),
+        *(["serve", option] for option in ("--data", "--config", "--token-file", "--tls-key")),
+    ],
+    ids=" ".join,
+)
+def test_names_of_files_are_left_to_the_shell(words: list[str]) -> None:
+    completion = BashComplete(group(), {}, "logserver", VARIABLE)
+    (item,) = completion.get_completions(words, "de")
+    assert (item.type, item.value) == ("file", "de")
+
+
+def test_fish_shows_descriptions_to_their_end(tmp_path: Path) -> None:
+    """The script of click cuts them at a comma."""
+    text = fine("completion", "fish").out.decode()
+    assert 'string split --max 1 "," $completion' in text
+    fish = shutil.which("fish")
+    if fish is None:
+        return
+    program = tmp_path / "logserver"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command_line())} "$@"\n')
+    program.chmod(0o755)
+    done = subprocess.run(
+        [fish, "--no-config", "-c", f'{text}\ncomplete -C "logserver compa"'],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"compare\t{COMMANDS['compare'].about}\n"
 
 
 def test_the_script_is_answered() -> None:

@@ -318,20 +318,26 @@ def test_a_request_right_behind_the_handshake_is_answered(
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "problem"),
     [
-        {"tls_cert": "missing.pem"},
-        {"tls_cert": "ca.key"},
-        {"tls_cert": "server.crt", "tls_key": "client.key"},
-        {"tls_cert": "server.pem", "tls_client_ca": "server.key"},
+        ({"tls_cert": "missing.pem"}, "tls_cert: .*missing.pem cannot be read: No such file or di"),
+        ({"tls_cert": "server.crt", "tls_key": "missing"}, "tls_key: .*missing cannot be read: No"),
+        ({"tls_cert": "ca.key"}, "tls_cert: .*ca.key holds no certificate in PEM"),
+        ({"tls_cert": "server.crt"}, "server.crt holds no private key: give tls_key"),
+        ({"tls_cert": "server.crt", "tls_key": "ca.pem"}, "server.crt has no key in .*ca.pem"),
+        (
+            {"tls_cert": "server.crt", "tls_key": "client.key"},
+            "server.crt does not belong to the private key in .*client.key",
+        ),
+        ({"tls_cert": "server.pem", "tls_client_ca": "server.key"}, "server.key holds no certifi"),
     ],
 )
 def test_what_is_no_certificate_is_refused(
-    tmp_path: Path, certificates: Path, wrong: dict[str, str]
+    tmp_path: Path, certificates: Path, wrong: dict[str, str], problem: str
 ) -> None:
     paths = {name: certificates / file for name, file in wrong.items()}
     chosen = settings(tmp_path, **paths)
-    with pytest.raises(SettingsError, match="setting tls_"):
+    with pytest.raises(SettingsError, match=f"setting tls_.*{problem.removeprefix('tls_')}"):
         Server(LogService(chosen, opener("memory", chosen)))
 
 

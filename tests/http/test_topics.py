@@ -370,7 +370,8 @@ async def test_an_offset_is_found_by_time(api: Api) -> None:
     for bad in ("x", "-1", "1.5", "99999999999999999999", ""):
         answer = await api.get(path + bad)
         assert answer.code == 40000
-        assert "timestamp" in answer.json["message"]
+        wanted = "it must be a whole number from 0 to 9223372036854775807 or newest"
+        assert answer.json["message"] == f"parameter timestamp is {bad!r}: {wanted}"
 
 
 async def test_the_newest_time_and_the_end_of_an_epoch(api: Api) -> None:

@@ -7,11 +7,11 @@ cluster, and one replica of each partition. URLs begin with the URL by which the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Generic, Literal, TypeVar
+from typing import Annotated, Final, Generic, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
 from aiohttp import web
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from api.http.errors import JSON, NOT_OFFERED, PAYLOAD, ApiError
 from api.operation import Answer, Example, Resource, required
@@ -151,7 +151,7 @@ class CreateTopicRequest(Struct):
     """A new topic."""
 
     topic_name: str
-    partitions_count: int | None = None
+    partitions_count: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     replication_factor: int | None = None
     replicas_assignments: dict[str, list[int]] = field(default_factory=dict)
     configs: list[ConfigEntry] = field(default_factory=list)
@@ -402,7 +402,7 @@ async def v3_create_topic(call: RequestContext, body: CreateTopicRequest) -> web
         body.topic_name, body.partitions_count, configs
     )
     if not created:  # in any shape
-        raise TopicExists(f"topic {info.name!r} is there already", topic=info.name)
+        raise TopicExists(f"topic {info.name!r} exists already", topic=info.name)
     response = call.json(resources.topic(info), status=201)
     warn_of_configs(call, response, configs)
     return response

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from logserver.cli.output import (
     TABLE,
@@ -23,8 +24,17 @@ from storage.findings import FindingKind, catalogue, groups
 _EXAMPLE: Final = "Example: logserver explain torn-tail"
 
 
+def _codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the codes that begin with this text, for the completion of a shell."""
+    return [
+        CompletionItem(kind.code, help=kind.meaning)
+        for kind in catalogue().values()
+        if kind.code.startswith(incomplete)
+    ]
+
+
 @click.command("explain", epilog=_EXAMPLE)
-@click.argument("code", metavar="[CODE]", required=False)
+@click.argument("code", metavar="[CODE]", required=False, shell_complete=_codes)
 @output_option
 def command(*, code: str | None, output: str) -> None:
     """Explain the CODE of a finding: what it means, how severe it is, and what to do.

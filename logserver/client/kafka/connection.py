@@ -46,6 +46,8 @@ _REFUSED: Final[Mapping[str, tuple[int, int]]] = {
     "CLUSTER_AUTHORIZATION_FAILED": (403, 403),
 }
 _OTHER: Final = (400, 400)
+# An answer of HTTP begins with "HTTP", which librdkafka reads as a size.
+_HTTP_SIZE: Final = f"Invalid response size {int.from_bytes(b'HTTP')}"
 _MAY_PASS: Final = (503, 50301)
 
 
@@ -124,6 +126,8 @@ class Connection:
             if self._is_login_refused:
                 return ServerRefused(self._problem, status=401, error_code=401, answer={})
             problem = self._problem or text
+            if _HTTP_SIZE in problem:
+                problem = "the port answers in HTTP"
             first = self.brokers.split(",", maxsplit=1)[0]
             return ServerUnreachable(
                 f"no answer from {self.brokers}: {problem}; for the HTTP API of a server give http://{first}",

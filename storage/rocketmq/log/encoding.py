@@ -281,7 +281,7 @@ def _user_properties(record: Record, index: int) -> dict[str, str]:
             raise _unrepresentable("headers", index, f"{name!r} is a reserved name")
         if name in properties:
             raise _unrepresentable("headers", index, f"{name!r} comes twice")
-        properties[name] = _text(value, "headers", index)
+        properties[name] = _text(value, "headers", index, name)
     return properties
 
 
@@ -306,13 +306,17 @@ def _set_keys(properties: dict[str, str], lookup_keys: Sequence[str], index: int
         properties[KEYS] = " ".join(lookup_keys)
 
 
-def _text(value: bytes | None, field: str, index: int) -> str:
+def _text(value: bytes | None, field: str, index: int, name: str | None = None) -> str:
+    """Return a key, or the value of the header `name`, as text. Raises UnrepresentableRecord."""
     if not value:
-        raise _unrepresentable(field, index, "is empty or null, which RocketMQ does not keep")
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise _unrepresentable(field, index, "is no UTF-8 text") from None
+        problem = "is empty or null, which RocketMQ does not keep"
+    else:
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            problem = "is no UTF-8 text"
+    subject = "" if name is None else f"the value of {name!r} "
+    raise _unrepresentable(field, index, f"{subject}{problem}")
 
 
 def _encode_properties(properties: dict[str, str], index: int) -> bytes:

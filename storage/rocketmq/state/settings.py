@@ -143,7 +143,7 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
     """Check and convert `--set` values. Raises InvalidConfig."""
     for name, value in settings.items():
         if name not in STORE_SETTINGS:
-            raise InvalidConfig(f"setting {name!r} is unknown", name=name, value=value)
+            raise unknown(name, value, STORE_SETTINGS)
     numbers = {
         name: whole_number(name, settings[name], low=low, high=high) if name in settings else None
         for name, (low, high) in _NUMBERS.items()

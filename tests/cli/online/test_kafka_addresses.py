@@ -233,6 +233,13 @@ def test_nobody_answers() -> None:
     assert len(ended.err.splitlines()) == 1
 
 
+def test_the_port_of_http() -> None:
+    with LogServer(backend="memory") as server:
+        ended = run("topic", "list", "-b", server.url.removeprefix("http://"))
+        assert ended.code == 3
+        assert "the port answers in HTTP; for the HTTP API of a server give http://" in ended.err
+
+
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     ended = run("topic", "list", "-b", "127.0.0.1:1")

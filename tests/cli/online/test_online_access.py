@@ -32,7 +32,8 @@ def test_tokens(tokens: Path, tmp_path: Path) -> None:
     (tmp_path / "none").write_text("sha256:00\n")
     with LogServer(backend="memory", token_file=tokens) as server:
         options = ("--server", server.url)
-        assert run("topic", "list", *options).code == 2
+        refused = run("topic", "list", *options)
+        assert (refused.code, "; --token-file FILE has the token" in refused.err) == (2, True)
         assert fine("topic", "list", *options, "--token-file", tokens).rows == []
         assert run("topic", "create", "t", *options, "--token-file", tokens).code == 2
         fine("topic", "create", "t", *options, "--token-file", tmp_path / "mine")
@@ -53,10 +54,23 @@ def test_certificates(certificates: Path) -> None:  # the imported fixture
         assert server.url.startswith("https://")
         options = ("topic", "list", "--server", server.url)
         assert fine(*options, "--ca-file", ca, "--cert-file", mine).rows == []
-        assert "[server-unreachable]" in run(*options).err
-        assert run(*options, "--ca-file", ca).code == 3
+        ended = run(*options).err
+        assert "its certificate is not accepted: " in ended
+        assert "; --ca-file names the authority to trust [server-unreachable]" in ended
+        refused = run(*options, "--ca-file", ca)
+        assert (refused.code, "Operation not permitted" in refused.err) == (3, False)
+        plain = server.url.replace("https", "http")
+        assert "An HTTPS port needs https://" in run(*options[:-1], plain, "--ca-file", ca).err
         assert run(*options, "--ca-file", certificates / "nothing").code == 3
         context = ssl.create_default_context(cafile=str(ca))
         context.load_cert_chain(mine)
         with BlockingClient(server.url, tls=context) as client:
             assert client.topics() == []
+
+
+def test_a_port_without_tls() -> None:
+    with LogServer(backend="memory") as server:
+        ended = run("topic", "list", "--server", server.url.replace("http", "https"))
+    assert ended.code == 3
+    assert "TLS fails: " in ended.err
+    assert "a port without TLS needs http://" in ended.err

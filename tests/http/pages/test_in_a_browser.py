@@ -1,4 +1,4 @@
-"""The overview in a real browser: it loads nothing, fits a phone, contrasts in light and dark, and runs no script."""
+"""The pages in a real browser: they load nothing, fit a phone, contrast in light and dark, and run no script."""
 
 from __future__ import annotations
 
@@ -77,7 +77,12 @@ def starting(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def open_page(healthy: str, damaged: str, starting: str, browser: Browser) -> Iterator[Open]:
     """A function that opens a page. Nothing may be loaded besides it, and the browser may complain about nothing."""
-    addresses = {"healthy": healthy, "damaged": damaged, "starting": starting}
+    addresses = {
+        "healthy": healthy,
+        "damaged": damaged,
+        "starting": starting,
+        "docs": f"{healthy}/docs",
+    }
     pages: list[Page] = []
     loaded: list[str] = []
     complaints: list[str] = []
@@ -117,6 +122,21 @@ def test_it_fits_and_can_be_read(open_page: Open, name: str, scheme: str) -> Non
     brightness = sum(map(int, ground.removeprefix("rgb(").removesuffix(")").split(","))) / 3
     assert (brightness > 200) == (scheme == "light")
     assert (brightness < 60) == (scheme == "dark")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_documentation_fits_and_can_be_read(open_page: Open, scheme: str) -> None:
+    page = open_page("docs", DESK, scheme)
+    for width in (DESK, 768, PHONE, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        check_width(page, width)
+    check_contrast(page)
+    name, meaning = page.locator("#produce tbody tr").first.locator("td").all()[::2]
+    assert page.locator("#produce thead").first.is_hidden()
+    above, below = name.bounding_box(), meaning.bounding_box()
+    assert above is not None
+    assert below is not None
+    assert above["y"] + above["height"] <= below["y"]
 
 
 def test_its_style_is_applied(open_page: Open) -> None:

@@ -133,6 +133,13 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
 }
 
 
+async def test_the_message_names_the_header(api: Api) -> None:
+    for header in ({"key": "h"}, {"key": "h", "value": b64(b"\xff")}):
+        records = [{"value": b64(b"v"), "headers": [{"key": "a", "value": b64(b"v")}, header]}]
+        refused = await api.post("/topics/t", {"records": records}, content_type=BINARY)
+        assert refused.json["message"].startswith("record 0: headers: the value of 'h' is ")
+
+
 @pytest.mark.parametrize(("record", "field"), REFUSED.values(), ids=REFUSED.keys())
 async def test_what_a_message_cannot_carry(api: Api, record: dict[str, object], field: str) -> None:
     """A value that a message cannot carry is rejected by its field name in the request; other records are stored."""
