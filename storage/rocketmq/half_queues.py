@@ -85,8 +85,8 @@ class Reader:
                 raise self._log.damage(
                     physical_offset, "the record was deleted with the head of the log"
                 )
-            self._start, position = physical_offset, 0
             self._data = self._log.read(physical_offset, window_bytes(entries, at))
+            self._start, position = physical_offset, 0  # not before the read, which may fail
             self.read_bytes += len(self._data)
         message = self._log.checked(self._data, position, physical_offset)
         check_address(self._log, of, message, physical_offset)

@@ -278,8 +278,8 @@ class Schedule:
                 if not fitting_entries(files.log, [entry]):
                     raise unit_error(queue.units.run, offset + number, WRONG_PLACE, entry)
                 if not 0 <= physical_offset - start <= len(data) - entry.size:
-                    start = physical_offset
-                    data = files.log.read(start, window_bytes(entries, number))
+                    data = files.log.read(physical_offset, window_bytes(entries, number))
+                    start = physical_offset  # not before the read, which may fail
                     data = data[: files.log.end - start]
                 taken, taken_bytes = due.take(
                     data, start, entries, number, limit_bytes - size_bytes

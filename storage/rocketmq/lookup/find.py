@@ -457,12 +457,14 @@ class LogWindow:
         return self._log.checked(self._data, position, at)
 
     def _move(self, at: int, size: int) -> None:
-        self._start = at
+        start = at
         window_bytes = self._window_bytes
         if self._backward and size < window_bytes:
             base = self._log.run.base_of(at)
-            self._start = max(at + size - window_bytes, at if base is None else base)
-        self._data = self._log.read(self._start, max(at + size - self._start, window_bytes))
+            start = max(at + size - window_bytes, at if base is None else base)
+        # The read may fail: then the window stays where it is, with its bytes.
+        self._data = self._log.read(start, max(at + size - start, window_bytes))
+        self._start = start
 
 
 # ---- by id ----

@@ -329,6 +329,23 @@ def test_a_damaged_message_is_passed_over(caplog: pytest.LogCaptureFixture) -> N
     assert [one.offset for one in store.delays.waiting(5).records] == []
 
 
+def test_a_missing_log_file_takes_along_no_other_delayed_message() -> None:
+    shop = Workshop()
+    sent = [b"message-%02d." % number for number in range(30)]
+    with shop.open_with_topic() as store:
+        for value in sent:
+            delay(store, value, 1)
+    missing = shop.log_path(shop.log_bases()[2])
+    lost = {value for value in sent if value in shop.fs.read_bytes(missing)}
+    assert lost
+    shop.fs.remove(missing)
+    shop.clock.now_ms += 1000
+    with shop.open() as store:
+        while deliver(shop, store).messages:
+            pass
+        assert values(store) == [value for value in sent if value not in lost]
+
+
 def test_a_deleted_topic_comes_back_with_its_delayed_messages() -> None:
     """As in the broker, which delivers to any topic."""
     shop = Workshop()

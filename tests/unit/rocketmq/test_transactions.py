@@ -35,7 +35,7 @@ from storage.rocketmq.store import RocketMQStore
 from storage.rocketmq.transactions import HALF, MAX_TIME
 from tests.golden import rocketmq_stores as stores
 from tests.robustness.crash.faulty import FaultyFileSystem, at_change, disk_full, no_fault
-from tests.unit.rocketmq.workshop import T0, Workshop, values
+from tests.unit.rocketmq.workshop import LOG_BYTES, T0, Workshop, values
 
 OP = TopicPartition("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0)
 T1 = TopicPartition("t", 1)
@@ -716,6 +716,21 @@ def test_a_full_disk_in_a_commit_and_a_repeat() -> None:
         assert [len(value or b"") for value in values(store, T1)] == [300], change
         store.close()
     assert failures > 0
+
+
+def test_a_missing_log_file_takes_along_no_other_half_message() -> None:
+    """U5 is right after the missing file with U4, within reach of the read of U1 to U3."""
+    shop = Workshop()
+    with opened(shop) as store:
+        store.append_messages(HALF, [client_half(name) for name in ("U1", "U2", "U3")])
+        while store.log.end < 2 * LOG_BYTES + 600:
+            store.append(T0, [Record(None, b"between")])
+        store.append_messages(HALF, [client_half("U4")])
+        (place,) = store.append_messages(HALF, [client_half("U5")]).locators
+        assert place % (1 << 64) == 3 * LOG_BYTES
+    shop.fs.remove(shop.log_path(2 * LOG_BYTES))
+    with shop.open() as store:
+        assert ids(store) == ["U1", "U2", "U3", "U5"]
 
 
 def test_a_damaged_half_message_is_passed_over() -> None:

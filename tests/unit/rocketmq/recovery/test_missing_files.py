@@ -214,6 +214,23 @@ def test_a_middle_file_that_is_missing_is_told_and_nothing_is_given_again(shop: 
         assert put_value(store, b"new").base_offset == COUNT
 
 
+def dumped(shop: Workshop) -> dict[int, object]:
+    """Return the values of all records, by physical offset."""
+    inspector = open_inspector(ROOT, StoreOptions(settings=SMALL), fs=shop.fs, clock=shop.clock)
+    rows = [row for run in inspector.dump("records") for row in run]
+    inspector.close()
+    return {int(str(row["physicalOffset"])): row["body"] for row in rows}
+
+
+def test_a_missing_file_hides_no_record_of_another_file(shop: Workshop) -> None:
+    """The first records after a hole are within reach of a read that failed in the hole."""
+    base = shop.log_bases()[2]
+    kept = {at: v for at, v in dumped(shop).items() if not base <= at < base + LOG_BYTES}
+    assert len(kept) < 2 * COUNT
+    drop_log(shop, 2)
+    assert dumped(shop) == kept
+
+
 def test_over_a_gap_the_log_goes_on_once_it_is_accepted(shop: Workshop) -> None:
     """All queues are lost too, so that a start has to walk across the gap."""
     drop_log(shop, 2)
