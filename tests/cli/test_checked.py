@@ -99,6 +99,16 @@ def test_a_rocketmq_log_without_its_store(tmp_path: Path) -> None:
     )  # without the free space at the end
 
 
+def test_a_rocketmq_store_without_queues_has_its_topics(tmp_path: Path) -> None:
+    options = settings_options(SMALL.settings)
+    whole = checked(SMALL.root, tmp_path, *options)
+    root = rocketmq_stores.copy_store(SMALL, tmp_path / "store")
+    shutil.rmtree(root / "consumequeue")
+    told = checked(root, tmp_path, *options)
+    for name in ("topics", "partitions", "records"):
+        assert told[name] == whole[name]
+
+
 def test_damage_is_counted_by_severity(tmp_path: Path) -> None:
     root = stores.copy_store(KAFKA, tmp_path / "data")
     for path in root.glob("*/*.index"):

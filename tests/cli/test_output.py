@@ -170,6 +170,17 @@ def test_repeats_are_one_line(found: list[Finding], shown: int) -> None:
     assert len(list(finding_lines(found, IN, shows_all=True))) == len(found)
 
 
+def test_errors_come_before_warnings() -> None:
+    found = [
+        *alike("torn-tail", 2, 1),
+        finding("unclean-stop", "x"),
+        *alike("damaged-batch", 1, 1),
+        *alike("missing-index", 4, 1),
+    ]
+    lines = list(finding_lines(found, IN))
+    assert [line.partition(":")[0] for line in lines] == ["info", "error", *["warning"] * 3]
+
+
 def test_a_line_for_many_names_the_first_and_their_number() -> None:
     (line,) = finding_lines(alike("missing-index", 76, 5), IN)
     assert line.startswith("warning: 0: t-0 offset 0: ")

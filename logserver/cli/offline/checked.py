@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import click
 
@@ -15,6 +16,9 @@ from logserver.cli.output import TABLE, write_text
 from logserver.remedies import is_wrong
 from storage import FileCount, Finding
 from storage.display import counted, size_text
+
+MISSING_ENTRY: Final = "missing-unit"
+"""The finding that names a partition whose records are checked, also if it has no file: its queue is lost."""
 
 
 class Checked:
@@ -39,6 +43,8 @@ class Checked:
         """Yield the same findings and count them."""
         for finding in found:
             self.met[finding.severity] += 1
+            if finding.code == MISSING_ENTRY and finding.topic is not None:
+                self._partitions.add((finding.topic, finding.partition))
             self.is_sound = self.is_sound and not is_wrong(finding)
             yield finding
 

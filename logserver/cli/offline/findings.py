@@ -63,15 +63,15 @@ def with_help(
 def finding_lines(
     findings: Iterable[Finding], inspected: Inspected, *, shows_all: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of findings, ordered by the first finding of each kind. Many findings of a kind are one line with
-    a count.
+    """Yield the lines of findings, warnings last, ordered by the first finding of each kind. Many findings of a kind
+    are one line with a count.
 
     Errors are only grouped within one partition, so that each damaged partition has a line.
     """
     kinds: dict[_Kind, list[Finding]] = {}
     for finding in findings:
         kinds.setdefault(_kind(finding), []).append(finding)
-    for alike in kinds.values():
+    for alike in sorted(kinds.values(), key=lambda found: found[0].severity == "warning"):
         if shows_all or len(alike) <= _SINGLY:
             yield from (finding_line(finding, inspected) for finding in alike)
         else:

@@ -50,8 +50,8 @@ def command(
     """Read all of PATH, a store, a partition directory or one file, and print the findings.
 
     The last line counts the checked items; with --output json or ndjson it goes to standard error. In a table,
-    similar findings are one line with their number. The exit code is 1 if a finding is worse than `info`. Nothing
-    is changed.
+    errors come before warnings, and similar findings are one line with their number. The exit code is 1 if a finding
+    is worse than `info`. Nothing is changed.
     """
     checked, inspected = Checked(), Inspected(path, settings)
     with opened(path, settings) as (inspector, progress):

@@ -21,6 +21,7 @@ from storage.rocketmq.format.message import (
     decode_message,
     peek,
 )
+from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.scan import BAD, BLANK, PADDING
 from storage.rocketmq.index.queues import QueueTable
 from storage.rocketmq.log.file_sequence import FileSequence
@@ -31,6 +32,18 @@ from storage.shared.diagnostics import Meter, Notes
 
 MAX_SHOWN_BYTES: Final = 16 << 20
 """Limit on the bytes read at a bad place to describe its error."""
+
+
+def missing_files(run: FileSequence, begin: int) -> Finding:
+    """Return the finding for the files that are missing between position `begin` and the next file of the run."""
+    following = min(base for base in run.bases if base > begin and not base % run.file_bytes)
+    return finding(
+        "missing-file",
+        run.directory / file_name(begin),
+        expected=f"a file that begins at {begin}",
+        found=f"the next begins at {following}",
+        message=f"{following - begin} bytes have no file",
+    )
 
 
 def overlap(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
@@ -222,8 +235,7 @@ class LogWalk:
 
     def _damage(self, stop: Stop, following: int) -> Finding:
         if self.run.base_of(stop.position) is None:
-            what = f"{following - stop.position} bytes of the log have no file"
-            return self.finding("missing-file", "error", stop.position, what)
+            return missing_files(self.run, stop.position - stop.position % self.run.file_bytes)
         if stop.reason == BLANK:
             found = "zeros"
         elif stop.reason == BAD:

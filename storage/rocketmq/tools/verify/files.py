@@ -19,6 +19,7 @@ from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.state import blocked_paths
 from storage.rocketmq.state.config_file import EMPTY
 from storage.rocketmq.tools.dump import bad_small_file, small_files
+from storage.rocketmq.tools.log_walk import missing_files
 from storage.rocketmq.tools.rows import small_file_entry
 from storage.rocketmq.tools.unrecovered import UnrecoveredStore
 from storage.shared.own_files import own_file_findings
@@ -66,13 +67,7 @@ def _check_run(fs: FileSystem, run: FileSequence) -> Iterator[Finding]:
     placed = [base for base in run.bases if not base % run.file_bytes]
     for before, after in pairwise(placed):
         if before + run.file_bytes != after:
-            yield finding(
-                "missing-file",
-                run.directory / names.file_name(before + run.file_bytes),
-                expected=f"a file that begins at {before + run.file_bytes}",
-                found=f"the next begins at {after}",
-                message=f"{after - before - run.file_bytes} bytes have no file",
-            )
+            yield missing_files(run, before + run.file_bytes)
 
 
 def _check_run_names(fs: FileSystem, run: FileSequence, folder: Path) -> Iterator[Finding]:
