@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -191,14 +192,19 @@ class LogServer:
             self._forget()
 
     def _forget(self) -> None:
-        """Wait for the end of the child, then close its pipes and the file of its error output."""
-        process, self._process, self._announced = self._process, None, None
+        """Wait for the end of the child, then close its pipes and the file of its error output. A temporary store that
+        a killed child has left is removed.
+        """
+        process, self._process = self._process, None
+        announced, self._announced = self._announced, None
         if process is not None:
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     with contextlib.suppress(OSError):
                         pipe.close()
+            if announced is not None and self._options["ephemeral"]:
+                shutil.rmtree(os.path.dirname(announced.data), ignore_errors=True)
         if self._errors is not None:
             self._errors.close()
             self._errors = None

@@ -160,10 +160,16 @@ def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     assert not is_alive(pid)
 
 
-def test_a_child_that_has_died() -> None:
-    with LogServer(backend="memory") as server:
+@pytest.mark.parametrize("backend", [*BACKENDS, "memory"])
+def test_a_child_that_has_died_leaves_no_folder(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with LogServer(backend=backend) as server:
+        assert Path(server.data).is_relative_to(tmp_path)
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
