@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -70,7 +71,13 @@ def test_the_action_starts_a_server_and_waits(installed: Machine) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert installed.status("/readyz") == 200
     log = installed.folder / "logserver.log"
-    assert read(installed.folder / "GITHUB_OUTPUT") == f"url={installed.url}\nlog={log}\n"
+    announced = json.loads(read(installed.folder / "logserver.out"))
+    assert announced["kafka"].startswith("127.0.0.1:")
+    assert read(installed.folder / "GITHUB_OUTPUT").splitlines() == [
+        f"url={installed.url}",
+        f"kafka={announced['kafka']}",
+        f"log={log}",
+    ]
     assert read(installed.folder / "GITHUB_ENV") == f"LOGSERVER_URL={installed.url}\n"
     assert "rocketmq store" in read(log)
 
