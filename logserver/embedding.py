@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import msgspec
@@ -204,7 +205,7 @@ class LogServer:
                     with contextlib.suppress(OSError):
                         pipe.close()
             if announced is not None and self._options["ephemeral"]:
-                shutil.rmtree(os.path.dirname(announced.data), ignore_errors=True)
+                shutil.rmtree(Path(announced.data).parent, ignore_errors=True)
         if self._errors is not None:
             self._errors.close()
             self._errors = None

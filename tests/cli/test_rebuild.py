@@ -113,6 +113,18 @@ def test_without_write_nothing_changes(tmp_path: Path) -> None:
     ]
 
 
+def test_right_indexes_of_another_interval_are_named_as_such(tmp_path: Path) -> None:
+    (golden,) = [one for one in stores.partitions() if one.data.name == "seg-index-full-0"]
+    folder = copy_of(golden, tmp_path)
+    assert run("verify", folder).code == 0
+    *_, last = fine("rebuild", folder, "--output", "table").out.decode().splitlines()
+    assert "`logserver verify` does not report" in last
+    options = settings_options(golden.settings)
+    assert fine("rebuild", folder, "--output", "table", *options).out.decode() == (
+        "0 of 12 files would change\n"
+    )
+
+
 def test_only_indexes_that_differ_are_written_and_what_was_there_is_kept(tmp_path: Path) -> None:
     folder = copy_of(TXN, tmp_path)
     spoiled = folder / "00000000000000000021.index"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -26,6 +27,9 @@ from logserver.cli.output import (
 )
 from logserver.remedies import Inspected
 from storage import RebuildReport
+
+_INTERVAL: Final = "index.interval.bytes"
+_SPARSE_INDEXES: Final = (".index", ".timeindex")
 
 
 @click.command("rebuild")
@@ -54,7 +58,7 @@ def command(
         kinds = inspector.rebuild_kinds() if what is None else [what]
         report = joined([inspector.rebuild(kind, write=write, progress=progress) for kind in kinds])
     if output == TABLE:
-        write_text(rebuild_lines(report))
+        write_text([*rebuild_lines(report), *_other_interval(report, settings)])
     else:
         write_document(with_help(report, inspected, report.findings), output)
     end_with(report.findings, inspected, shows_all=shows_all)
@@ -84,6 +88,17 @@ def rebuild_counts(report: RebuildReport) -> Iterator[str]:
     yield f"{len(report.changed)} of {report.files} files {_verb(report)}"
     if report.changed and not report.written:
         yield "to write them, give --write"
+
+
+def _other_interval(report: RebuildReport, settings: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line if indexes may only differ because they were written with another index interval."""
+    if report.written or _INTERVAL in settings:
+        return
+    if any(path.endswith(_SPARSE_INDEXES) and Path(path).exists() for path in report.changed):
+        yield (
+            f"of these, an index that `logserver verify` does not report is right too: it was written with another "
+            f"{_INTERVAL}, which --set can give"
+        )
 
 
 def _verb(report: RebuildReport) -> str:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.contract import Clock
+from storage.display import counted
 from storage.errors import DataError
 from storage.files import FileSystem, HandleCache
 from storage.findings import finding
@@ -259,7 +260,7 @@ def name_only(topic: str, offsets: Mapping[int, NamedOffset]) -> Finding:
         named.path,
         topic=topic,
         offset=named.offset,
-        message=f"{len(offsets)} partitions of a topic that has no folder here and no settings are named",
+        message=f"no folder here and no settings: the file names {counted(len(offsets), 'partitions')} of this topic",
     )
 
 

@@ -36,6 +36,9 @@ from storage.shared.root_files import RootFiles, StoreFacts, json_text
 BACKEND: Final = "kafka"
 TOPICS_FILE: Final = ".logserver.topics.json"
 CUT: Final = "it ends after its version: its entries are lost. A real broker goes on without them"
+NO_IDENTITY: Final = (
+    "Restore it, or move it away: a start writes another one or needs none. --read-only needs none"
+)
 OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
 _MARKS: Final = (names.META_PROPERTIES, names.CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
 
@@ -219,10 +222,11 @@ class LogDirectory(RootFiles[StoreFile]):
             return self._stored_cluster_id()
         except Corrupt as error:
             path = str(self.path / names.META_PROPERTIES)
-            raise Corrupt(f"{path}: {error.message}", **{**error.facts(), "path": path}) from error
+            message = f"{path}: {error.message}. {NO_IDENTITY}"
+            raise Corrupt(message, **{**error.facts(), "path": path}) from error
         except UnsupportedFormat as error:
             path = str(self.path / names.META_PROPERTIES)
-            raise UnsupportedFormat(f"{path}: {error.message}", path=path) from error
+            raise UnsupportedFormat(f"{path}: {error.message}. {NO_IDENTITY}", path=path) from error
 
     def known_cluster_id(self) -> str | None:
         """Return cluster.id; None, and report a finding, if meta.properties cannot be read. For read-only stores."""

@@ -12,6 +12,7 @@ import pytest
 
 from storage import LogStore, Record, StoreOptions, TopicPartition, detect, open_store
 from storage.errors import (
+    Corrupt,
     InvalidConfig,
     IoFailure,
     StoreLocked,
@@ -171,6 +172,9 @@ def test_a_start_that_fails_lets_go_of_the_lock(shop: Workshop) -> None:
     good = shop.fs.read_bytes(ROOT / "meta.properties")
     shop.put(ROOT / "meta.properties", b"version=9\n")
     with pytest.raises(UnsupportedFormat):
+        shop.open()
+    shop.put(ROOT / "meta.properties", b"xx\n")
+    with pytest.raises(Corrupt, match="move it away"):
         shop.open()
     shop.put(ROOT / "meta.properties", good)
     shop.open().close()

@@ -719,15 +719,13 @@ def test_a_full_disk_in_a_commit_and_a_repeat() -> None:
 
 
 def test_a_missing_log_file_takes_along_no_other_half_message() -> None:
-    """U5 is right after the missing file with U4, within reach of the read of U1 to U3."""
     shop = Workshop()
     with opened(shop) as store:
         store.append_messages(HALF, [client_half(name) for name in ("U1", "U2", "U3")])
         while store.log.end < 2 * LOG_BYTES + 600:
             store.append(T0, [Record(None, b"between")])
-        store.append_messages(HALF, [client_half("U4")])
-        (place,) = store.append_messages(HALF, [client_half("U5")]).locators
-        assert place % (1 << 64) == 3 * LOG_BYTES
+        for name in ("U4", "U5"):
+            store.append_messages(HALF, [client_half(name)])
     shop.fs.remove(shop.log_path(2 * LOG_BYTES))
     with shop.open() as store:
         assert ids(store) == ["U1", "U2", "U3", "U5"]
