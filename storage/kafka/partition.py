@@ -342,36 +342,41 @@ class Partition:
     def append_promptly(self, records: Sequence[Record]) -> AppendResult | None:
         if codec_id(self.settings.compression):
             return None
-        with self._promptly() as may_append:
-            if not may_append:
-                return None
+        if not self._begin_promptly():
+            return None
+        try:
             mark = self._stamp()
             return self._write_promptly(self._encoded(records, mark, None, None), mark)
+        finally:
+            self._append_lock.release()
 
     def append_batches_promptly(self, data: bytes, rules: BatchRules) -> AppendResult | None:
-        with self._promptly() as may_append:
-            if not may_append:
-                return None
+        if not self._begin_promptly():
+            return None
+        try:
             new = encoding.taken(data, self.settings, rules)
             known = self._check_sequences(new.batches)
             if known is not None:
                 return known
             mark = self._stamp()
             return self._write_promptly(self._stamped(new, mark, rules), mark)
+        finally:
+            self._append_lock.release()
 
-    @contextmanager
-    def _promptly(self) -> Iterator[bool]:
-        """Hold the append lock if an append would only hand bytes to the kernel. Yield whether it would."""
+    def _begin_promptly(self) -> bool:
+        """Take the append lock, if an append would only hand bytes to the kernel. Return whether it is taken."""
         files = self._shared.files
         has_room = files.room >= FILES_OF_APPEND or files.is_writable(self._segments.active.path)
         if not has_room or not self._append_lock.acquire(blocking=False):
-            yield False
-            return
+            return False
+        may_append = False
         try:
             self._check_writable()
-            yield self._epoch is not None  # the first append since the start may write the epochs
+            may_append = self._epoch is not None  # else the append may write the epochs
         finally:
-            self._append_lock.release()
+            if not may_append:
+                self._append_lock.release()
+        return may_append
 
     def _write_promptly(self, encoded: Encoded, mark: Stamp) -> AppendResult | None:
         """Append checked batches to the active segment. Return None if they need a new one."""

@@ -53,6 +53,9 @@ SIZE_BEFORE_LENGTH: Final = 12
 """The size of a batch is this plus its length field."""
 LEADER_EPOCH_POSITION: Final = 12
 CRC_START: Final = 21
+LOW_ATTRIBUTES: Final = (
+    CRC_START + 1
+)  # the second byte of the attributes, which has all that are defined
 UNCOVERED_FIELDS: Final = 5
 MIN_LENGTH: Final = HEADER_SIZE - SIZE_BEFORE_LENGTH
 MAX_LENGTH: Final = (1 << 31) - 1
@@ -279,6 +282,11 @@ def truncated_batch(position: int, needed: int) -> Truncated:
 def corrupt_batch(position: int, what: str, **facts: object) -> Corrupt:
     """Return the error for a batch that violates the format."""
     return Corrupt(f"batch at {position}: {what}", kind="batch", position=position, **facts)
+
+
+def is_marked_transactional(data: Buffer) -> bool:
+    """Return whether the first batch has the attribute of a transaction, without a check of its header."""
+    return len(data) > LOW_ATTRIBUTES and data[LOW_ATTRIBUTES] & TRANSACTIONAL != 0
 
 
 def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:

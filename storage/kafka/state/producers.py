@@ -237,8 +237,10 @@ class ProducerStates:
         """Return the first offset of the oldest transaction without a published marker; None if there is none."""
         while self._ended and self._ended[0][1] < published_end:
             self._ended.popleft()
+        if not self._open and not self._ended:
+            return None
         firsts = [*self._open.values(), *(first for first, _ in self._ended)]
-        return min(firsts, default=None)
+        return min(firsts)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Remove producers that have been silent for `expiration_ms` and have no open transaction."""

@@ -27,7 +27,12 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.kafka.format import names
-from storage.kafka.format.batch import decode_header, decode_records, split_batches
+from storage.kafka.format.batch import (
+    decode_header,
+    decode_records,
+    is_marked_transactional,
+    split_batches,
+)
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.transaction_records import (
     decode_key,
@@ -233,6 +238,8 @@ class KeepsTransactions(ABC):
 
     def transaction_of(self, data: bytes) -> ProducerEpoch | None:
         """See SupportsTransactions."""
+        if not is_marked_transactional(data):
+            return None
         try:
             header = decode_header(data, 0)
         except DataError:
