@@ -67,6 +67,10 @@ _ABOUT: Final = (
 )
 
 show: Final = click.Command(
-    "show", callback=_show, params=[*serve.command.params, output_parameter()], help=_ABOUT
+    "show",
+    callback=_show,
+    params=[*serve.command.params, output_parameter()],
+    help=_ABOUT,
+    short_help="Print every setting, its value and its source.",
 )
 command: Final = click.Group("config", commands=[show], help="Show the settings in force.")

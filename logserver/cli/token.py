@@ -32,7 +32,9 @@ def _scopes(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 @command.command(
-    "scram", epilog="Example: logserver token scram ann --scopes read,produce >> tokens"
+    "scram",
+    epilog="Example: logserver token scram ann --scopes read,produce >> tokens",
+    short_help="Print the lines of a user of Kafka's login.",
 )
 @click.argument("name", metavar="NAME")
 @click.option(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import os
 import random
 from collections.abc import AsyncIterator, Mapping
@@ -29,6 +30,8 @@ from storage.errors import InvalidArgument
 
 T = TypeVar("T")
 
+log: Final = logging.getLogger(__name__)
+
 JSON: Final = "application/json"
 BINARY_JSON: Final = "application/vnd.kafka.binary.v2+json"
 V2_JSON: Final = "application/vnd.kafka.v2+json"
@@ -39,6 +42,7 @@ Query: TypeAlias = Mapping[str, object]
 
 _MAY_PASS: Final = frozenset({429, 503})
 _LARGE_BYTES: Final = 1 << 20
+_WARNINGS: Final = "X-Warnings"
 _FAILURES: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -97,6 +101,7 @@ class Transport:
         self._timeout_s = timeout_s
         self._retry = retry
         self._session: aiohttp.ClientSession | None = None
+        self._warned: set[str] = set()
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -152,12 +157,20 @@ class Transport:
             else:
                 retry_after = answer.headers.get("Retry-After")
                 if answer.status < 400:
+                    self._pass_on_warnings(answer)
                     return answer
                 may_pass = answer.status in _MAY_PASS and (repeatable or retry_after is not None)
                 if is_last or not may_pass:
                     raise refusal(answer.status, answer.body, self.url)
             await asyncio.sleep(self._retry.pause_s(attempt, retry_after))
         raise ServerUnreachable(f"{self.url} was not asked: attempts is 0", url=self.url)
+
+    def _pass_on_warnings(self, answer: Response) -> None:
+        """Log what the server warns of, such as a time far in the future: each problem once."""
+        text = answer.headers.get(_WARNINGS)
+        if text is not None and (problem := text.partition(":")[0]) not in self._warned:
+            self._warned.add(problem)
+            log.warning("the server warns: %s", text)
 
     async def json(self, kind: type[T], method: str, path: str, **options: Any) -> T:
         """Make a call with a JSON answer of this kind. Raises what `call` raises, and StrangeAnswer."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 from click.shell_completion import BashComplete
 
@@ -60,6 +61,16 @@ def test_exit_codes() -> None:
 @pytest.mark.parametrize("words", [["consume"], ["topic", "create"], ["explain"]])
 def test_the_help_of_a_command(words: list[str]) -> None:
     assert fine("help", *words).out == fine(*words, "--help").out
+
+
+def test_the_lists_of_commands_are_not_cut() -> None:
+    root = group()
+    ctx = click.Context(root, info_name="logserver")
+    for name in COMMANDS:
+        command = root.get_command(ctx, name)
+        if isinstance(command, click.Group):
+            shown = fine(name, "--help").out.decode().partition("Commands:")[2]
+            assert [line for line in shown.splitlines() if line.endswith("...")] == [], name
 
 
 def test_what_is_unknown_has_suggestions() -> None:

@@ -143,3 +143,18 @@ async def test_the_token_goes_along() -> None:
 def test_pauses(attempt: int, retry_after: str | None, low: float, high: float) -> None:
     for _ in range(20):
         assert low <= Retry().pause_s(attempt, retry_after) <= high
+
+
+async def test_warnings_of_the_server_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    told = [
+        answer(200, ["t"], X_Warnings=text)
+        for text in ("times are ahead: records[0]", "times are ahead: records[7]", "other: x")
+    ]
+    async with stub(told) as server, LogClient(server.url) as one:
+        for _ in told:
+            await one.topics()
+    said = [record.getMessage() for record in caplog.records if "warns" in record.getMessage()]
+    assert said == [
+        "the server warns: times are ahead: records[0]",
+        "the server warns: other: x",
+    ]

@@ -210,8 +210,8 @@ async def read(client: LogClient, reading: Reading) -> None:
     )
     async with _hint(), until_reader_closes(), aclosing(pages):
         async for page in pages:
-            is_full = printer.write(reading.watch.select(page))
-            if reading.watch.is_over(page) or is_full:
+            # A reading that its count ends has not reached the end of the partition, which `is_over` would report.
+            if printer.write(reading.watch.select(page)) or reading.watch.is_over(page):
                 break
     skipped.end()
 

@@ -28,7 +28,7 @@ async def list_groups(client: LogClient, *, output: str) -> None:
     write_rows([[{"group": name} for name in await client.groups()]], output)
 
 
-@command.command()
+@command.command(short_help="Show members, offsets and lag of a group.")
 @name_argument
 @output_option
 @online
@@ -45,7 +45,7 @@ async def show(client: LogClient, name: str, *, output: str) -> None:
     write_rows([rows], output)
 
 
-@command.command()
+@command.command(short_help="Set the committed offsets of a group.")
 @name_argument
 @start_option(
     "--to",
@@ -95,7 +95,7 @@ async def delete(client: LogClient, name: str) -> None:
     await client.delete_group(name)
 
 
-@command.command()
+@command.command(short_help="Hand a message back to a group.")
 @name_argument
 @click.argument("message", metavar="MESSAGE_ID")
 @click.option(
@@ -132,7 +132,7 @@ async def retry(
     write_rows([[row]], output)
 
 
-@command.command()
+@command.command(short_help="Show or change the retries of a group.")
 @name_argument
 @click.option(
     "--max-times",

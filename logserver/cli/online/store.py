@@ -20,7 +20,7 @@ def command() -> None:
     """Show the store of a running server, and change what it deletes."""
 
 
-@command.command()
+@command.command(short_help="Show the store, its services and sizes.")
 @output_option
 @online
 async def show(client: LogClient, *, output: str) -> None:
@@ -29,7 +29,8 @@ async def show(client: LogClient, *, output: str) -> None:
 
 
 @command.command(
-    epilog="Example: logserver store retention --set log.retention.ms=604800000 --off log.retention.bytes"
+    epilog="Example: logserver store retention --set log.retention.ms=604800000 --off log.retention.bytes",
+    short_help="Show or change what the store deletes.",
 )
 @click.option(
     "--set",

@@ -96,7 +96,7 @@ def _readable(row: Mapping[str, object]) -> dict[str, object]:
     return {**shown, "size": size_text(size) if isinstance(size, int) else None}
 
 
-@command.command()
+@command.command(short_help="Create a topic.")
 @name_argument
 @click.option(
     "--partitions",
@@ -115,7 +115,7 @@ async def create(
         click.echo(one_line(f"topic {name} already exists"), err=True)
 
 
-@command.command()
+@command.command(short_help="Show configs and offsets of a topic.")
 @name_argument
 @output_option
 @online
@@ -169,7 +169,7 @@ async def add_partitions(client: LogClient, name: str, *, count: int) -> None:
     await client.add_partitions(name, count)
 
 
-@command.command("delete-records")
+@command.command("delete-records", short_help="Delete the first records of a partition.")
 @name_argument
 @click.option("--partition", type=click.IntRange(min=0), required=True, help="Of this partition.")
 @click.option(

@@ -20,7 +20,7 @@ def command() -> None:
     """List, begin, commit and roll back transactions of a running server."""
 
 
-@command.command("list")
+@command.command("list", short_help="List transactional ids or open transactions.")
 @click.option(
     "--state", metavar="STATE", help="Only those in this state, such as Ongoing or unknown."
 )
@@ -31,7 +31,7 @@ async def list_transactions(client: LogClient, *, state: str | None, output: str
     write_rows([[_row(listed) for listed in await client.transactions(state)]], output)
 
 
-@command.command()
+@command.command(short_help="Begin a transaction and print its id.")
 @click.option(
     "-n",
     "--name",

@@ -112,6 +112,12 @@ def test_notices_of_the_end(filled: str) -> None:
     ]
 
 
+def test_a_count_ends_without_a_notice(filled: str) -> None:
+    """As kcat does: the reading has not reached the end of the topic."""
+    ended = kcat("-C", "-t", filled, "-p", 0, "-o", "beginning", "-c", 1)
+    assert (ended.code, ended.out.count(b"\n"), ended.err) == (0, 1, "")
+
+
 def test_envelopes(filled: str) -> None:
     sent(filled, b"x\n", "-H", "a=b", "-H", "c=d")
     first, *_, last = (json.loads(line) for line in printed(filled, "-J").splitlines())
