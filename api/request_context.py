@@ -201,7 +201,11 @@ class RequestContext:
         return self.encoded(encode_json(value, enc_hook=_plain), status=status)
 
     def encoded(
-        self, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
+        self,
+        body: bytes | bytearray,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
     ) -> web.Response:
         """Return an answer with an encoded body."""
         named = {**(headers or {}), "Content-Type": self.answer_type}

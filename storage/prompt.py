@@ -35,9 +35,9 @@ class SupportsPromptAppend(Protocol):
 
 
 class BatchView(NamedTuple):
-    """The fields of a BatchPage, with bytes that may be a part of what was read."""
+    """The fields of a BatchPage, with bytes that the caller owns: a bytearray may be what was read, without a copy."""
 
-    data: bytes | memoryview
+    data: bytes | bytearray
     next_offset: int
     bounds: OffsetBounds
     aborted: Sequence[AbortedTransaction] = ()

@@ -16,16 +16,18 @@ from crc32c import crc32c
 from api.request_context import RequestContext
 from logserver.service.fetch import visible_end
 from logserver.service.requests import Fetch, StartAt
-from storage import BatchPage, Page
+from storage import BatchPage, BatchView, Page
 
 
-def is_closed(request: Fetch, page: Page | BatchPage) -> bool:
+def is_closed(request: Fetch, page: Page | BatchPage | BatchView) -> bool:
     """Return whether the same request returns the same page as long as its records exist."""
     at_offset = request.start.at is StartAt.OFFSET
     return at_offset and page.next_offset < visible_end(page.bounds, request.isolation)
 
 
-def cacheable(call: RequestContext, body: bytes, headers: Mapping[str, str]) -> web.Response:
+def cacheable(
+    call: RequestContext, body: bytes | bytearray, headers: Mapping[str, str]
+) -> web.Response:
     """Return the page with its tag; 304 without the page if the client has the same tag."""
     tag = entity_tag(body)
     tagged = {**headers, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept"}
@@ -34,7 +36,7 @@ def cacheable(call: RequestContext, body: bytes, headers: Mapping[str, str]) -> 
     return call.encoded(body, headers=tagged)
 
 
-def entity_tag(body: bytes) -> str:
+def entity_tag(body: bytes | bytearray) -> str:
     """Return a strong tag: the length, and a CRC of each half (two CRCs for the cost of one)."""
     middle = len(body) // 2
     view = memoryview(body)

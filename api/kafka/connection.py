@@ -143,7 +143,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reserving: asyncio.Task[None] | None = None
         self._queue: deque[_Waiting] = deque()
         self._running: deque[_Running] = deque()
-        self._unwritten: list[bytes | memoryview] = []  # of answers, before the transport has them
+        self._unwritten: list[bytes | bytearray] = []  # of answers, before the transport has them
         self._unwritten_bytes = self._unwritten_answers = 0
         self._unsent: list[Reservation] = []  # of answers that the client has not taken
         self._writable = True

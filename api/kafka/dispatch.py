@@ -48,7 +48,7 @@ HEADER_BYTES: Final = 10  # API, version, correlation id, length of the client i
 class Answer:
     """The parts of an answer, without the length before it. `last`: the connection ends after it."""
 
-    parts: list[bytes | memoryview]
+    parts: list[bytes | bytearray]
     last: bool = False
 
 
@@ -170,7 +170,7 @@ class Dispatcher:
 
     def _encoded(
         self, served: Served, version: int, correlation_id: int, response: Any
-    ) -> list[bytes | memoryview]:
+    ) -> list[bytes | bytearray]:
         flexible = version >= served.api.flexible_from
         writer = Writer(flexible=flexible)
         writer.int32(correlation_id)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec import structs
 
@@ -19,17 +19,20 @@ from logserver.errors import Busy
 from logserver.service.requests import Fetch, Start, StartAt
 from storage import (
     BatchPage,
+    BatchView,
     Isolation,
     LogStore,
     OffsetBounds,
     Page,
+    PromptBatches,
     StoredRecord,
     TopicPartition,
     batches_of,
 )
 from storage.errors import NotOffered
 
-SomePage = TypeVar("SomePage", Page, BatchPage)
+Batches: TypeAlias = BatchPage | BatchView
+SomePage = TypeVar("SomePage", Page, Batches)
 
 # Size in bytes that a header adds to an answer, without its own bytes, which may be none.
 HEADER_BYTES: Final = 32
@@ -217,7 +220,7 @@ def record_sizes(records: Sequence[StoredRecord]) -> list[int]:
     ]
 
 
-def read_batch_page(store: LogStore, request: Fetch) -> ReadResult[BatchPage]:
+def read_batch_page(store: LogStore, request: Fetch) -> ReadResult[Batches]:
     """Read whole batches from the batch that contains the start. Raises what `read_batches` raises, and NotOffered."""
     batches = batches_of(store)
     if batches is None:
@@ -230,6 +233,22 @@ def read_batch_page(store: LogStore, request: Fetch) -> ReadResult[BatchPage]:
     )
     more = page.next_offset < visible_end(page.bounds, request.isolation)
     return ReadResult(page, begin, len(page.data), more)
+
+
+def read_batches_promptly(
+    store: LogStore, prompt: PromptBatches, request: Fetch
+) -> ReadResult[Batches] | None:
+    """Read what `read_batch_page` reads, on the event loop. Return None if a thread has to read it."""
+    if request.start.at is StartAt.TIME:
+        return None
+    begin = _begin(store, request)
+    view = prompt.read_batches_promptly(
+        request.partition, begin, max_bytes=request.max_bytes, isolation=request.isolation
+    )
+    if view is None:
+        return None
+    more = view.next_offset < visible_end(view.bounds, request.isolation)
+    return ReadResult(view, begin, len(view.data), more)
 
 
 def _begin(store: LogStore, request: Fetch) -> int:

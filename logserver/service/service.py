@@ -24,11 +24,13 @@ from logserver.service.access import ServerState, StoreAccess
 from logserver.service.commit import Writer
 from logserver.service.delay import Delivered, delivery, no_delays
 from logserver.service.fetch import (
+    Batches,
     ReadResult,
     SomePage,
     Waiters,
     poll,
     read_batch_page,
+    read_batches_promptly,
     read_page,
 )
 from logserver.service.fetch_many import (
@@ -49,7 +51,6 @@ from logserver.service.upkeep import ServiceStatus, Upkeep
 from logserver.transactions.half import HalfTransactions
 from logserver.transactions.service import Transactions
 from storage import (
-    BatchPage,
     ClientBatches,
     Clock,
     DelayedPage,
@@ -422,12 +423,23 @@ class LogService:
         """
         return await poll(request, partial(self._read, read_page), self.waiters)
 
-    async def fetch_batches(self, request: Fetch) -> BatchPage:
+    async def fetch_batches(self, request: Fetch) -> Batches:
         """Return whole batches as stored, waiting for them as `request` says; `max_records` and `tag` do not apply.
 
         Raises what `fetch` raises, and NotOffered if the backend has no batches.
         """
-        return await poll(request, partial(self._read, read_batch_page), self.waiters)
+        return await poll(request, self._read_batches, self.waiters)
+
+    async def _read_batches(self, request: Fetch) -> ReadResult[Batches]:
+        store, prompt = self.store, self._prompt_batches
+        if prompt is not None:
+            self._topics.partition(*request.partition)
+            result = read_batches_promptly(store, prompt, request)
+            if result is not None:
+                if request.reservation is not None:
+                    request.reservation.grow_to(result.size_bytes)
+                return result
+        return await self._read(read_batch_page, request)
 
     async def fetch_many(
         self, request: FetchMany, reservation: Reservation

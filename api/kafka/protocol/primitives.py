@@ -215,7 +215,7 @@ class Writer:
 
     def __init__(self, *, flexible: bool = False) -> None:
         self.flexible = flexible
-        self.parts: list[bytes | memoryview] = []
+        self.parts: list[bytes | bytearray] = []
 
     def _number(self, kind: Struct, value: int) -> None:
         try:
@@ -291,7 +291,7 @@ class Writer:
         """Write a string that is not null."""
         self.nullable_string(_given(value))
 
-    def nullable_data(self, value: bytes | memoryview | None) -> None:
+    def nullable_data(self, value: bytes | bytearray | None) -> None:
         """Write bytes, or null."""
         if value is None:
             self.null()
@@ -302,7 +302,7 @@ class Writer:
             self.int32(len(value))
         self.parts.append(value)
 
-    def data(self, value: bytes | memoryview | None) -> None:
+    def data(self, value: bytes | bytearray | None) -> None:
         """Write bytes that are not null."""
         if value is None:
             raise ValueError(NULL)

@@ -122,7 +122,7 @@ def _part(batch: StoredBatch, offset: int, max_records: int, max_bytes: int) -> 
 
 def read_bytes(
     segment_at: SegmentAt, offset: int, end: int, max_bytes: int, budget: PromptBudget | None = None
-) -> tuple[bytes | memoryview, int]:
+) -> tuple[bytes | bytearray, int]:
     """Return whole batches, as they are on disk, and the offset to continue from.
 
     The first batch holds `offset` or is the next batch. The batches have at most `max_bytes`, but there is at least
@@ -156,13 +156,16 @@ def read_bytes(
     return _part_of(read, start, stop), next_offset
 
 
-def _part_of(read: bytes | bytearray, start: int, stop: int) -> bytes | memoryview:
-    """Return read[start:stop], without a copy if that keeps few other bytes in memory."""
+def _part_of(read: bytes | bytearray, start: int, stop: int) -> bytes | bytearray:
+    """Return read[start:stop]. A bytearray, which nothing else uses, is cut in place if few bytes of it are unused."""
     unused_bytes = len(read) - (stop - start)
-    if isinstance(read, bytes) and not unused_bytes:
+    if not unused_bytes:
         return read
-    view = memoryview(read)[start:stop]
-    return view if unused_bytes <= MAX_UNUSED_BYTES else bytes(view)
+    if isinstance(read, bytearray) and unused_bytes <= MAX_UNUSED_BYTES:
+        del read[stop:]
+        del read[:start]
+        return read
+    return bytes(memoryview(read)[start:stop])
 
 
 def _headers_bytes(headers: Sequence[Header]) -> int:

@@ -193,7 +193,7 @@ def test_few_other_bytes_stay_in_memory(shop: Workshop) -> None:
         found = prompt(store, 0, max_bytes)
         assert found is not None
         data = found.data
-        held_bytes = memoryview(data.obj).nbytes if isinstance(data, memoryview) else len(data)
+        held_bytes = data.__alloc__() if isinstance(data, bytearray) else len(data)
         assert held_bytes <= len(data) + (64 << 10)
 
 
