@@ -220,12 +220,16 @@ async def test_batches_are_answered_on_return_where_no_thread_is_needed() -> Non
     first, durable = sent(Acks.WRITTEN), sent(Acks.ALL)
     assert (first.done(), durable.done()) == (True, False)
     assert [offsets(await answer) for answer in (first, durable)] == [[0], [1]]
-    large = PartitionAppend(T0, data_batch(value=bytes(PROMPT_BATCH_BYTES)), ())
+    half = data_batch(value=bytes(PROMPT_BATCH_BYTES // 2))
+    large = PartitionAppend(T0, half * 2, ())
     with store.partition(T0)._append_lock:
         busy = sent(Acks.WRITTEN)
         second, last = sent(Acks.WRITTEN), writer.submit([large], Acks.WRITTEN)
         assert not any(answer.done() for answer in (busy, second, last))
     assert [offsets(await answer) for answer in (busy, second, last)] == [[2], [3], [4]]
+    hop = writer.submit([large], Acks.WRITTEN)
+    assert not hop.done()
+    await hop
     refused = writer.submit([PartitionAppend(T0, b"no batch", ())], Acks.WRITTEN)
     with pytest.raises(InvalidBatch):
         await refused
