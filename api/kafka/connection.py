@@ -52,6 +52,8 @@ MAX_AT_ONCE: Final = 4  # requests of one client that are answered before the lo
 MAX_UNWRITTEN: Final = 8  # answers of one client that are written at once
 NO_FRAME: Final = -1
 ANSWERED_AT_ONCE: Final = frozenset((PRODUCE, FETCH))
+_HTTP_STARTS: Final = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"PRI "))
+_TLS_START: Final = b"\x16\x03"
 MAX_LOGIN_FRAME_BYTES: Final = 512 << 10  # the real server's sasl.server.max.receive.size
 
 
@@ -269,7 +271,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._dispatcher.needs_login and self.client.scopes is None:
             limit = min(limit, MAX_LOGIN_FRAME_BYTES)
         if not HEADER_BYTES <= size <= limit:
-            self.end(f"a frame of {size} bytes: the limit is {limit}", "frame")
+            other = _other_protocol(bytes(self._buffer[:SIZE_BYTES]))
+            problem = f"a frame of {size} bytes: the limit is {limit}"
+            self.end(f"it speaks {other}" if other else problem, "frame")
             return False
         self._frame_bytes = size
         return True
@@ -499,3 +503,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             and now_s - self._frame_begun_s > pause_s / 2
         ):
             self.end("a frame that is slow, while others wait", "slow")
+
+
+def _other_protocol(start: bytes) -> str | None:
+    """Return the protocol that a client speaks instead of Kafka's, as far as its first bytes tell."""
+    if start in _HTTP_STARTS:
+        return "HTTP"
+    return "TLS, and this port does not" if start.startswith(_TLS_START) else None

@@ -138,6 +138,16 @@ def within_limit(runs: Iterable[Sequence[Row]], limit: int, output: str) -> Iter
         click.echo("no record matches", err=True)
 
 
+def noted_if_empty(runs: Iterable[Sequence[Row]], note: str) -> Iterator[Sequence[Row]]:
+    """Yield the same runs. Print the note on standard error if they have no row."""
+    is_empty = True
+    for run in runs:
+        is_empty = is_empty and not run
+        yield run
+    if is_empty:
+        click.echo(note, err=True)
+
+
 # ---- tables --------------------------------------------------------------------------------------
 
 

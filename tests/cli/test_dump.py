@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from storage import StoreOptions, open_store
 from tests.cli.runner import Ended, fine, place_of, run, settings_options
 from tests.golden import rocketmq_stores, stores
 from tests.golden.stores import GoldenPartition, by_id
@@ -276,3 +277,14 @@ def test_committed_offsets_of_rocketmq() -> None:
         {"group": "order-group", "topic": "order-live", "queueId": queue_id, "offset": offset}
         for queue_id, offset in enumerate((29, 30, 28))
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"), [("snapshot", "no entries (snapshot)"), ("records", "no records")]
+)
+def test_an_empty_table_says_so(tmp_path: Path, kind: str, note: str) -> None:
+    with open_store("kafka", tmp_path / "store", StoreOptions()) as store:
+        store.create_topic("t", 1)
+    options = ("dump", tmp_path / "store", "--topic", "t", "--what", kind, "--output")
+    assert run(*options, "table") == (0, b"", f"{note}\n")
+    assert run(*options, "ndjson") == (0, b"", "")

@@ -99,6 +99,25 @@ async def test_a_hostile_connection_ends_alone(kafka: Broker, data: bytes) -> No
     assert kafka.service.budget.held_bytes == 0
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "it speaks HTTP"),
+        (b"\x16\x03\x01\x02\0\x01\0", "it speaks TLS, and this port does not"),
+        (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes: the limit is 16777216"),
+    ],
+)
+async def test_another_protocol_is_named(
+    kafka: Broker, data: bytes, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with kafka.connect() as bad:
+        bad.writer.write(data)
+        assert await asyncio.wait_for(bad.is_ended(), 10)
+    (said,) = [text for text in caplog.messages if text.startswith("the connection of Kafka")]
+    assert said.endswith(f" ends: {words}")
+
+
 async def test_random_bytes_and_cut_frames(kafka: Broker) -> None:
     await kafka.api.create("t")
     chance = random.Random(1)

@@ -25,6 +25,7 @@ from logserver.cli.output import (
     JSON,
     TABLE,
     Row,
+    noted_if_empty,
     output_option,
     write_document,
     write_rows,
@@ -103,7 +104,8 @@ def command(
             single = len(selected(inspector, topic, partition)) < 2
             write_document(_by_file(runs, single=single), output)
         elif output == TABLE:
-            write_rows(_flat(short_messages(runs), kind), output)
+            note = "no records" if kind == "records" else f"no entries ({kind})"
+            write_rows(noted_if_empty(_flat(short_messages(runs), kind), note), output)
         else:
             write_rows(runs, output)
         findings = inspector.findings()
