@@ -39,13 +39,11 @@ the rest of this file:
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
+from storage.coding.native import i64, is_native, read_i32_be, read_i64_be
 from storage.errors import Corrupt, DataError, InvalidArgument, InvalidTopic, Truncated
-
-if TYPE_CHECKING:
-    from mypy_extensions import i64
 
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
@@ -127,17 +125,24 @@ assert _SYS_FLAG.size == 4
 MAGIC_POSITION: Final = 4
 BODY_CRC_POSITION: Final = 8
 QUEUE_ID_POSITION: Final = 12
+FLAG_POSITION: Final = 16
 QUEUE_OFFSET_POSITION: Final = 20
 PHYSICAL_OFFSET_POSITION: Final = 28
 SYS_FLAG_POSITION: Final = 36
 HOST_BITS_POSITION: Final = SYS_FLAG_POSITION + 3
 """Position of the byte of the sys flag that holds the two host bits."""
 BORN_TIME_POSITION: Final = 40
+BORN_HOST_POSITION: Final = 48
 STORE_TIME_POSITION: Final = 56
 """From here on each position is that in a record with IPv4 hosts."""
 PREPARED_OFFSET_POSITION: Final = 76
 BODY_SIZE_POSITION: Final = 84
 PADDING_SIZE: Final = _HEAD.size
+_TIME_BYTES: Final = 8
+_TIMES_BYTES: Final = 4
+_SIZE_BYTES: Final = BODY_POSITION - BODY_SIZE_POSITION
+_AFTER_HOSTS_BYTES: Final = BODY_POSITION - PREPARED_OFFSET_POSITION + _TIMES_BYTES
+"""Size of the fields between store host and body: reconsume times, prepared offset and body length."""
 
 
 class Message(NamedTuple):
@@ -179,6 +184,7 @@ def takes_queue_offset(sys_flag: int) -> bool:
 
 _new_message: Final = tuple.__new__
 """`Message._make` without its length check, in half the time."""
+_crc32: Final = crc32  # compiled code finds a constant faster than an imported name
 
 
 def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) -> Message:
@@ -202,10 +208,13 @@ def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) ->
         if start > len(data):
             raise broken_message(data, position)
         unpack = layout.unpack_from
-    fields: tuple[Any, ...] = unpack(data, position)
     # fmt: off
-    (size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born_host,
-     stored_ms, store_host, times, prepared, body_size) = fields
+    if _NATIVE:
+        (size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born_host,
+         stored_ms, store_host, times, prepared, body_size) = _fields_at(data, position, start)
+    else:
+        (size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born_host,
+         stored_ms, store_host, times, prepared, body_size) = unpack(data, position)
     # fmt: on
     end: i64 = position + size
     stop: i64 = start + body_size  # end of the body
@@ -224,9 +233,9 @@ def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) ->
     if topic_end + 2 + properties_size != end or properties_size > MAX_SIGNED_SHORT:
         raise broken_message(data, position)
     body = data[start:stop]
-    if check_crc and body and crc32(body) & CRC_MASK != crc:
-        raise _wrong_crc(position, expected=crc, found=crc32(body) & CRC_MASK)
-    topic = data[topic_start:topic_end].decode(errors="replace")
+    if check_crc and body and _crc32(body) & CRC_MASK != crc:
+        raise _wrong_crc(position, expected=crc, found=_crc32(body) & CRC_MASK)
+    topic = data[topic_start:topic_end].decode("utf-8", "replace")
     # fmt: off
     message: Message = _new_message(Message, (
         size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born_host,
@@ -234,6 +243,37 @@ def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) ->
     ))
     # fmt: on
     return message
+
+
+_Fields: TypeAlias = (
+    "tuple[i64, i64, i64, i64, i64, i64, i64, i64, i64, bytes, i64, bytes, i64, i64, i64]"
+)
+
+
+def _fields_at(data: bytes, position: i64, start: i64) -> _Fields:
+    """Return the fields of the record at `position`, without any object for a number. Its body begins at `start`."""
+    born_host_size: i64 = HOST_SIZE_V4
+    if i64(data[position + HOST_BITS_POSITION]) & BORN_HOST_V6:
+        born_host_size = HOST_SIZE_V6
+    time_at: i64 = position + BORN_HOST_POSITION + born_host_size
+    times_at: i64 = start - _AFTER_HOSTS_BYTES
+    return (
+        i64(read_i32_be(data, position)),
+        i64(read_i32_be(data, position + MAGIC_POSITION)),
+        i64(read_i32_be(data, position + BODY_CRC_POSITION)),
+        i64(read_i32_be(data, position + QUEUE_ID_POSITION)),
+        i64(read_i32_be(data, position + FLAG_POSITION)),
+        read_i64_be(data, position + QUEUE_OFFSET_POSITION),
+        read_i64_be(data, position + PHYSICAL_OFFSET_POSITION),
+        i64(read_i32_be(data, position + SYS_FLAG_POSITION)),
+        read_i64_be(data, position + BORN_TIME_POSITION),
+        data[position + BORN_HOST_POSITION : time_at],
+        read_i64_be(data, time_at),
+        data[time_at + _TIME_BYTES : times_at],
+        i64(read_i32_be(data, times_at)),
+        read_i64_be(data, times_at + _TIMES_BYTES),
+        i64(read_i32_be(data, start - _SIZE_BYTES)),
+    )
 
 
 def peek(data: bytes, position: int) -> tuple[int, int]:
@@ -359,3 +399,6 @@ def message_size(
     topic_length_bytes = 2 if magic == MAGIC_V2 else 1
     fixed = FIXED_FIELDS[sys_flag & HOSTS_V6].size + topic_length_bytes + 2
     return fixed + body_bytes + topic_bytes + properties_bytes
+
+
+_NATIVE: Final = is_native(message_size)

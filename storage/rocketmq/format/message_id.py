@@ -139,6 +139,8 @@ class UniqueIds:
         self._lock = threading.Lock()  # guards the counter
         self._counter = 0
         self._month = _month(clock())  # replaced as a whole by the first thread after its end
+        # The last stem and its millisecond, likewise.
+        self._made: tuple[int | None, str] = (None, "")
 
     def take(self, count: int) -> list[str]:
         """Return `count` new ids of 32 characters, with IPv6 56. The clock is read for each run of up to 256 ids."""
@@ -148,24 +150,32 @@ class UniqueIds:
             for pair in _PAIRS[first : first + taken]
         ]
 
-    def runs(self, count: int) -> list[tuple[str, int, int]]:
+    def runs(self, count: int, now_ms: int | None = None) -> list[tuple[str, int, int]]:
         """Return `count` new ids as runs of ids that differ only in the last two digits: (digits before those, number
-        in the last two digits of the first id, ids in the run). The clock is read for each run.
+        in the last two digits of the first id, ids in the run). The clock is read for each run, or for each but the
+        first: `now_ms` is the time just read.
         """
         with self._lock:
             number = self._counter
             self._counter = (number + count) % COUNTED
         runs: list[tuple[str, int, int]] = []
         while count > 0:
-            high, first = divmod(number, RUN_IDS)
+            high, first = number // RUN_IDS, number % RUN_IDS
             taken = min(RUN_IDS - first, count)
-            runs.append((self._stem() + _PAIRS[high], first, taken))
-            number, count = (number + taken) % COUNTED, count - taken
+            stem = self._stem(self._clock() if now_ms is None else now_ms)
+            runs.append((stem + _PAIRS[high], first, taken))
+            number, count, now_ms = (number + taken) % COUNTED, count - taken, None
         return runs
 
-    def _stem(self) -> str:
-        """Return an id without the counter, for the current millisecond."""
-        now_ms = self._clock()
+    def _stem(self, now_ms: int) -> str:
+        """Return an id without the counter, for a millisecond."""
+        made_ms, stem = self._made
+        if made_ms != now_ms:
+            stem = self._new_stem(now_ms)
+            self._made = now_ms, stem
+        return stem
+
+    def _new_stem(self, now_ms: int) -> str:
         start_ms, end_ms = self._month
         if now_ms >= end_ms:
             start_ms, end_ms = self._month = _month(now_ms)

@@ -118,25 +118,19 @@ class Encoder:
         """
         now_ms = self._clock()
         host = self._default_host
-        settable = SETTABLE_IN.get(partition.topic, SETTABLE)
         writer = self.writer_to(partition, host)
         if producer is not None:
             writer.mark = mark_text(producer, len(records)).encode()
         is_usual = _NATIVE and compression is None and not self.with_crc
         others: list[RawMessage] = []  # all, if none is usual
         index = 0
-        for head, first, count in self._unique_ids.runs(len(records)):
+        for head, first, count in self._unique_ids.runs(len(records), now_ms):
             writer.unique_head = head.encode()
             for number in range(first, first + count):
                 record = records[index]
                 if born_hosts:
                     host = born_hosts[index]
-                born_ms = now_ms if record.timestamp_ms is None else record.timestamp_ms
-                if not (
-                    is_usual
-                    and INT64_MIN <= born_ms <= INT64_MAX
-                    and writer.put_usual(record, born_ms, host, number)
-                ):
+                if not (is_usual and writer.put_usual(record, now_ms, host, number)):
                     message = self._message(
                         record,
                         index,
@@ -145,7 +139,7 @@ class Encoder:
                         host=host,
                         compression=compression,
                         mark=writer.mark,
-                        settable=settable,
+                        settable=SETTABLE_IN.get(partition.topic, SETTABLE),
                     )
                     if is_usual:
                         writer.put([message])
@@ -228,9 +222,8 @@ class Encoder:
         Raises InvalidTopic.
         """
         limit = self._max_message_bytes if limit_bytes is None else limit_bytes
-        return RunWriter(
-            form_of(partition.topic), partition.partition, store_host, limit_bytes=limit
-        )
+        topic, queue_id = partition
+        return RunWriter(form_of(topic), queue_id, store_host, limit_bytes=limit)
 
     def put_raw(self, writer: RunWriter, messages: Sequence[RawMessage], store_host: bytes) -> None:
         """Add messages to a writer, all or none, as `encode_raw` does."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import Corrupt, InvalidArgument, InvalidTopic, Truncated
+from storage.rocketmq.format import message
 from storage.rocketmq.format.message import (
     FIXED_SIZE_V4,
     HOSTS_V6,
@@ -67,6 +68,14 @@ def with_bytes(case: Case, field: str, content: bytes) -> bytes:
     """Return the record with these bytes in place of a field."""
     start, size = field_positions(case.message)[field]
     return case.data[:start] + content + case.data[start + size :]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_fields_that_compiled_code_reads(case: Case) -> None:
+    start = message.FIXED_FIELDS[case.message.sys_flag & HOSTS_V6].size
+    data = b"before" + case.data
+    *fields, body_size = message._fields_at(data, 6, 6 + start)
+    assert (*fields, body_size) == (*case.message[:14], len(case.message.body))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from storage.errors import InvalidArgument, InvalidTopic, UnrepresentableRecord
 from storage.model import RawMessage
+from storage.rocketmq.format import message_encoding
 from storage.rocketmq.format.message import (
     BORN_HOST_V6,
     HOSTS_V6,
@@ -66,6 +67,15 @@ def test_the_host_bits_that_are_given_do_not_count(case: Case) -> None:
         new = new_message(case.message)
         new = new._replace(sys_flag=new.sys_flag | bits)
         assert encode_messages((new,), placement(case.message)) == [case.data]
+
+
+@given(st.lists(messages, max_size=5), hosts)
+def test_both_ways_write_the_same(given_: list[RawMessage], host: bytes) -> None:
+    """The way for compiled code, which writes field by field, and the one for interpreted code."""
+    place = PLACE._replace(store_host=host)
+    assert message_encoding._encode(given_, place) == message_encoding._encode_plainly(
+        given_, place
+    )
 
 
 def test_no_messages() -> None:

@@ -183,6 +183,19 @@ def test_the_month_turns() -> None:
 
 
 @pytest.mark.usefixtures("utc")
+def test_the_time_that_was_just_read_is_that_of_the_first_run() -> None:
+    """Later runs of a large append read the clock: so many ids are unique in one millisecond only."""
+    times = iter([NOVEMBER_MS, NOVEMBER_MS + 7])
+    ids = UniqueIds(bytes(8), pid=1, loader_hash=1, clock=lambda: next(times))
+    runs = ids.runs(257, NOVEMBER_MS + 5)
+    assert [(head[20:28], head[-2:], first, count) for head, first, count in runs] == [
+        ("00000005", "00", 0, 256),
+        ("00000007", "01", 0, 1),
+    ]
+    assert ids.runs(1, NOVEMBER_MS + 7)[0][0][20:] == "0000000701"
+
+
+@pytest.mark.usefixtures("utc")
 def test_a_clock_set_back_by_far_wraps_as_in_java() -> None:
     times = iter([NOVEMBER_MS, NOVEMBER_MS - 1_000_000])
     ids = UniqueIds(bytes(8), pid=1, loader_hash=1, clock=lambda: next(times))

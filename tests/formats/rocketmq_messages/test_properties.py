@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import UnrepresentableRecord
+from storage.rocketmq.format import properties
 from storage.rocketmq.format.properties import (
     CRC_PROPERTY_SIZE,
     MAX_PROPERTIES_BYTES,
@@ -98,6 +99,14 @@ def test_any_properties_come_back(given_: dict[str, str]) -> None:
     data = encode_properties(given_)
     assert list(decode_properties(data).items()) == list(given_.items())
     assert data.count(b"\2") == len(given_)
+
+
+@given(st.lists(st.sampled_from([b"a", b"b", b"\1", b"\2"])).map(b"".join))
+def test_the_fast_way_for_ascii_finds_the_same(data: bytes) -> None:
+    pieces = [piece.partition("\1") for piece in data.decode().split("\2")]
+    expected = {name: value for name, _, value in pieces if name and value}
+    for found in (properties._decode_ascii(data), decode_properties(data)):
+        assert list(found.items()) == list(expected.items())
 
 
 @given(
