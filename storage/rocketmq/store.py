@@ -282,7 +282,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         Raises UnknownTopic, UnknownPartition; NotOffered for a topic with batch queues.
         """
         self._check_open()
-        queue = self.queues.get(*partition)
+        queue = self.queues.at(partition)
         if queue is None:
             info = self._topic(partition.topic)
             if partition.partition in info.partitions:  # deleted meanwhile, perhaps recreated
@@ -425,7 +425,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             raise InvalidArgument("records must hold at least one record", field="records")
         self._check_writable()
         self.check_not_compacted(partition.topic)
-        queue = self.queues.get(*partition) or self._queue_to_write(partition)
+        queue = self.queues.at(partition) or self._queue_to_write(partition)
         self._disk.check(self._settings, self._clock)
         run = self.encoder.encode_run(
             partition,
@@ -436,7 +436,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         )
         with self._lock:
             self._check_writable()
-            if self.queues.get(*partition) is not queue:  # deleted meanwhile, perhaps recreated
+            if self.queues.at(partition) is not queue:  # deleted meanwhile, perhaps recreated
                 queue = self.queue(partition)
             return self._appender.append(queue, run, producer=producer, publish=publish)
 
@@ -446,7 +446,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         """See SupportsPromptAppend."""
         self._check_writable()
         self.check_not_compacted(partition.topic)
-        queue = self.queues.get(*partition)
+        queue = self.queues.at(partition)
         if not records or queue is None or self._disk.is_due(self._settings, self._clock):
             return None
         self._disk.check(self._settings, self._clock)
@@ -455,7 +455,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             return None
         try:
             self._check_writable()
-            if self.queues.get(*partition) is not queue or not self._appender.is_prompt(run):
+            if self.queues.at(partition) is not queue or not self._appender.is_prompt(run):
                 return None
             return self._appender.append(queue, run, producer=None, publish=True)
         finally:
@@ -468,7 +468,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         own = {names.SCHEDULE_TOPIC: len(self.delays.levels), names.HALF_TOPIC: 1}
         if partition.partition in range(own.get(partition.topic, 0)):
             with self._lock:
-                return self.queues.get(*partition) or self._new_queue(partition)
+                return self.queues.at(partition) or self._new_queue(partition)
         return self.queue(partition)
 
     def append_messages(
@@ -516,7 +516,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self._disk.check(self._settings, self._clock)
         with self._lock:
             self._check_writable()
-            queue = self.queues.get(*partition) or self._new_queue(partition)
+            queue = self.queues.at(partition) or self._new_queue(partition)
             if start_physical_offset is not None:
                 self._appender.begin_at(start_physical_offset)
             now_ms = self._clock() if store_timestamp_ms is None else store_timestamp_ms

@@ -316,7 +316,10 @@ class Dispatcher:
         """Build in the calling thread, before an append, if too much is pending: this bounds the
         pending records. Files are created only if too many entries wait for them. Raises DiskFull, StoreFenced.
         """
-        if self._waiting.size_bytes >= WAITING_BYTES or (self.is_full and self._thread is None):
+        many_wait = self._waiting.size_bytes >= WAITING_BYTES
+        if not many_wait and not self._is_far_behind:
+            return
+        if many_wait or self._thread is None:
             self.step()
         while self._is_far_behind:
             self._build_some()
@@ -395,13 +398,18 @@ class Dispatcher:
         """Build some of the pending records; they are removed from the pending queue only after that."""
         with self._lock, self._noting_failure():
             taken = size_bytes = 0
-            end = self._position
+            begin = end = self._position
+            adjacent: list[bytes] = []  # one pass over many small appends
             for records, physical_offset in tuple(self._pending):  # copied at once: submits go on
-                self.builder.take(records, physical_offset, len(records))
+                if physical_offset != end:
+                    self._take_adjacent(adjacent, begin, end)
+                    adjacent, begin = [], physical_offset
+                adjacent.append(records)
                 taken, end = taken + 1, physical_offset + len(records)
                 size_bytes += len(records)
                 if size_bytes >= TOGETHER_BYTES or taken >= TOGETHER_APPENDS:
                     break
+            self._take_adjacent(adjacent, begin, end)
             if not len(self._waiting):
                 self._filed = self._position
             self.builder.build()
@@ -410,6 +418,10 @@ class Dispatcher:
             self._position = end
             if not len(self._waiting):
                 self.failure = None
+
+    def _take_adjacent(self, records: Sequence[bytes], begin: int, end: int) -> None:
+        if records:
+            self.builder.take(b"".join(records), begin, end - begin)
 
     def start(self) -> None:
         """Start the background thread."""

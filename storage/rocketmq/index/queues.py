@@ -139,6 +139,10 @@ class QueueTable:
         """Return the queue; None if it does not exist."""
         return self._queues.get((topic, queue_id))
 
+    def at(self, partition: TopicPartition) -> Queue | None:
+        """Return the queue of a partition; None if it does not exist."""
+        return self._queues.get(partition)
+
     def of_topic(self, topic: str) -> Sequence[Queue]:
         """Return the queues of a topic in order of their ids."""
         return [queue for queue in self if queue.partition.topic == topic]

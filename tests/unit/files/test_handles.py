@@ -99,6 +99,16 @@ def test_the_least_recently_borrowed_goes(fs: Watched, cache: HandleCache) -> No
     assert fs.log[4:] == [("open", "b"), ("close", "c")]
 
 
+def test_a_borrow_of_an_open_file_counts_too(fs: Watched, cache: HandleCache) -> None:
+    touch(cache, A, B)
+    lease = cache.borrow_open(A)
+    assert lease is not None
+    with lease:
+        pass
+    touch(cache, B, C)
+    assert fs.log[2:] == [("open", "c"), ("close", "a")]
+
+
 def test_borrowed_files_stay(fs: Watched, cache: HandleCache) -> None:
     with cache.borrow(A) as a, cache.borrow(B), cache.borrow(C):
         assert cache.open_files == 3

@@ -157,6 +157,31 @@ def test_who_is_far_ahead_in_bytes_does_the_work() -> None:
     assert (builder.built, dispatcher.position) == (2, PENDING_BYTES)
 
 
+class Taking(Slow):
+    """A builder that notes what it takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[tuple[bytes, int, int]] = []
+
+    def take(self, data: bytes, physical_offset: int, size_bytes: int) -> None:
+        self.taken.append((data, physical_offset, size_bytes))
+
+
+def test_adjacent_appends_are_passed_over_together() -> None:
+    """A padding ends a file of the log: the records after it are taken at their own offset."""
+    builder = Taking()
+    dispatcher = Dispatcher(builder, position=5, fence=Fence(Path("/store")))
+    for records, physical_offset in ((b"aa", 5), (b"b", 7), (b"cc", 20), (b"d", 22)):
+        dispatcher.submit(records, physical_offset)
+    dispatcher.step()
+    assert builder.taken == [(b"aab", 5, 3), (b"ccd", 20, 3)]
+    dispatcher.submit(b"e", 30)
+    dispatcher.step()
+    assert builder.taken[2:] == [(b"e", 30, 1)]
+    assert (builder.built, dispatcher.position) == (2, 31)
+
+
 # ---- when the disk fails ----
 
 
