@@ -65,15 +65,11 @@ class Latency(NamedTuple):
 
 def record(number: int, body: bytes) -> Record:
     """Return the message that Bench.java builds for a number."""
-    return Record(
-        None,
-        body,
-        (),
-        time.time_ns() // 1_000_000,
-        tag=f"Tag{number % 4}",
-        lookup_keys=(f"key-{number}",),
-        properties={"UNIQ_KEY": f"7F00000100002A9F0000{number:012X}"},
-    )
+    tag = f"Tag{number % 4}"
+    properties = {"UNIQ_KEY": f"7F00000100002A9F0000{number:012X}"}
+    born_ms = time.time_ns() // 1_000_000
+    # Arguments by name would take another 0.3 us.
+    return Record(None, body, (), born_ms, tag, (f"key-{number}",), properties)
 
 
 # ---- codecs ----
