@@ -25,6 +25,8 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*?)`(?: - at |\Z
 _STEP: Final = re.compile(r"\[(?:(\d+)|\.\.\.)\]|\.([^.\[]+)")
 _MALFORMED: Final = re.compile(r"JSON is malformed: (.*) \(byte (\d+)\)", re.DOTALL)
 _HALF_PAIR: Final = re.compile(rb"(\\u[dD][89abAB][0-9a-fA-F]{2})[^\\].{0,4}\Z", re.DOTALL)
+_ANY_NUMBER: Final = "a number"
+_ANY_INTEGER: Final = "a whole number"
 _UNKNOWN_VALUE: Final = object()  # the value cannot be looked up, or it is not the wrong one
 
 
@@ -275,9 +277,11 @@ def _has_length(value: Sequence[Any], kind: Any) -> bool:
 def _words(kind: inspect.Type) -> str:
     """Return the allowed values of a type in words."""
     options = [_words_of(option) for option in _options(kind)]
+    if _ANY_NUMBER in options:
+        options = [words for words in options if words != _ANY_INTEGER]
     options.sort(key="null".__eq__)
     *first, last = dict.fromkeys(options)
-    return f"{', '.join(first)} or {last}" if first else last
+    return f"{', '.join(first)}{', ' if ' or ' in last else ' or '}{last}" if first else last
 
 
 def _words_of(kind: Any) -> str:
@@ -329,8 +333,8 @@ _CHECKS: Final[Mapping[type[inspect.Type], Callable[[Any, Any], bool]]] = {
 _WORDS: Final[Mapping[type[inspect.Type], Callable[[Any], str]]] = {
     inspect.NoneType: lambda kind: "null",
     inspect.BoolType: lambda kind: "true or false",
-    inspect.IntType: lambda kind: f"a whole number{_limits(kind)}",
-    inspect.FloatType: lambda kind: f"a number{_limits(kind)}",
+    inspect.IntType: lambda kind: f"{_ANY_INTEGER}{_limits(kind)}",
+    inspect.FloatType: lambda kind: f"{_ANY_NUMBER}{_limits(kind)}",
     inspect.StrType: lambda kind: f"text{_length(kind, 'character')}{_pattern(kind)}",
     inspect.LiteralType: lambda kind: _one_of(kind.values),
     inspect.EnumType: lambda kind: _one_of([member.value for member in kind.cls]),

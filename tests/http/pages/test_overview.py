@@ -14,6 +14,8 @@ import pytest
 
 import storage
 from api.html import count_text, duration_text, time_text
+from logserver.bench.targets.tools import free_ports
+from logserver.config import Address
 from logserver.service.overview import PAGE_GROUPS, PAGE_PARTITIONS, PAGE_TOPICS, topics_page
 from storage import LogStore, Loss, OffsetBounds, RecoveryReport, StoreStats, TopicInfo
 from storage.errors import UnknownTopic
@@ -97,6 +99,15 @@ async def test_only_the_root_itself(api: Api) -> None:
 
 
 # -- the content
+
+
+@pytest.mark.parametrize("advertised", [None, Address("kafka.example", 9092)])
+async def test_the_address_for_kafka_clients(tmp_path: Path, advertised: Address | None) -> None:
+    own = Address("127.0.0.1", free_ports())
+    chosen = settings(tmp_path / "store", listen_kafka=own, advertise_kafka=advertised)
+    async with serving(chosen, opener("kafka", chosen)) as api:
+        shown = (await page(api)).body.decode()
+    assert f"<dt>Kafka clients</dt><dd><bdi>{advertised or own}</bdi></dd>" in shown
 
 
 async def test_every_link_is_answered(api: Api) -> None:
