@@ -55,9 +55,12 @@ def topic_name(name: str, *, to: str, encode: bool) -> str:
     if not encode or not _is_legal(escaped, target):
         target.check(name)
         target.check(escaped)
-        raise InvalidTopic(
-            f"topic name {name!r} is kept for its broker, or reads as an escaped one", topic=name
+        reason = (
+            "would be read back as an escaped name"
+            if _is_legal(name, source)
+            else f"is one that a {other} broker gives to no client: a topic of its own, or not allowed"
         )
+        raise InvalidTopic(f"topic name {name!r} {reason}", topic=name)
     return escaped
 
 

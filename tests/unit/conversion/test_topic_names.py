@@ -36,6 +36,19 @@ def test_a_name_that_the_other_does_not_take(to: str, name: str, escaped: str) -
     assert topic_name(escaped, to=OTHER[to], encode=False) == name
 
 
+@pytest.mark.parametrize(
+    ("to", "name", "reason"),
+    [
+        ("kafka", "SCHEDULE_TOPIC_XXXX", "that a rocketmq broker gives to no client"),
+        ("rocketmq", "__cluster_metadata", "that a kafka broker gives to no client"),
+        ("kafka", "a%41b", "holds a character"),
+    ],
+)
+def test_the_reason_against_a_name(to: str, name: str, reason: str) -> None:
+    with pytest.raises(InvalidTopic, match=reason):
+        topic_name(name, to=to, encode=False)
+
+
 def test_a_name_that_is_too_long() -> None:
     with pytest.raises(InvalidTopic, match="the limit is 127"):
         topic_name("x" * 128, to="rocketmq", encode=True)
