@@ -8,6 +8,7 @@ that is only tried.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ COMPILED = [
     "storage/rocketmq/queue.py",
 ]
 
+NEVER_BUILD = {"dist_info", "egg_info", "sdist"}  # commands for metadata or the sources
+
 # mypy checks only these modules here; the strict settings of pyproject.toml are for the project's own checks.
 MYPY_OPTIONS = ["--config-file=", "--follow-imports=silent", "--ignore-missing-imports"]
 
@@ -84,9 +87,18 @@ class WithPages(build_py):
             self.copy_file(str(page), str(target))
 
 
+def is_build() -> bool:
+    """Return whether the command builds. Installers first ask for metadata: mypyc would take 10 s for nothing."""
+    given = sys.argv[1:]
+    builds = any(
+        word.startswith(("build", "bdist", "develop", "editable", "install")) for word in given
+    )
+    return builds or NEVER_BUILD.isdisjoint(given)
+
+
 def extensions() -> list[Any]:
-    """Return the compiled modules, marked optional; none if LOGSERVER_PURE=1 or mypyc is missing."""
-    if os.environ.get("LOGSERVER_PURE") == "1":
+    """Return the compiled modules, marked optional; none if LOGSERVER_PURE=1, if mypyc is missing, or for metadata."""
+    if os.environ.get("LOGSERVER_PURE") == "1" or not is_build():
         return []
     try:
         from mypyc.build import mypycify
