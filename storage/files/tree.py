@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -177,8 +178,12 @@ def parts(path: Path, operation: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=128)
 def _names(absolute: str) -> tuple[str, ...]:
-    """Return the names of an absolute path. Cached: a store asks for the same few paths again and again."""
-    return Path(os.path.normpath(absolute) if ".." in absolute else absolute).parts[1:]
+    """Return the names of an absolute path. Cached: a store asks for the same few paths again and again.
+
+    Interned as by pathlib, which takes three times as long: the names are keys of directories.
+    """
+    text = os.path.normpath(absolute) if ".." in absolute else absolute
+    return tuple([sys.intern(name) for name in text.split("/") if name not in ("", ".")])
 
 
 def _as_directory(node: Node | None, path: Path, operation: str) -> Directory:
