@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +37,11 @@ OPEN_FILES = Path("/proc/self/fd")
 SOAK_EXAMPLES = 20_000  # examples of a state machine
 LEFT_OPEN = 4  # files that an event loop or a library opens once per process are no leak
 LEFT_OPEN_BY_JAVA = 4  # more, in the module that starts Spark's Java: two pipes and four sockets, kept by the process
+COLLECTED_AFTER = (
+    10_000,
+    20,
+    20,
+)  # fewer collections than by default, which take a twentieth of a run
 MANY_CASES, SAMPLED = 4, 4  # of the sample: every fourth case of a test with four or more
 FIGURE = "figure"  # a user property of a test, which processes of a parallel run also report
 WANTED = {
@@ -91,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     # Tests run the scripts of the clone: no build may take time from tests that measure it.
     os.environ["LOGSERVER_BACKGROUND_BUILD"] = "0"
+    gc.set_threshold(*COLLECTED_AFTER)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts background commands with SIGINT ignored, and every child process would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -361,6 +368,22 @@ def seed(request: pytest.FixtureRequest) -> int:
     """The number that random cases are generated from; the header of the run shows it."""
     number: int = request.config.getoption("--seed")
     return number
+
+
+@pytest.fixture(scope="session")
+def disk_folder() -> Iterator[Path]:
+    """The folder of all `on_disk`, removed at the end of the run."""
+    where = os.environ.get("TESTS_ON_DISK")
+    with tempfile.TemporaryDirectory(
+        prefix="tests-", dir=where, ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder).resolve()
+
+
+@pytest.fixture
+def on_disk(disk_folder: Path) -> Path:
+    """A folder on the disk. `scripts/test` has the temporary files of the short tests in memory."""
+    return Path(tempfile.mkdtemp(dir=disk_folder))
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,12 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 
 @pytest.fixture
+def tmp_path(on_disk: Path) -> Path:
+    """A folder on the disk: real servers are killed, and real system calls fail."""
+    return on_disk
+
+
+@pytest.fixture
 def thorough(request: pytest.FixtureRequest) -> bool:
     """Whether there is time for the counts that CI must reach."""
     return bool(request.config.getoption("--all-suites"))

@@ -42,6 +42,12 @@ class Place:
         return self.fs.open(self.root / name, create=True)
 
 
+@pytest.fixture
+def tmp_path(on_disk: Path) -> Path:
+    """A folder on the disk: these are the tests of the real file system."""
+    return on_disk
+
+
 @pytest.fixture(params=["real", "memory", "over-real", "over-memory", "ram"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A place on each implementation in turn; an overlay may only read its base."""
