@@ -46,6 +46,11 @@ _REFUSED: Final[Mapping[str, tuple[int, int]]] = {
     "CLUSTER_AUTHORIZATION_FAILED": (403, 403),
 }
 _OTHER: Final = (400, 400)
+# librdkafka drops the broker's own words on a record.
+_INVALID_RECORD: Final = (
+    "the broker does not accept such a record: a compacted topic needs keys; a RocketMQ store needs values, keys of "
+    "text, and each header once"
+)
 # An answer of HTTP begins with "HTTP", which librdkafka reads as a size.
 _HTTP_SIZE: Final = f"Invalid response size {int.from_bytes(b'HTTP')}"
 _MAY_PASS: Final = (503, 50301)
@@ -133,6 +138,8 @@ class Connection:
                 f"no answer from {self.brokers}: {problem}; for the HTTP API of a server give http://{first}",
                 url=self.brokers,
             )
+        if name == "INVALID_RECORD":
+            text = _INVALID_RECORD
         if name in _LOGIN:
             return ServerRefused(text, status=401, error_code=401, answer={})
         status, code = _REFUSED.get(name, _MAY_PASS if error.retriable() else _OTHER)

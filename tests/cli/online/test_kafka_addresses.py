@@ -233,6 +233,16 @@ def test_nobody_answers() -> None:
     assert len(ended.err.splitlines()) == 1
 
 
+def test_a_record_that_a_rocketmq_store_does_not_take(tmp_path: Path) -> None:
+    kafka: dict[str, Any] = {"listen_kafka": "127.0.0.1:0"}
+    (tmp_path / "lines").write_text("a:\n")
+    with LogServer(tmp_path / "store", backend="rocketmq", **kafka) as server:
+        assert server.kafka is not None
+        at = ("-b", server.kafka)
+        refused = run("produce", *at, "-t", "t", "-K", ":", "-Z", tmp_path / "lines")
+    assert (refused.code, "a RocketMQ store needs values" in refused.err) == (2, True)
+
+
 def test_the_port_of_http() -> None:
     with LogServer(backend="memory") as server:
         ended = run("topic", "list", "-b", server.url.removeprefix("http://"))
