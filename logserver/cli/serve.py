@@ -33,7 +33,7 @@ from logserver.config import (
 from logserver.logs import log_to_stderr
 from logserver.remedies import Inspected
 from storage import Progress, RecoveryReport, backends, serves_kafka_clients
-from storage.display import encode_json, one_line
+from storage.display import counted, encode_json, one_line
 
 Completion: TypeAlias = Callable[
     [click.Context, click.Parameter, str], list[CompletionItem] | list[str]
@@ -232,8 +232,8 @@ def _recovery_lines(report: RecoveryReport, inspected: Inspected, *, read_only: 
     lines: list[str] = []
     if not report.clean_shutdown:
         lines.append(
-            f"recovered after an unclean stop: {report.segments_scanned} segments scanned, "
-            f"{report.indexes_rebuilt} indexes rebuilt in {report.elapsed_ms} ms"
+            f"recovered after an unclean stop: {counted(report.segments_scanned, 'segments')} scanned, "
+            f"{counted(report.indexes_rebuilt, 'index files')} rebuilt in {report.elapsed_ms} ms"
         )
     lines += [
         f"{'left out' if read_only else 'cut'}: {loss.path} from position {loss.position}, {loss.size_bytes} bytes "

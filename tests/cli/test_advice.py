@@ -31,7 +31,7 @@ def test_the_command_for_a_renamed_folder_can_be_run(
         for row in run("verify", root).rows
         if row["code"] == "renamed-folder" and "help" in row
     ]
-    words = shlex.split(line.replace("--to DIR", f"--to {shlex.quote(str(tmp_path / 'new'))}"))
+    words = shlex.split(line.replace("--to NEW", f"--to {shlex.quote(str(tmp_path / 'new'))}"))
     assert words[:3] == ["logserver", "salvage", str(folder)]
     assert run(*words[1:]).document["kept_records"] == records
 

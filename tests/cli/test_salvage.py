@@ -38,6 +38,16 @@ def test_what_was_left_behind_is_told(tmp_path: Path) -> None:
     ]
 
 
+def test_a_lost_end_is_no_part_of_the_kept_offsets(tmp_path: Path) -> None:
+    root = stores.copy_store(stores.KAFKA / "segments/data", tmp_path / "data")
+    (root / "recovery-point-offset-checkpoint").write_text("0\n1\nseg-small 0 99999\n")
+    ended = run("salvage", root, "--to", tmp_path / "new", "--output", "table")
+    assert ended.code == 1
+    (line,) = [one for one in ended.out.decode().splitlines() if one.startswith("seg-small-0: ")]
+    assert line.startswith("seg-small-0: kept offsets 0 to 1018, 1019 records, ")
+    assert line.endswith("; lost offsets 1019 to 99998")
+
+
 @pytest.mark.parametrize("option", [["--json"], ["--output", "json"], ["--output", "ndjson"], []])
 def test_the_report_as_json_is_the_one_in_the_new_store(option: list[str], tmp_path: Path) -> None:
     ended = run("salvage", DAMAGED, "--to", tmp_path / "new", *option)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 import logserver
 from logserver import LogServer
-from logserver.client import LogClient
+from logserver.client import BlockingClient, LogClient
 from logserver.errors import ServerNotStarted
 from tests.cli.runner import command_line
 
@@ -170,6 +171,19 @@ def test_a_child_that_has_died_leaves_no_folder(
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_log_says_in_words_what_a_start_recovered(tmp_path: Path) -> None:
+    with LogServer(tmp_path / "store") as server:
+        with BlockingClient(server.url) as client:
+            client.produce("t", "v")
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+    with LogServer(tmp_path / "store") as server:
+        deadline = time.monotonic() + 20
+        while "try:" not in server.log and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert re.search(r"stop: 1 segment scanned, \d index files? rebuilt in", server.log)
 
 
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:

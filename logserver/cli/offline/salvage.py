@@ -115,8 +115,13 @@ def _totals(report: LossReport) -> Iterator[str]:
 def _kept_line(kept: KeptRange, losses: Sequence[Loss]) -> str:
     place = f"{kept.topic}-{kept.partition}"
     held = f"{counted(kept.records, 'records')}, {kept.size_bytes} bytes"
-    if kept.next_offset > kept.first_offset:
-        held = f"{_offsets(kept.first_offset, kept.next_offset)}, {held}"
+    following = kept.next_offset
+    begins = {loss.next_offset: loss.first_offset for loss in losses}
+    # The next offset stays above lost ones at the end, which are not kept.
+    while begins.get(following, following) < following:
+        following = begins[following]
+    if following > kept.first_offset:
+        held = f"{_offsets(kept.first_offset, following)}, {held}"
     lost = f"lost {_ranges(losses)}" if losses else "lost nothing"
     return f"{place}: kept {held}; {lost}"
 

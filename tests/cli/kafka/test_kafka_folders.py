@@ -69,7 +69,7 @@ def test_the_command_that_helps_names_the_renamed_folder(root: Path, name: str) 
     shutil.copytree(KEYED.data, folder)
     shown = run("verify", root, "--output", "table").out.decode()
     (line,) = [line for line in shown.splitlines() if "[renamed-folder]" in line]
-    assert line.endswith(f"; run: logserver salvage {folder} --to DIR")
+    assert line.endswith(f"; run: logserver salvage {folder} --to NEW")
 
 
 @pytest.mark.parametrize("name", RENAMED)
