@@ -426,26 +426,26 @@ async def test_batches_go_out_and_in_untouched(api: Api) -> None:
 @pytest.mark.parametrize("start", ["earliest", "1", "-3", "latest"])
 @pytest.mark.parametrize("max_bytes", [1, 300, 1 << 20])
 async def test_batches_in_the_page_cache_need_no_thread(
-    api: Api, monkeypatch: pytest.MonkeyPatch, start: str, max_bytes: int
+    on_disk: Path, monkeypatch: pytest.MonkeyPatch, start: str, max_bytes: int
 ) -> None:
-    store: Any = api.service.store
-    if store.capabilities.backend != "kafka":
-        pytest.skip("a store of Kafka's format reads so")
     threads: list[str] = []
 
     def read(*args: Any, **options: Any) -> Any:
         threads.append(threading.current_thread().name)
         return read_batches(*args, **options)
 
-    read_batches = store.read_batches
-    monkeypatch.setattr(store, "read_batches", read)
-    for number in range(9):
-        await api.post("/topics/t", records(number))
-    path = f"{PATH}?offset={start}&max_bytes={max_bytes}"
-    found = await api.get(path, accept=BATCH)
-    assert threads == []
-    monkeypatch.setattr(store, "read_batches_promptly", lambda *args, **options: None)
-    other = await api.get(path, accept=BATCH)
+    chosen = settings(on_disk / "store")
+    async with serving(chosen, opener("kafka", chosen)) as api:
+        store: Any = api.service.store
+        read_batches = store.read_batches
+        monkeypatch.setattr(store, "read_batches", read)
+        for number in range(9):
+            await api.post("/topics/t", records(number))
+        path = f"{PATH}?offset={start}&max_bytes={max_bytes}"
+        found = await api.get(path, accept=BATCH)
+        assert threads == []
+        monkeypatch.setattr(store, "read_batches_promptly", lambda *args, **options: None)
+        other = await api.get(path, accept=BATCH)
     assert len(threads) == 1
     assert (found.status, found.body) == (200, other.body)
     for name in ("X-Next-Offset", "X-Beginning-Offset", "X-End-Offset", "ETag", "Content-Type"):
