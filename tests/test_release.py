@@ -280,7 +280,7 @@ def test_ci_checks_the_installed_packages_against_each_other() -> None:
 def test_a_missing_uv_is_named(tmp_path: Path) -> None:
     for name in ("bash", "dirname"):
         (tmp_path / name).symlink_to(str(shutil.which(name)))
-    command = [tmp_path / "bash", ROOT / "scripts" / "lock", "--check-updates"]
+    command = [f"{tmp_path}/bash", f"{ROOT}/scripts/lock", "--check-updates"]
     environment = {"PATH": str(tmp_path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (3, "error: uv is missing: pip install uv\n")
