@@ -19,6 +19,8 @@ APPENDS = 60
 NEW_PRODUCERS = 600
 DEADLINE_S = 600  # only a hanging test takes so long
 
+pytestmark = pytest.mark.usefixtures("quick_turns")
+
 
 @pytest.fixture
 def store(disk_factory: StoreFactory) -> LogStore:

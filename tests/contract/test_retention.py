@@ -97,6 +97,7 @@ def test_a_read_only_store_changes_nothing(durable_factory: StoreFactory) -> Non
         store.change_retention({})
 
 
+@pytest.mark.usefixtures("quick_turns")
 def test_readers_in_the_middle_of_a_deletion(disk_factory: StoreFactory) -> None:
     """A reader whose segment or file is deleted meanwhile gets both bounds, and never another record."""
     factory, store = disk_factory, opened(disk_factory)
