@@ -14,6 +14,12 @@ from tests.wire.harness import Broker, Connection, broker
 
 
 @pytest.fixture
+def tmp_path(on_disk: Path) -> Path:
+    """A folder on the disk: a file system in memory has no reads from the page cache."""
+    return on_disk
+
+
+@pytest.fixture
 async def kafka(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
     """A server on an empty store, with a port for Kafka clients. The format is Kafka's, unless a test has BOTH."""
     async with broker(tmp_path / "store", getattr(request, "param", "kafka")) as running:
