@@ -273,9 +273,7 @@ class Partition:
 
     @contextmanager
     def _unless_deleted(self, offset: int) -> Iterator[None]:
-        """Guard a read of files. If they are deleted meanwhile, raise OffsetOutOfRange (retention) or UnknownTopic
-        (topic deletion).
-        """
+        """Guard a read from an offset: raise OffsetOutOfRange or UnknownTopic if its files were deleted meanwhile."""
         try:
             yield
         except IoFailure:
@@ -283,6 +281,8 @@ class Partition:
             raise
         finally:
             self._check_not_retired()  # else it may have read files of a newer topic of the same name
+        if offset < self._segments[0].base_offset:  # it may have begun in a later segment
+            self._checked_bounds(offset)
 
     def offset_for_time(self, timestamp_ms: int, bound: Bound) -> TimedOffset | None:
         return self.reread(lambda: self._offset_for_time(timestamp_ms, bound))

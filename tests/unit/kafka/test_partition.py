@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from storage import Isolation, LogStore, Record, TopicPartition
+from storage import Isolation, LogStore, OffsetBounds, Record, TopicPartition
 from storage.errors import (
     FencedProducer,
     OffsetOutOfRange,
@@ -22,6 +22,7 @@ from storage.kafka.format.checkpoints import encode_clean_shutdown
 from storage.kafka.format.producer_snapshot import decode_snapshot
 from storage.kafka.log import encoding
 from storage.kafka.log.reading import Limits
+from storage.kafka.store import KafkaStore
 from tests.beside import beside
 from tests.unit.files.guarded import Watched
 from tests.unit.kafka.log.batches import data_batch
@@ -504,6 +505,36 @@ def test_readers_that_lose_their_segment_to_retention_are_out_of_range(shop: Wor
             store.enforce_retention(1 << 50)
 
     beside(write, read, read, read)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda store: store.read(T0, 0),
+        lambda store: store.read_batches(T0, 0, max_bytes=1),
+    ],
+    ids=["records", "batches"],
+)
+def test_a_segment_that_goes_before_it_is_read(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, read: Callable[[KafkaStore], object]
+) -> None:
+    """The reader is out of range: it must not get the records of the next segment as if none were between."""
+    store = six_segments(shop, {})
+    assert isinstance(store, KafkaStore)
+    partition = store.partition(T0)
+    check, bases = partition._checked_bounds, [s.base_offset for s in partition.segments()]
+
+    def checked(offset: int) -> OffsetBounds:
+        found = check(offset)
+        if offset == 0 and found.start == 0:
+            store.delete_records(T0, bases[2])
+        return found
+
+    monkeypatch.setattr(partition, "_checked_bounds", checked)
+    with pytest.raises(OffsetOutOfRange) as refused:
+        read(store)
+    assert refused.value.earliest == bases[2]
+    assert store.read(T0, bases[2], max_records=1).records[0].offset == bases[2]
 
 
 class Held(list[Record]):
