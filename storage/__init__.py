@@ -92,7 +92,13 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.prompt import BatchView, PromptBatches, SupportsPromptAppend, prompt_batches_of
+from storage.prompt import (
+    Batches,
+    BatchView,
+    PromptBatches,
+    SupportsPromptAppend,
+    prompt_batches_of,
+)
 from storage.registry import (
     Detected,
     append_staged,
@@ -161,6 +167,7 @@ __all__ = [
     "AppendResult",
     "BatchPage",
     "BatchView",
+    "Batches",
     "Bound",
     "Capabilities",
     "Chunk",

@@ -8,12 +8,13 @@ the checksum of many bytes take time too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from storage.contract import LogStore
 from storage.model import (
     AbortedTransaction,
     AppendResult,
+    BatchPage,
     Isolation,
     OffsetBounds,
     ProducerEpoch,
@@ -41,6 +42,10 @@ class BatchView(NamedTuple):
     next_offset: int
     bounds: OffsetBounds
     aborted: Sequence[AbortedTransaction] = ()
+
+
+Batches: TypeAlias = BatchPage | BatchView
+"""What a read of whole batches returns, made promptly or not."""
 
 
 class PromptBatches(Protocol):

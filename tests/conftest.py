@@ -37,11 +37,8 @@ OPEN_FILES = Path("/proc/self/fd")
 SOAK_EXAMPLES = 20_000  # examples of a state machine
 LEFT_OPEN = 4  # files that an event loop or a library opens once per process are no leak
 LEFT_OPEN_BY_JAVA = 4  # more, in the module that starts Spark's Java: two pipes and four sockets, kept by the process
-COLLECTED_AFTER = (
-    10_000,
-    20,
-    20,
-)  # fewer collections than by default, which take a twentieth of a run
+# Fewer collections than by default, which take a twentieth of a run.
+COLLECTED_AFTER = (10_000, 20, 20)
 MANY_CASES, SAMPLED = 4, 4  # of the sample: every fourth case of a test with four or more
 FIGURE = "figure"  # a user property of a test, which processes of a parallel run also report
 WANTED = {

@@ -16,10 +16,10 @@ from crc32c import crc32c
 from api.request_context import RequestContext
 from logserver.service.fetch import visible_end
 from logserver.service.requests import Fetch, StartAt
-from storage import BatchPage, BatchView, Page
+from storage import Batches, Page
 
 
-def is_closed(request: Fetch, page: Page | BatchPage | BatchView) -> bool:
+def is_closed(request: Fetch, page: Page | Batches) -> bool:
     """Return whether the same request returns the same page as long as its records exist."""
     at_offset = request.start.at is StartAt.OFFSET
     return at_offset and page.next_offset < visible_end(page.bounds, request.isolation)

@@ -32,7 +32,7 @@ from api.records.encode import RecordRow, encode_lines, encode_page, encode_rows
 from api.records.ndjson_sse import FRAMES, resumed_at
 from api.request_context import RequestContext
 from logserver.service.requests import Fetch, Follow, Start, StartAt
-from storage import BatchPage, BatchView, Isolation, LogStore, Page, StorageError, TopicPartition
+from storage import Batches, Isolation, LogStore, Page, StorageError, TopicPartition
 
 FETCH: Final = Resource("Fetch")
 
@@ -180,7 +180,7 @@ async def fetch(call: RequestContext) -> web.StreamResponse:
     request, body_format = _page_request(call)
     # Read before the wait, so that a stop during the wait raises no error.
     store = call.service.store
-    page: Page | BatchPage | BatchView
+    page: Page | Batches
     body: bytes | bytearray
     if call.answer_type == RECORD_BATCH:
         with call.while_connected():

@@ -11,15 +11,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec import structs
 
 from logserver.errors import Busy
 from logserver.service.requests import Fetch, Start, StartAt
 from storage import (
-    BatchPage,
-    BatchView,
+    Batches,
     Isolation,
     LogStore,
     OffsetBounds,
@@ -31,7 +30,6 @@ from storage import (
 )
 from storage.errors import NotOffered
 
-Batches: TypeAlias = BatchPage | BatchView
 SomePage = TypeVar("SomePage", Page, Batches)
 
 # Size in bytes that a header adds to an answer, without its own bytes, which may be none.

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, Protocol
 
 from logserver.service.fetch import Waiters
 from storage import (
+    Batches,
     BatchPage,
-    BatchView,
     ClientBatches,
     Isolation,
     PromptBatches,
@@ -40,7 +40,7 @@ class _Read(Protocol):
 
     def __call__(
         self, partition: TopicPartition, offset: int, *, max_bytes: int, isolation: Isolation
-    ) -> BatchPage | BatchView | None: ...
+    ) -> Batches | None: ...
 
 
 class PartitionFetch(NamedTuple):
@@ -69,7 +69,7 @@ class FetchMany:
 class PartitionPage(NamedTuple):
     """The result of one partition: a page, or the error of its read."""
 
-    page: BatchPage | BatchView | None
+    page: Batches | None
     error: StorageError | None = None
 
 
@@ -156,7 +156,7 @@ def _read_on(
             return
         left_bytes = request.max_bytes - size_bytes
         try:
-            page: BatchPage | BatchView | None = None
+            page: Batches | None = None
             if left_bytes <= 0 and size_bytes:
                 page = _unread(batches, part)
             if page is None:
@@ -185,7 +185,7 @@ def _page(
     request: FetchMany,
     *,
     is_first: bool,
-) -> BatchPage | BatchView | None:
+) -> Batches | None:
     """Return a page that fits into the bytes that are left; the first page of an answer has at least one batch."""
     limit_bytes = max(min(part.max_bytes, left_bytes), MIN_READ_BYTES)
     page = read(part.partition, part.offset, max_bytes=limit_bytes, isolation=request.isolation)

@@ -24,7 +24,6 @@ from logserver.service.access import ServerState, StoreAccess
 from logserver.service.commit import Writer
 from logserver.service.delay import Delivered, delivery, no_delays
 from logserver.service.fetch import (
-    Batches,
     ReadResult,
     SomePage,
     Waiters,
@@ -51,6 +50,7 @@ from logserver.service.upkeep import ServiceStatus, Upkeep
 from logserver.transactions.half import HalfTransactions
 from logserver.transactions.service import Transactions
 from storage import (
+    Batches,
     ClientBatches,
     Clock,
     DelayedPage,
@@ -452,17 +452,18 @@ class LogService:
         """
 
         async def read(request: FetchMany) -> ReadMany:
-            batches, begun, is_whole = self.batches, None, False
+            batches = self.batches
+            begun: Sequence[PartitionPage] = ()
             if self._prompt_batches is not None:
-                begun, is_whole = read_promptly(batches, self._prompt_batches, request)
-                reservation.grow_to(begun.size_bytes)  # also while it waits for a thread
-            if begun is None or not is_whole:
-                async with self._reading:
-                    pages = () if begun is None else begun.pages
-                    result = await self._run(read_many, batches, request, pages)
-                    reservation.grow_to(result.size_bytes)
-                return result
-            return begun
+                result, is_whole = read_promptly(batches, self._prompt_batches, request)
+                reservation.grow_to(result.size_bytes)  # also while it waits for a thread
+                if is_whole:
+                    return result
+                begun = result.pages
+            async with self._reading:
+                result = await self._run(read_many, batches, request, begun)
+                reservation.grow_to(result.size_bytes)
+            return result
 
         return await poll_many(request, read, self.waiters)
 

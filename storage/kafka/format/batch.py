@@ -53,9 +53,8 @@ SIZE_BEFORE_LENGTH: Final = 12
 """The size of a batch is this plus its length field."""
 LEADER_EPOCH_POSITION: Final = 12
 CRC_START: Final = 21
-LOW_ATTRIBUTES: Final = (
-    CRC_START + 1
-)  # the second byte of the attributes, which has all that are defined
+LOW_ATTRIBUTES: Final = CRC_START + 1
+"""The second byte of the attributes, which has all that are defined."""
 UNCOVERED_FIELDS: Final = 5
 MIN_LENGTH: Final = HEADER_SIZE - SIZE_BEFORE_LENGTH
 MAX_LENGTH: Final = (1 << 31) - 1
