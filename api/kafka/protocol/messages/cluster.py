@@ -27,7 +27,6 @@ class ApiVersionsRequest(Struct, kw_only=True):
         m = cls()
         if v >= 3:
             m.client_software_name = r.string()
-        if v >= 3:
             m.client_software_version = r.string()
         r.skip_tags()
         return m
@@ -36,7 +35,6 @@ class ApiVersionsRequest(Struct, kw_only=True):
         """Write it in version `v`."""
         if v >= 3:
             w.string(self.client_software_name)
-        if v >= 3:
             w.string(self.client_software_version)
         w.end_struct()
 
@@ -77,23 +75,17 @@ class ApiVersionsResponseSupportedFeatures(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> ApiVersionsResponseSupportedFeatures:
         """Read one of version `v`."""
         m = cls()
-        if v >= 3:
-            m.name = r.string()
-        if v >= 3:
-            m.min_version = r.int16()
-        if v >= 3:
-            m.max_version = r.int16()
+        m.name = r.string()
+        m.min_version = r.int16()
+        m.max_version = r.int16()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 3:
-            w.string(self.name)
-        if v >= 3:
-            w.int16(self.min_version)
-        if v >= 3:
-            w.int16(self.max_version)
+        w.string(self.name)
+        w.int16(self.min_version)
+        w.int16(self.max_version)
         w.end_struct()
 
 
@@ -108,23 +100,17 @@ class ApiVersionsResponseFinalizedFeatures(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> ApiVersionsResponseFinalizedFeatures:
         """Read one of version `v`."""
         m = cls()
-        if v >= 3:
-            m.name = r.string()
-        if v >= 3:
-            m.max_version_level = r.int16()
-        if v >= 3:
-            m.min_version_level = r.int16()
+        m.name = r.string()
+        m.max_version_level = r.int16()
+        m.min_version_level = r.int16()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 3:
-            w.string(self.name)
-        if v >= 3:
-            w.int16(self.max_version_level)
-        if v >= 3:
-            w.int16(self.min_version_level)
+        w.string(self.name)
+        w.int16(self.max_version_level)
+        w.int16(self.min_version_level)
         w.end_struct()
 
 
@@ -377,7 +363,6 @@ class DescribeQuorumResponseTopicsPartitionsCurrentVoters(Struct, kw_only=True):
         m.log_end_offset = r.int64()
         if v >= 1:
             m.last_fetch_timestamp = r.int64()
-        if v >= 1:
             m.last_caught_up_timestamp = r.int64()
         r.skip_tags()
         return m
@@ -390,7 +375,6 @@ class DescribeQuorumResponseTopicsPartitionsCurrentVoters(Struct, kw_only=True):
         w.int64(self.log_end_offset)
         if v >= 1:
             w.int64(self.last_fetch_timestamp)
-        if v >= 1:
             w.int64(self.last_caught_up_timestamp)
         w.end_struct()
 
@@ -414,7 +398,6 @@ class DescribeQuorumResponseTopicsPartitionsObservers(Struct, kw_only=True):
         m.log_end_offset = r.int64()
         if v >= 1:
             m.last_fetch_timestamp = r.int64()
-        if v >= 1:
             m.last_caught_up_timestamp = r.int64()
         r.skip_tags()
         return m
@@ -427,7 +410,6 @@ class DescribeQuorumResponseTopicsPartitionsObservers(Struct, kw_only=True):
         w.int64(self.log_end_offset)
         if v >= 1:
             w.int64(self.last_fetch_timestamp)
-        if v >= 1:
             w.int64(self.last_caught_up_timestamp)
         w.end_struct()
 
@@ -451,7 +433,7 @@ class DescribeQuorumResponseTopicsPartitions(Struct, kw_only=True):
         m.partition_index = r.int32()
         m.error_code = r.int16()
         if v >= 2:
-            m.error_message = r.nullable_string() if v >= 2 else r.string()
+            m.error_message = r.nullable_string()
         m.leader_id = r.int32()
         m.leader_epoch = r.int32()
         m.high_watermark = r.int64()
@@ -465,10 +447,7 @@ class DescribeQuorumResponseTopicsPartitions(Struct, kw_only=True):
         w.int32(self.partition_index)
         w.int16(self.error_code)
         if v >= 2:
-            if v >= 2:
-                w.nullable_string(self.error_message)
-            else:
-                w.string(self.error_message)
+            w.nullable_string(self.error_message)
         w.int32(self.leader_id)
         w.int32(self.leader_epoch)
         w.int64(self.high_watermark)
@@ -513,23 +492,17 @@ class DescribeQuorumResponseNodesListeners(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> DescribeQuorumResponseNodesListeners:
         """Read one of version `v`."""
         m = cls()
-        if v >= 2:
-            m.name = r.string()
-        if v >= 2:
-            m.host = r.string()
-        if v >= 2:
-            m.port = r.uint16()
+        m.name = r.string()
+        m.host = r.string()
+        m.port = r.uint16()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 2:
-            w.string(self.name)
-        if v >= 2:
-            w.string(self.host)
-        if v >= 2:
-            w.uint16(self.port)
+        w.string(self.name)
+        w.string(self.host)
+        w.uint16(self.port)
         w.end_struct()
 
 
@@ -543,20 +516,16 @@ class DescribeQuorumResponseNodes(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> DescribeQuorumResponseNodes:
         """Read one of version `v`."""
         m = cls()
-        if v >= 2:
-            m.node_id = r.int32()
-        if v >= 2:
-            m.listeners = [DescribeQuorumResponseNodesListeners.read(r, v) for _ in range(r.count())]
+        m.node_id = r.int32()
+        m.listeners = [DescribeQuorumResponseNodesListeners.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 2:
-            w.int32(self.node_id)
-        if v >= 2:
-            for listeners_item in w.array(self.listeners):
-                listeners_item.write(w, v)
+        w.int32(self.node_id)
+        for listeners_item in w.array(self.listeners):
+            listeners_item.write(w, v)
         w.end_struct()
 
 
@@ -576,7 +545,7 @@ class DescribeQuorumResponse(Struct, kw_only=True):
         m = cls()
         m.error_code = r.int16()
         if v >= 2:
-            m.error_message = r.nullable_string() if v >= 2 else r.string()
+            m.error_message = r.nullable_string()
         m.topics = [DescribeQuorumResponseTopics.read(r, v) for _ in range(r.count())]
         if v >= 2:
             m.nodes = [DescribeQuorumResponseNodes.read(r, v) for _ in range(r.count())]
@@ -587,10 +556,7 @@ class DescribeQuorumResponse(Struct, kw_only=True):
         """Write it in version `v`."""
         w.int16(self.error_code)
         if v >= 2:
-            if v >= 2:
-                w.nullable_string(self.error_message)
-            else:
-                w.string(self.error_message)
+            w.nullable_string(self.error_message)
         for topics_item in w.array(self.topics):
             topics_item.write(w, v)
         if v >= 2:
@@ -647,38 +613,23 @@ class FindCoordinatorResponseCoordinators(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> FindCoordinatorResponseCoordinators:
         """Read one of version `v`."""
         m = cls()
-        if v >= 4:
-            m.key = r.string()
-        if v >= 4:
-            m.node_id = r.int32()
-        if v >= 4:
-            m.host = r.string()
-        if v >= 4:
-            m.port = r.int32()
-        if v >= 4:
-            m.error_code = r.int16()
-        if v >= 4:
-            m.error_message = r.nullable_string() if v >= 4 else r.string()
+        m.key = r.string()
+        m.node_id = r.int32()
+        m.host = r.string()
+        m.port = r.int32()
+        m.error_code = r.int16()
+        m.error_message = r.nullable_string()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 4:
-            w.string(self.key)
-        if v >= 4:
-            w.int32(self.node_id)
-        if v >= 4:
-            w.string(self.host)
-        if v >= 4:
-            w.int32(self.port)
-        if v >= 4:
-            w.int16(self.error_code)
-        if v >= 4:
-            if v >= 4:
-                w.nullable_string(self.error_message)
-            else:
-                w.string(self.error_message)
+        w.string(self.key)
+        w.int32(self.node_id)
+        w.string(self.host)
+        w.int32(self.port)
+        w.int16(self.error_code)
+        w.nullable_string(self.error_message)
         w.end_struct()
 
 
@@ -704,12 +655,10 @@ class FindCoordinatorResponse(Struct, kw_only=True):
         if v <= 3:
             m.error_code = r.int16()
         if v >= 1 and v <= 3:
-            m.error_message = r.nullable_string() if v >= 1 and v <= 3 else r.string()
+            m.error_message = r.nullable_string()
         if v <= 3:
             m.node_id = r.int32()
-        if v <= 3:
             m.host = r.string()
-        if v <= 3:
             m.port = r.int32()
         if v >= 4:
             m.coordinators = [FindCoordinatorResponseCoordinators.read(r, v) for _ in range(r.count())]
@@ -723,15 +672,10 @@ class FindCoordinatorResponse(Struct, kw_only=True):
         if v <= 3:
             w.int16(self.error_code)
         if v >= 1 and v <= 3:
-            if v >= 1 and v <= 3:
-                w.nullable_string(self.error_message)
-            else:
-                w.string(self.error_message)
+            w.nullable_string(self.error_message)
         if v <= 3:
             w.int32(self.node_id)
-        if v <= 3:
             w.string(self.host)
-        if v <= 3:
             w.int32(self.port)
         if v >= 4:
             for coordinators_item in w.array(self.coordinators):

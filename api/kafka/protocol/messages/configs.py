@@ -245,7 +245,6 @@ class DescribeConfigsResponseResultsConfigs(Struct, kw_only=True):
         m.synonyms = [DescribeConfigsResponseResultsConfigsSynonyms.read(r, v) for _ in range(r.count())]
         if v >= 3:
             m.config_type = r.int8()
-        if v >= 3:
             m.documentation = r.nullable_string()
         r.skip_tags()
         return m
@@ -261,7 +260,6 @@ class DescribeConfigsResponseResultsConfigs(Struct, kw_only=True):
             synonyms_item.write(w, v)
         if v >= 3:
             w.int8(self.config_type)
-        if v >= 3:
             w.nullable_string(self.documentation)
         w.end_struct()
 

@@ -23,19 +23,15 @@ class FetchRequestReplicaState(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> FetchRequestReplicaState:
         """Read one of version `v`."""
         m = cls()
-        if v >= 15:
-            m.replica_id = r.int32()
-        if v >= 15:
-            m.replica_epoch = r.int64()
+        m.replica_id = r.int32()
+        m.replica_epoch = r.int64()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 15:
-            w.int32(self.replica_id)
-        if v >= 15:
-            w.int64(self.replica_epoch)
+        w.int32(self.replica_id)
+        w.int64(self.replica_epoch)
         w.end_struct()
 
 
@@ -133,24 +129,22 @@ class FetchRequestForgottenTopicsData(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> FetchRequestForgottenTopicsData:
         """Read one of version `v`."""
         m = cls()
-        if v >= 7 and v <= 12:
+        if v <= 12:
             m.topic = r.string()
         if v >= 13:
             m.topic_id = r.uuid()
-        if v >= 7:
-            m.partitions = [r.int32() for _ in range(r.count())]
+        m.partitions = [r.int32() for _ in range(r.count())]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 7 and v <= 12:
+        if v <= 12:
             w.string(self.topic)
         if v >= 13:
             w.uuid(self.topic_id)
-        if v >= 7:
-            for partitions_item in w.array(self.partitions):
-                w.int32(partitions_item)
+        for partitions_item in w.array(self.partitions):
+            w.int32(partitions_item)
         w.end_struct()
 
 
@@ -184,7 +178,6 @@ class FetchRequest(Struct, kw_only=True):
         m.isolation_level = r.int8()
         if v >= 7:
             m.session_id = r.int32()
-        if v >= 7:
             m.session_epoch = r.int32()
         m.topics = [FetchRequestTopics.read(r, v) for _ in range(r.count())]
         if v >= 7:
@@ -193,7 +186,7 @@ class FetchRequest(Struct, kw_only=True):
             m.rack_id = r.string()
         for tag in r.tags():
             if tag == 0 and v >= 12:
-                m.cluster_id = r.nullable_string() if v >= 12 else r.string()
+                m.cluster_id = r.nullable_string()
             elif tag == 1 and v >= 15:
                 m.replica_state = FetchRequestReplicaState.read(r, v)
             else:
@@ -210,7 +203,6 @@ class FetchRequest(Struct, kw_only=True):
         w.int8(self.isolation_level)
         if v >= 7:
             w.int32(self.session_id)
-        if v >= 7:
             w.int32(self.session_epoch)
         for topics_item in w.array(self.topics):
             topics_item.write(w, v)
@@ -221,10 +213,7 @@ class FetchRequest(Struct, kw_only=True):
             w.string(self.rack_id)
         tags: Tags = []
         if v >= 12 and self.cluster_id is not None:
-            if v >= 12:
-                w.tag(tags, 0).nullable_string(self.cluster_id)
-            else:
-                w.tag(tags, 0).string(self.cluster_id)
+            w.tag(tags, 0).nullable_string(self.cluster_id)
         if v >= 15 and self.replica_state != FetchRequestReplicaState():
             self.replica_state.write(w.tag(tags, 1), v)
         w.end_struct(tags)
@@ -240,19 +229,15 @@ class FetchResponseResponsesPartitionsDivergingEpoch(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> FetchResponseResponsesPartitionsDivergingEpoch:
         """Read one of version `v`."""
         m = cls()
-        if v >= 12:
-            m.epoch = r.int32()
-        if v >= 12:
-            m.end_offset = r.int64()
+        m.epoch = r.int32()
+        m.end_offset = r.int64()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 12:
-            w.int32(self.epoch)
-        if v >= 12:
-            w.int64(self.end_offset)
+        w.int32(self.epoch)
+        w.int64(self.end_offset)
         w.end_struct()
 
 
@@ -266,19 +251,15 @@ class FetchResponseResponsesPartitionsCurrentLeader(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> FetchResponseResponsesPartitionsCurrentLeader:
         """Read one of version `v`."""
         m = cls()
-        if v >= 12:
-            m.leader_id = r.int32()
-        if v >= 12:
-            m.leader_epoch = r.int32()
+        m.leader_id = r.int32()
+        m.leader_epoch = r.int32()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 12:
-            w.int32(self.leader_id)
-        if v >= 12:
-            w.int32(self.leader_epoch)
+        w.int32(self.leader_id)
+        w.int32(self.leader_epoch)
         w.end_struct()
 
 
@@ -432,30 +413,19 @@ class FetchResponseNodeEndpoints(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> FetchResponseNodeEndpoints:
         """Read one of version `v`."""
         m = cls()
-        if v >= 16:
-            m.node_id = r.int32()
-        if v >= 16:
-            m.host = r.string()
-        if v >= 16:
-            m.port = r.int32()
-        if v >= 16:
-            m.rack = r.nullable_string() if v >= 16 else r.string()
+        m.node_id = r.int32()
+        m.host = r.string()
+        m.port = r.int32()
+        m.rack = r.nullable_string()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 16:
-            w.int32(self.node_id)
-        if v >= 16:
-            w.string(self.host)
-        if v >= 16:
-            w.int32(self.port)
-        if v >= 16:
-            if v >= 16:
-                w.nullable_string(self.rack)
-            else:
-                w.string(self.rack)
+        w.int32(self.node_id)
+        w.string(self.host)
+        w.int32(self.port)
+        w.nullable_string(self.rack)
         w.end_struct()
 
 
@@ -477,7 +447,6 @@ class FetchResponse(Struct, kw_only=True):
         m.throttle_time_ms = r.int32()
         if v >= 7:
             m.error_code = r.int16()
-        if v >= 7:
             m.session_id = r.int32()
         m.responses = [FetchResponseResponses.read(r, v) for _ in range(r.count())]
         for tag in r.tags():
@@ -492,7 +461,6 @@ class FetchResponse(Struct, kw_only=True):
         w.int32(self.throttle_time_ms)
         if v >= 7:
             w.int16(self.error_code)
-        if v >= 7:
             w.int32(self.session_id)
         for responses_item in w.array(self.responses):
             responses_item.write(w, v)

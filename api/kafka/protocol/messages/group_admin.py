@@ -363,7 +363,7 @@ class DescribeGroupsResponseGroupsMembers(Struct, kw_only=True):
         m = cls()
         m.member_id = r.string()
         if v >= 4:
-            m.group_instance_id = r.nullable_string() if v >= 4 else r.string()
+            m.group_instance_id = r.nullable_string()
         m.client_id = r.string()
         m.client_host = r.string()
         m.member_metadata = r.data()
@@ -375,10 +375,7 @@ class DescribeGroupsResponseGroupsMembers(Struct, kw_only=True):
         """Write it in version `v`."""
         w.string(self.member_id)
         if v >= 4:
-            if v >= 4:
-                w.nullable_string(self.group_instance_id)
-            else:
-                w.string(self.group_instance_id)
+            w.nullable_string(self.group_instance_id)
         w.string(self.client_id)
         w.string(self.client_host)
         w.data(self.member_metadata)
@@ -404,7 +401,7 @@ class DescribeGroupsResponseGroups(Struct, kw_only=True):
         m = cls()
         m.error_code = r.int16()
         if v >= 6:
-            m.error_message = r.nullable_string() if v >= 6 else r.string()
+            m.error_message = r.nullable_string()
         m.group_id = r.string()
         m.group_state = r.string()
         m.protocol_type = r.string()
@@ -419,10 +416,7 @@ class DescribeGroupsResponseGroups(Struct, kw_only=True):
         """Write it in version `v`."""
         w.int16(self.error_code)
         if v >= 6:
-            if v >= 6:
-                w.nullable_string(self.error_message)
-            else:
-                w.string(self.error_message)
+            w.nullable_string(self.error_message)
         w.string(self.group_id)
         w.string(self.group_state)
         w.string(self.protocol_type)

@@ -93,7 +93,7 @@ class OffsetCommitRequest(Struct, kw_only=True):
         m.generation_id_or_member_epoch = r.int32()
         m.member_id = r.string()
         if v >= 7:
-            m.group_instance_id = r.nullable_string() if v >= 7 else r.string()
+            m.group_instance_id = r.nullable_string()
         if v <= 4:
             m.retention_time_ms = r.int64()
         m.topics = [OffsetCommitRequestTopics.read(r, v) for _ in range(r.count())]
@@ -106,10 +106,7 @@ class OffsetCommitRequest(Struct, kw_only=True):
         w.int32(self.generation_id_or_member_epoch)
         w.string(self.member_id)
         if v >= 7:
-            if v >= 7:
-                w.nullable_string(self.group_instance_id)
-            else:
-                w.string(self.group_instance_id)
+            w.nullable_string(self.group_instance_id)
         if v <= 4:
             w.int64(self.retention_time_ms)
         for topics_item in w.array(self.topics):
@@ -346,20 +343,16 @@ class OffsetFetchRequestTopics(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> OffsetFetchRequestTopics:
         """Read one of version `v`."""
         m = cls()
-        if v <= 7:
-            m.name = r.string()
-        if v <= 7:
-            m.partition_indexes = [r.int32() for _ in range(r.count())]
+        m.name = r.string()
+        m.partition_indexes = [r.int32() for _ in range(r.count())]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v <= 7:
-            w.string(self.name)
-        if v <= 7:
-            for partition_indexes_item in w.array(self.partition_indexes):
-                w.int32(partition_indexes_item)
+        w.string(self.name)
+        for partition_indexes_item in w.array(self.partition_indexes):
+            w.int32(partition_indexes_item)
         w.end_struct()
 
 
@@ -374,24 +367,22 @@ class OffsetFetchRequestGroupsTopics(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> OffsetFetchRequestGroupsTopics:
         """Read one of version `v`."""
         m = cls()
-        if v >= 8 and v <= 9:
+        if v <= 9:
             m.name = r.string()
         if v >= 10:
             m.topic_id = r.uuid()
-        if v >= 8:
-            m.partition_indexes = [r.int32() for _ in range(r.count())]
+        m.partition_indexes = [r.int32() for _ in range(r.count())]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 8 and v <= 9:
+        if v <= 9:
             w.string(self.name)
         if v >= 10:
             w.uuid(self.topic_id)
-        if v >= 8:
-            for partition_indexes_item in w.array(self.partition_indexes):
-                w.int32(partition_indexes_item)
+        for partition_indexes_item in w.array(self.partition_indexes):
+            w.int32(partition_indexes_item)
         w.end_struct()
 
 
@@ -407,32 +398,23 @@ class OffsetFetchRequestGroups(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> OffsetFetchRequestGroups:
         """Read one of version `v`."""
         m = cls()
-        if v >= 8:
-            m.group_id = r.string()
+        m.group_id = r.string()
         if v >= 9:
-            m.member_id = r.nullable_string() if v >= 9 else r.string()
-        if v >= 9:
+            m.member_id = r.nullable_string()
             m.member_epoch = r.int32()
-        if v >= 8:
-            n = r.nullable_count() if v >= 8 else r.count()
-            m.topics = None if n is None else [OffsetFetchRequestGroupsTopics.read(r, v) for _ in range(n)]
+        n = r.nullable_count()
+        m.topics = None if n is None else [OffsetFetchRequestGroupsTopics.read(r, v) for _ in range(n)]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 8:
-            w.string(self.group_id)
+        w.string(self.group_id)
         if v >= 9:
-            if v >= 9:
-                w.nullable_string(self.member_id)
-            else:
-                w.string(self.member_id)
-        if v >= 9:
+            w.nullable_string(self.member_id)
             w.int32(self.member_epoch)
-        if v >= 8:
-            for topics_item in (w.nullable_array(self.topics) if v >= 8 else w.array(self.topics)):
-                topics_item.write(w, v)
+        for topics_item in w.nullable_array(self.topics):
+            topics_item.write(w, v)
         w.end_struct()
 
 
@@ -452,8 +434,7 @@ class OffsetFetchRequest(Struct, kw_only=True):
         m = cls()
         if v <= 7:
             m.group_id = r.string()
-        if v <= 7:
-            n = r.nullable_count() if v >= 2 and v <= 7 else r.count()
+            n = r.nullable_count() if v >= 2 else r.count()
             m.topics = None if n is None else [OffsetFetchRequestTopics.read(r, v) for _ in range(n)]
         if v >= 8:
             m.groups = [OffsetFetchRequestGroups.read(r, v) for _ in range(r.count())]
@@ -466,8 +447,7 @@ class OffsetFetchRequest(Struct, kw_only=True):
         """Write it in version `v`."""
         if v <= 7:
             w.string(self.group_id)
-        if v <= 7:
-            for topics_item in (w.nullable_array(self.topics) if v >= 2 and v <= 7 else w.array(self.topics)):
+            for topics_item in (w.nullable_array(self.topics) if v >= 2 else w.array(self.topics)):
                 topics_item.write(w, v)
         if v >= 8:
             for groups_item in w.array(self.groups):
@@ -490,34 +470,23 @@ class OffsetFetchResponseTopicsPartitions(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> OffsetFetchResponseTopicsPartitions:
         """Read one of version `v`."""
         m = cls()
-        if v <= 7:
-            m.partition_index = r.int32()
-        if v <= 7:
-            m.committed_offset = r.int64()
-        if v >= 5 and v <= 7:
+        m.partition_index = r.int32()
+        m.committed_offset = r.int64()
+        if v >= 5:
             m.committed_leader_epoch = r.int32()
-        if v <= 7:
-            m.metadata = r.nullable_string() if v <= 7 else r.string()
-        if v <= 7:
-            m.error_code = r.int16()
+        m.metadata = r.nullable_string()
+        m.error_code = r.int16()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v <= 7:
-            w.int32(self.partition_index)
-        if v <= 7:
-            w.int64(self.committed_offset)
-        if v >= 5 and v <= 7:
+        w.int32(self.partition_index)
+        w.int64(self.committed_offset)
+        if v >= 5:
             w.int32(self.committed_leader_epoch)
-        if v <= 7:
-            if v <= 7:
-                w.nullable_string(self.metadata)
-            else:
-                w.string(self.metadata)
-        if v <= 7:
-            w.int16(self.error_code)
+        w.nullable_string(self.metadata)
+        w.int16(self.error_code)
         w.end_struct()
 
 
@@ -531,20 +500,16 @@ class OffsetFetchResponseTopics(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> OffsetFetchResponseTopics:
         """Read one of version `v`."""
         m = cls()
-        if v <= 7:
-            m.name = r.string()
-        if v <= 7:
-            m.partitions = [OffsetFetchResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.name = r.string()
+        m.partitions = [OffsetFetchResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v <= 7:
-            w.string(self.name)
-        if v <= 7:
-            for partitions_item in w.array(self.partitions):
-                partitions_item.write(w, v)
+        w.string(self.name)
+        for partitions_item in w.array(self.partitions):
+            partitions_item.write(w, v)
         w.end_struct()
 
 
@@ -561,34 +526,21 @@ class OffsetFetchResponseGroupsTopicsPartitions(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> OffsetFetchResponseGroupsTopicsPartitions:
         """Read one of version `v`."""
         m = cls()
-        if v >= 8:
-            m.partition_index = r.int32()
-        if v >= 8:
-            m.committed_offset = r.int64()
-        if v >= 8:
-            m.committed_leader_epoch = r.int32()
-        if v >= 8:
-            m.metadata = r.nullable_string() if v >= 8 else r.string()
-        if v >= 8:
-            m.error_code = r.int16()
+        m.partition_index = r.int32()
+        m.committed_offset = r.int64()
+        m.committed_leader_epoch = r.int32()
+        m.metadata = r.nullable_string()
+        m.error_code = r.int16()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 8:
-            w.int32(self.partition_index)
-        if v >= 8:
-            w.int64(self.committed_offset)
-        if v >= 8:
-            w.int32(self.committed_leader_epoch)
-        if v >= 8:
-            if v >= 8:
-                w.nullable_string(self.metadata)
-            else:
-                w.string(self.metadata)
-        if v >= 8:
-            w.int16(self.error_code)
+        w.int32(self.partition_index)
+        w.int64(self.committed_offset)
+        w.int32(self.committed_leader_epoch)
+        w.nullable_string(self.metadata)
+        w.int16(self.error_code)
         w.end_struct()
 
 
@@ -603,24 +555,22 @@ class OffsetFetchResponseGroupsTopics(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> OffsetFetchResponseGroupsTopics:
         """Read one of version `v`."""
         m = cls()
-        if v >= 8 and v <= 9:
+        if v <= 9:
             m.name = r.string()
         if v >= 10:
             m.topic_id = r.uuid()
-        if v >= 8:
-            m.partitions = [OffsetFetchResponseGroupsTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [OffsetFetchResponseGroupsTopicsPartitions.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 8 and v <= 9:
+        if v <= 9:
             w.string(self.name)
         if v >= 10:
             w.uuid(self.topic_id)
-        if v >= 8:
-            for partitions_item in w.array(self.partitions):
-                partitions_item.write(w, v)
+        for partitions_item in w.array(self.partitions):
+            partitions_item.write(w, v)
         w.end_struct()
 
 
@@ -635,24 +585,18 @@ class OffsetFetchResponseGroups(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> OffsetFetchResponseGroups:
         """Read one of version `v`."""
         m = cls()
-        if v >= 8:
-            m.group_id = r.string()
-        if v >= 8:
-            m.topics = [OffsetFetchResponseGroupsTopics.read(r, v) for _ in range(r.count())]
-        if v >= 8:
-            m.error_code = r.int16()
+        m.group_id = r.string()
+        m.topics = [OffsetFetchResponseGroupsTopics.read(r, v) for _ in range(r.count())]
+        m.error_code = r.int16()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 8:
-            w.string(self.group_id)
-        if v >= 8:
-            for topics_item in w.array(self.topics):
-                topics_item.write(w, v)
-        if v >= 8:
-            w.int16(self.error_code)
+        w.string(self.group_id)
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
+        w.int16(self.error_code)
         w.end_struct()
 
 

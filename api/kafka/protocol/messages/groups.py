@@ -65,7 +65,7 @@ class ConsumerGroupHeartbeatRequest(Struct, kw_only=True):
         n = r.nullable_count()
         m.subscribed_topic_names = None if n is None else [r.string() for _ in range(n)]
         if v >= 1:
-            m.subscribed_topic_regex = r.nullable_string() if v >= 1 else r.string()
+            m.subscribed_topic_regex = r.nullable_string()
         m.server_assignor = r.nullable_string()
         n = r.nullable_count()
         m.topic_partitions = None if n is None else [ConsumerGroupHeartbeatRequestTopicPartitions.read(r, v) for _ in range(n)]
@@ -83,10 +83,7 @@ class ConsumerGroupHeartbeatRequest(Struct, kw_only=True):
         for subscribed_topic_names_item in w.nullable_array(self.subscribed_topic_names):
             w.string(subscribed_topic_names_item)
         if v >= 1:
-            if v >= 1:
-                w.nullable_string(self.subscribed_topic_regex)
-            else:
-                w.string(self.subscribed_topic_regex)
+            w.nullable_string(self.subscribed_topic_regex)
         w.nullable_string(self.server_assignor)
         for topic_partitions_item in w.nullable_array(self.topic_partitions):
             topic_partitions_item.write(w, v)
@@ -197,7 +194,7 @@ class HeartbeatRequest(Struct, kw_only=True):
         m.generation_id = r.int32()
         m.member_id = r.string()
         if v >= 3:
-            m.group_instance_id = r.nullable_string() if v >= 3 else r.string()
+            m.group_instance_id = r.nullable_string()
         r.skip_tags()
         return m
 
@@ -207,10 +204,7 @@ class HeartbeatRequest(Struct, kw_only=True):
         w.int32(self.generation_id)
         w.string(self.member_id)
         if v >= 3:
-            if v >= 3:
-                w.nullable_string(self.group_instance_id)
-            else:
-                w.string(self.group_instance_id)
+            w.nullable_string(self.group_instance_id)
         w.end_struct()
 
 
@@ -286,11 +280,11 @@ class JoinGroupRequest(Struct, kw_only=True):
             m.rebalance_timeout_ms = r.int32()
         m.member_id = r.string()
         if v >= 5:
-            m.group_instance_id = r.nullable_string() if v >= 5 else r.string()
+            m.group_instance_id = r.nullable_string()
         m.protocol_type = r.string()
         m.protocols = [JoinGroupRequestProtocols.read(r, v) for _ in range(r.count())]
         if v >= 8:
-            m.reason = r.nullable_string() if v >= 8 else r.string()
+            m.reason = r.nullable_string()
         r.skip_tags()
         return m
 
@@ -302,18 +296,12 @@ class JoinGroupRequest(Struct, kw_only=True):
             w.int32(self.rebalance_timeout_ms)
         w.string(self.member_id)
         if v >= 5:
-            if v >= 5:
-                w.nullable_string(self.group_instance_id)
-            else:
-                w.string(self.group_instance_id)
+            w.nullable_string(self.group_instance_id)
         w.string(self.protocol_type)
         for protocols_item in w.array(self.protocols):
             protocols_item.write(w, v)
         if v >= 8:
-            if v >= 8:
-                w.nullable_string(self.reason)
-            else:
-                w.string(self.reason)
+            w.nullable_string(self.reason)
         w.end_struct()
 
 
@@ -330,7 +318,7 @@ class JoinGroupResponseMembers(Struct, kw_only=True):
         m = cls()
         m.member_id = r.string()
         if v >= 5:
-            m.group_instance_id = r.nullable_string() if v >= 5 else r.string()
+            m.group_instance_id = r.nullable_string()
         m.metadata = r.data()
         r.skip_tags()
         return m
@@ -339,10 +327,7 @@ class JoinGroupResponseMembers(Struct, kw_only=True):
         """Write it in version `v`."""
         w.string(self.member_id)
         if v >= 5:
-            if v >= 5:
-                w.nullable_string(self.group_instance_id)
-            else:
-                w.string(self.group_instance_id)
+            w.nullable_string(self.group_instance_id)
         w.data(self.metadata)
         w.end_struct()
 
@@ -371,7 +356,7 @@ class JoinGroupResponse(Struct, kw_only=True):
         m.error_code = r.int16()
         m.generation_id = r.int32()
         if v >= 7:
-            m.protocol_type = r.nullable_string() if v >= 7 else r.string()
+            m.protocol_type = r.nullable_string()
         m.protocol_name = r.nullable_string() if v >= 7 else r.string()
         m.leader = r.string()
         if v >= 9:
@@ -388,10 +373,7 @@ class JoinGroupResponse(Struct, kw_only=True):
         w.int16(self.error_code)
         w.int32(self.generation_id)
         if v >= 7:
-            if v >= 7:
-                w.nullable_string(self.protocol_type)
-            else:
-                w.string(self.protocol_type)
+            w.nullable_string(self.protocol_type)
         if v >= 7:
             w.nullable_string(self.protocol_name)
         else:
@@ -416,29 +398,19 @@ class LeaveGroupRequestMembers(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> LeaveGroupRequestMembers:
         """Read one of version `v`."""
         m = cls()
-        if v >= 3:
-            m.member_id = r.string()
-        if v >= 3:
-            m.group_instance_id = r.nullable_string() if v >= 3 else r.string()
+        m.member_id = r.string()
+        m.group_instance_id = r.nullable_string()
         if v >= 5:
-            m.reason = r.nullable_string() if v >= 5 else r.string()
+            m.reason = r.nullable_string()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 3:
-            w.string(self.member_id)
-        if v >= 3:
-            if v >= 3:
-                w.nullable_string(self.group_instance_id)
-            else:
-                w.string(self.group_instance_id)
+        w.string(self.member_id)
+        w.nullable_string(self.group_instance_id)
         if v >= 5:
-            if v >= 5:
-                w.nullable_string(self.reason)
-            else:
-                w.string(self.reason)
+            w.nullable_string(self.reason)
         w.end_struct()
 
 
@@ -485,26 +457,17 @@ class LeaveGroupResponseMembers(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> LeaveGroupResponseMembers:
         """Read one of version `v`."""
         m = cls()
-        if v >= 3:
-            m.member_id = r.string()
-        if v >= 3:
-            m.group_instance_id = r.nullable_string() if v >= 3 else r.string()
-        if v >= 3:
-            m.error_code = r.int16()
+        m.member_id = r.string()
+        m.group_instance_id = r.nullable_string()
+        m.error_code = r.int16()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 3:
-            w.string(self.member_id)
-        if v >= 3:
-            if v >= 3:
-                w.nullable_string(self.group_instance_id)
-            else:
-                w.string(self.group_instance_id)
-        if v >= 3:
-            w.int16(self.error_code)
+        w.string(self.member_id)
+        w.nullable_string(self.group_instance_id)
+        w.int16(self.error_code)
         w.end_struct()
 
 
@@ -583,11 +546,10 @@ class SyncGroupRequest(Struct, kw_only=True):
         m.generation_id = r.int32()
         m.member_id = r.string()
         if v >= 3:
-            m.group_instance_id = r.nullable_string() if v >= 3 else r.string()
+            m.group_instance_id = r.nullable_string()
         if v >= 5:
-            m.protocol_type = r.nullable_string() if v >= 5 else r.string()
-        if v >= 5:
-            m.protocol_name = r.nullable_string() if v >= 5 else r.string()
+            m.protocol_type = r.nullable_string()
+            m.protocol_name = r.nullable_string()
         m.assignments = [SyncGroupRequestAssignments.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -598,20 +560,10 @@ class SyncGroupRequest(Struct, kw_only=True):
         w.int32(self.generation_id)
         w.string(self.member_id)
         if v >= 3:
-            if v >= 3:
-                w.nullable_string(self.group_instance_id)
-            else:
-                w.string(self.group_instance_id)
+            w.nullable_string(self.group_instance_id)
         if v >= 5:
-            if v >= 5:
-                w.nullable_string(self.protocol_type)
-            else:
-                w.string(self.protocol_type)
-        if v >= 5:
-            if v >= 5:
-                w.nullable_string(self.protocol_name)
-            else:
-                w.string(self.protocol_name)
+            w.nullable_string(self.protocol_type)
+            w.nullable_string(self.protocol_name)
         for assignments_item in w.array(self.assignments):
             assignments_item.write(w, v)
         w.end_struct()
@@ -636,9 +588,8 @@ class SyncGroupResponse(Struct, kw_only=True):
             m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         if v >= 5:
-            m.protocol_type = r.nullable_string() if v >= 5 else r.string()
-        if v >= 5:
-            m.protocol_name = r.nullable_string() if v >= 5 else r.string()
+            m.protocol_type = r.nullable_string()
+            m.protocol_name = r.nullable_string()
         m.assignment = r.data()
         r.skip_tags()
         return m
@@ -649,14 +600,7 @@ class SyncGroupResponse(Struct, kw_only=True):
             w.int32(self.throttle_time_ms)
         w.int16(self.error_code)
         if v >= 5:
-            if v >= 5:
-                w.nullable_string(self.protocol_type)
-            else:
-                w.string(self.protocol_type)
-        if v >= 5:
-            if v >= 5:
-                w.nullable_string(self.protocol_name)
-            else:
-                w.string(self.protocol_name)
+            w.nullable_string(self.protocol_type)
+            w.nullable_string(self.protocol_name)
         w.data(self.assignment)
         w.end_struct()

@@ -306,7 +306,7 @@ class MetadataResponseBrokers(Struct, kw_only=True):
         m.host = r.string()
         m.port = r.int32()
         if v >= 1:
-            m.rack = r.nullable_string() if v >= 1 else r.string()
+            m.rack = r.nullable_string()
         r.skip_tags()
         return m
 
@@ -316,10 +316,7 @@ class MetadataResponseBrokers(Struct, kw_only=True):
         w.string(self.host)
         w.int32(self.port)
         if v >= 1:
-            if v >= 1:
-                w.nullable_string(self.rack)
-            else:
-                w.string(self.rack)
+            w.nullable_string(self.rack)
         w.end_struct()
 
 
@@ -432,7 +429,7 @@ class MetadataResponse(Struct, kw_only=True):
             m.throttle_time_ms = r.int32()
         m.brokers = [MetadataResponseBrokers.read(r, v) for _ in range(r.count())]
         if v >= 2:
-            m.cluster_id = r.nullable_string() if v >= 2 else r.string()
+            m.cluster_id = r.nullable_string()
         if v >= 1:
             m.controller_id = r.int32()
         m.topics = [MetadataResponseTopics.read(r, v) for _ in range(r.count())]
@@ -450,10 +447,7 @@ class MetadataResponse(Struct, kw_only=True):
         for brokers_item in w.array(self.brokers):
             brokers_item.write(w, v)
         if v >= 2:
-            if v >= 2:
-                w.nullable_string(self.cluster_id)
-            else:
-                w.string(self.cluster_id)
+            w.nullable_string(self.cluster_id)
         if v >= 1:
             w.int32(self.controller_id)
         for topics_item in w.array(self.topics):

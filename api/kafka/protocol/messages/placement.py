@@ -428,7 +428,6 @@ class DescribeLogDirsResponseResults(Struct, kw_only=True):
         m.topics = [DescribeLogDirsResponseResultsTopics.read(r, v) for _ in range(r.count())]
         if v >= 4:
             m.total_bytes = r.int64()
-        if v >= 4:
             m.usable_bytes = r.int64()
         if v >= 5:
             m.is_cordoned = r.boolean()
@@ -443,7 +442,6 @@ class DescribeLogDirsResponseResults(Struct, kw_only=True):
             topics_item.write(w, v)
         if v >= 4:
             w.int64(self.total_bytes)
-        if v >= 4:
             w.int64(self.usable_bytes)
         if v >= 5:
             w.boolean(self.is_cordoned)

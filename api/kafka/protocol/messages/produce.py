@@ -33,11 +33,9 @@ class InitProducerIdRequest(Struct, kw_only=True):
         m.transaction_timeout_ms = r.int32()
         if v >= 3:
             m.producer_id = r.int64()
-        if v >= 3:
             m.producer_epoch = r.int16()
         if v >= 6:
             m.enable2_pc = r.boolean()
-        if v >= 6:
             m.keep_prepared_txn = r.boolean()
         r.skip_tags()
         return m
@@ -48,11 +46,9 @@ class InitProducerIdRequest(Struct, kw_only=True):
         w.int32(self.transaction_timeout_ms)
         if v >= 3:
             w.int64(self.producer_id)
-        if v >= 3:
             w.int16(self.producer_epoch)
         if v >= 6:
             w.boolean(self.enable2_pc)
-        if v >= 6:
             w.boolean(self.keep_prepared_txn)
         w.end_struct()
 
@@ -79,7 +75,6 @@ class InitProducerIdResponse(Struct, kw_only=True):
         m.producer_epoch = r.int16()
         if v >= 6:
             m.ongoing_txn_producer_id = r.int64()
-        if v >= 6:
             m.ongoing_txn_producer_epoch = r.int16()
         r.skip_tags()
         return m
@@ -92,7 +87,6 @@ class InitProducerIdResponse(Struct, kw_only=True):
         w.int16(self.producer_epoch)
         if v >= 6:
             w.int64(self.ongoing_txn_producer_id)
-        if v >= 6:
             w.int16(self.ongoing_txn_producer_epoch)
         w.end_struct()
 
@@ -190,22 +184,15 @@ class ProduceResponseResponsesPartitionResponsesRecordErrors(Struct, kw_only=Tru
     def read(cls, r: Reader, v: int) -> ProduceResponseResponsesPartitionResponsesRecordErrors:
         """Read one of version `v`."""
         m = cls()
-        if v >= 8:
-            m.batch_index = r.int32()
-        if v >= 8:
-            m.batch_index_error_message = r.nullable_string() if v >= 8 else r.string()
+        m.batch_index = r.int32()
+        m.batch_index_error_message = r.nullable_string()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 8:
-            w.int32(self.batch_index)
-        if v >= 8:
-            if v >= 8:
-                w.nullable_string(self.batch_index_error_message)
-            else:
-                w.string(self.batch_index_error_message)
+        w.int32(self.batch_index)
+        w.nullable_string(self.batch_index_error_message)
         w.end_struct()
 
 
@@ -219,19 +206,15 @@ class ProduceResponseResponsesPartitionResponsesCurrentLeader(Struct, kw_only=Tr
     def read(cls, r: Reader, v: int) -> ProduceResponseResponsesPartitionResponsesCurrentLeader:
         """Read one of version `v`."""
         m = cls()
-        if v >= 10:
-            m.leader_id = r.int32()
-        if v >= 10:
-            m.leader_epoch = r.int32()
+        m.leader_id = r.int32()
+        m.leader_epoch = r.int32()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 10:
-            w.int32(self.leader_id)
-        if v >= 10:
-            w.int32(self.leader_epoch)
+        w.int32(self.leader_id)
+        w.int32(self.leader_epoch)
         w.end_struct()
 
 
@@ -259,8 +242,7 @@ class ProduceResponseResponsesPartitionResponses(Struct, kw_only=True):
             m.log_start_offset = r.int64()
         if v >= 8:
             m.record_errors = [ProduceResponseResponsesPartitionResponsesRecordErrors.read(r, v) for _ in range(r.count())]
-        if v >= 8:
-            m.error_message = r.nullable_string() if v >= 8 else r.string()
+            m.error_message = r.nullable_string()
         for tag in r.tags():
             if tag == 0 and v >= 10:
                 m.current_leader = ProduceResponseResponsesPartitionResponsesCurrentLeader.read(r, v)
@@ -279,11 +261,7 @@ class ProduceResponseResponsesPartitionResponses(Struct, kw_only=True):
         if v >= 8:
             for record_errors_item in w.array(self.record_errors):
                 record_errors_item.write(w, v)
-        if v >= 8:
-            if v >= 8:
-                w.nullable_string(self.error_message)
-            else:
-                w.string(self.error_message)
+            w.nullable_string(self.error_message)
         tags: Tags = []
         if v >= 10 and self.current_leader != ProduceResponseResponsesPartitionResponsesCurrentLeader():
             self.current_leader.write(w.tag(tags, 0), v)
@@ -332,30 +310,19 @@ class ProduceResponseNodeEndpoints(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> ProduceResponseNodeEndpoints:
         """Read one of version `v`."""
         m = cls()
-        if v >= 10:
-            m.node_id = r.int32()
-        if v >= 10:
-            m.host = r.string()
-        if v >= 10:
-            m.port = r.int32()
-        if v >= 10:
-            m.rack = r.nullable_string() if v >= 10 else r.string()
+        m.node_id = r.int32()
+        m.host = r.string()
+        m.port = r.int32()
+        m.rack = r.nullable_string()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 10:
-            w.int32(self.node_id)
-        if v >= 10:
-            w.string(self.host)
-        if v >= 10:
-            w.int32(self.port)
-        if v >= 10:
-            if v >= 10:
-                w.nullable_string(self.rack)
-            else:
-                w.string(self.rack)
+        w.int32(self.node_id)
+        w.string(self.host)
+        w.int32(self.port)
+        w.nullable_string(self.rack)
         w.end_struct()
 
 

@@ -257,34 +257,21 @@ class CreateTopicsResponseTopicsConfigs(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> CreateTopicsResponseTopicsConfigs:
         """Read one of version `v`."""
         m = cls()
-        if v >= 5:
-            m.name = r.string()
-        if v >= 5:
-            m.value = r.nullable_string() if v >= 5 else r.string()
-        if v >= 5:
-            m.read_only = r.boolean()
-        if v >= 5:
-            m.config_source = r.int8()
-        if v >= 5:
-            m.is_sensitive = r.boolean()
+        m.name = r.string()
+        m.value = r.nullable_string()
+        m.read_only = r.boolean()
+        m.config_source = r.int8()
+        m.is_sensitive = r.boolean()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 5:
-            w.string(self.name)
-        if v >= 5:
-            if v >= 5:
-                w.nullable_string(self.value)
-            else:
-                w.string(self.value)
-        if v >= 5:
-            w.boolean(self.read_only)
-        if v >= 5:
-            w.int8(self.config_source)
-        if v >= 5:
-            w.boolean(self.is_sensitive)
+        w.string(self.name)
+        w.nullable_string(self.value)
+        w.boolean(self.read_only)
+        w.int8(self.config_source)
+        w.boolean(self.is_sensitive)
         w.end_struct()
 
 
@@ -311,10 +298,8 @@ class CreateTopicsResponseTopics(Struct, kw_only=True):
         m.error_message = r.nullable_string()
         if v >= 5:
             m.num_partitions = r.int32()
-        if v >= 5:
             m.replication_factor = r.int16()
-        if v >= 5:
-            n = r.nullable_count() if v >= 5 else r.count()
+            n = r.nullable_count()
             m.configs = None if n is None else [CreateTopicsResponseTopicsConfigs.read(r, v) for _ in range(n)]
         for tag in r.tags():
             if tag == 0 and v >= 5:
@@ -332,10 +317,8 @@ class CreateTopicsResponseTopics(Struct, kw_only=True):
         w.nullable_string(self.error_message)
         if v >= 5:
             w.int32(self.num_partitions)
-        if v >= 5:
             w.int16(self.replication_factor)
-        if v >= 5:
-            for configs_item in (w.nullable_array(self.configs) if v >= 5 else w.array(self.configs)):
+            for configs_item in w.nullable_array(self.configs):
                 configs_item.write(w, v)
         tags: Tags = []
         if v >= 5 and self.topic_config_error_code != 0:
@@ -378,22 +361,15 @@ class DeleteTopicsRequestTopics(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> DeleteTopicsRequestTopics:
         """Read one of version `v`."""
         m = cls()
-        if v >= 6:
-            m.name = r.nullable_string() if v >= 6 else r.string()
-        if v >= 6:
-            m.topic_id = r.uuid()
+        m.name = r.nullable_string()
+        m.topic_id = r.uuid()
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 6:
-            if v >= 6:
-                w.nullable_string(self.name)
-            else:
-                w.string(self.name)
-        if v >= 6:
-            w.uuid(self.topic_id)
+        w.nullable_string(self.name)
+        w.uuid(self.topic_id)
         w.end_struct()
 
 
@@ -447,7 +423,7 @@ class DeleteTopicsResponseResponses(Struct, kw_only=True):
             m.topic_id = r.uuid()
         m.error_code = r.int16()
         if v >= 5:
-            m.error_message = r.nullable_string() if v >= 5 else r.string()
+            m.error_message = r.nullable_string()
         r.skip_tags()
         return m
 
@@ -461,10 +437,7 @@ class DeleteTopicsResponseResponses(Struct, kw_only=True):
             w.uuid(self.topic_id)
         w.int16(self.error_code)
         if v >= 5:
-            if v >= 5:
-                w.nullable_string(self.error_message)
-            else:
-                w.string(self.error_message)
+            w.nullable_string(self.error_message)
         w.end_struct()
 
 

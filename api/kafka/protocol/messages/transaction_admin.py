@@ -299,7 +299,7 @@ class ListTransactionsRequest(Struct, kw_only=True):
         if v >= 1:
             m.duration_filter = r.int64()
         if v >= 2:
-            m.transactional_id_pattern = r.nullable_string() if v >= 2 else r.string()
+            m.transactional_id_pattern = r.nullable_string()
         r.skip_tags()
         return m
 
@@ -312,10 +312,7 @@ class ListTransactionsRequest(Struct, kw_only=True):
         if v >= 1:
             w.int64(self.duration_filter)
         if v >= 2:
-            if v >= 2:
-                w.nullable_string(self.transactional_id_pattern)
-            else:
-                w.string(self.transactional_id_pattern)
+            w.nullable_string(self.transactional_id_pattern)
         w.end_struct()
 
 

@@ -103,32 +103,22 @@ class AddPartitionsToTxnRequestTransactions(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequestTransactions:
         """Read one of version `v`."""
         m = cls()
-        if v >= 4:
-            m.transactional_id = r.string()
-        if v >= 4:
-            m.producer_id = r.int64()
-        if v >= 4:
-            m.producer_epoch = r.int16()
-        if v >= 4:
-            m.verify_only = r.boolean()
-        if v >= 4:
-            m.topics = [AddPartitionsToTxnRequestTransactionsTopics.read(r, v) for _ in range(r.count())]
+        m.transactional_id = r.string()
+        m.producer_id = r.int64()
+        m.producer_epoch = r.int16()
+        m.verify_only = r.boolean()
+        m.topics = [AddPartitionsToTxnRequestTransactionsTopics.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 4:
-            w.string(self.transactional_id)
-        if v >= 4:
-            w.int64(self.producer_id)
-        if v >= 4:
-            w.int16(self.producer_epoch)
-        if v >= 4:
-            w.boolean(self.verify_only)
-        if v >= 4:
-            for topics_item in w.array(self.topics):
-                topics_item.write(w, v)
+        w.string(self.transactional_id)
+        w.int64(self.producer_id)
+        w.int16(self.producer_epoch)
+        w.boolean(self.verify_only)
+        for topics_item in w.array(self.topics):
+            topics_item.write(w, v)
         w.end_struct()
 
 
@@ -174,11 +164,8 @@ class AddPartitionsToTxnRequest(Struct, kw_only=True):
             m.transactions = [AddPartitionsToTxnRequestTransactions.read(r, v) for _ in range(r.count())]
         if v <= 3:
             m.v3_and_below_transactional_id = r.string()
-        if v <= 3:
             m.v3_and_below_producer_id = r.int64()
-        if v <= 3:
             m.v3_and_below_producer_epoch = r.int16()
-        if v <= 3:
             m.v3_and_below_topics = [AddPartitionsToTxnRequestV3AndBelowTopics.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -190,11 +177,8 @@ class AddPartitionsToTxnRequest(Struct, kw_only=True):
                 transactions_item.write(w, v)
         if v <= 3:
             w.string(self.v3_and_below_transactional_id)
-        if v <= 3:
             w.int64(self.v3_and_below_producer_id)
-        if v <= 3:
             w.int16(self.v3_and_below_producer_epoch)
-        if v <= 3:
             for v3_and_below_topics_item in w.array(self.v3_and_below_topics):
                 v3_and_below_topics_item.write(w, v)
         w.end_struct()
@@ -255,20 +239,16 @@ class AddPartitionsToTxnResponseResultsByTransaction(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseResultsByTransaction:
         """Read one of version `v`."""
         m = cls()
-        if v >= 4:
-            m.transactional_id = r.string()
-        if v >= 4:
-            m.topic_results = [AddPartitionsToTxnResponseResultsByTransactionTopicResults.read(r, v) for _ in range(r.count())]
+        m.transactional_id = r.string()
+        m.topic_results = [AddPartitionsToTxnResponseResultsByTransactionTopicResults.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
     def write(self, w: Writer, v: int) -> None:
         """Write it in version `v`."""
-        if v >= 4:
-            w.string(self.transactional_id)
-        if v >= 4:
-            for topic_results_item in w.array(self.topic_results):
-                topic_results_item.write(w, v)
+        w.string(self.transactional_id)
+        for topic_results_item in w.array(self.topic_results):
+            topic_results_item.write(w, v)
         w.end_struct()
 
 
@@ -334,7 +314,6 @@ class AddPartitionsToTxnResponse(Struct, kw_only=True):
         m.throttle_time_ms = r.int32()
         if v >= 4:
             m.error_code = r.int16()
-        if v >= 4:
             m.results_by_transaction = [AddPartitionsToTxnResponseResultsByTransaction.read(r, v) for _ in range(r.count())]
         if v <= 3:
             m.results_by_topic_v3_and_below = [AddPartitionsToTxnResponseResultsByTopicV3AndBelow.read(r, v) for _ in range(r.count())]
@@ -346,7 +325,6 @@ class AddPartitionsToTxnResponse(Struct, kw_only=True):
         w.int32(self.throttle_time_ms)
         if v >= 4:
             w.int16(self.error_code)
-        if v >= 4:
             for results_by_transaction_item in w.array(self.results_by_transaction):
                 results_by_transaction_item.write(w, v)
         if v <= 3:
@@ -403,7 +381,6 @@ class EndTxnResponse(Struct, kw_only=True):
         m.error_code = r.int16()
         if v >= 5:
             m.producer_id = r.int64()
-        if v >= 5:
             m.producer_epoch = r.int16()
         r.skip_tags()
         return m
@@ -414,7 +391,6 @@ class EndTxnResponse(Struct, kw_only=True):
         w.int16(self.error_code)
         if v >= 5:
             w.int64(self.producer_id)
-        if v >= 5:
             w.int16(self.producer_epoch)
         w.end_struct()
 
@@ -496,10 +472,8 @@ class TxnOffsetCommitRequest(Struct, kw_only=True):
         m.producer_epoch = r.int16()
         if v >= 3:
             m.generation_id = r.int32()
-        if v >= 3:
             m.member_id = r.string()
-        if v >= 3:
-            m.group_instance_id = r.nullable_string() if v >= 3 else r.string()
+            m.group_instance_id = r.nullable_string()
         m.topics = [TxnOffsetCommitRequestTopics.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -512,13 +486,8 @@ class TxnOffsetCommitRequest(Struct, kw_only=True):
         w.int16(self.producer_epoch)
         if v >= 3:
             w.int32(self.generation_id)
-        if v >= 3:
             w.string(self.member_id)
-        if v >= 3:
-            if v >= 3:
-                w.nullable_string(self.group_instance_id)
-            else:
-                w.string(self.group_instance_id)
+            w.nullable_string(self.group_instance_id)
         for topics_item in w.array(self.topics):
             topics_item.write(w, v)
         w.end_struct()
