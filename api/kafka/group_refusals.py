@@ -12,26 +12,26 @@ from typing import Any, Final
 from api.kafka.protocol.messages.group_admin import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    ConsumerGroupDescribeResponseGroups,
+    ConsumerGroupDescribeResponseDescribedGroup,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
-    DeleteGroupsResponseResults,
+    DeleteGroupsResponseDeletableGroupResult,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-    DescribeGroupsResponseGroups,
+    DescribeGroupsResponseDescribedGroup,
     ListGroupsResponse,
 )
 from api.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitResponseTopics,
-    OffsetCommitResponseTopicsPartitions,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    OffsetFetchResponseGroups,
-    OffsetFetchResponseTopics,
-    OffsetFetchResponseTopicsPartitions,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
 )
 from api.kafka.protocol.messages.groups import (
     ConsumerGroupHeartbeatResponse,
@@ -46,11 +46,11 @@ from api.kafka.protocol.messages.groups import (
 def _commit(request: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
-            OffsetCommitResponseTopics(
+            OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    OffsetCommitResponseTopicsPartitions(
+                    OffsetCommitResponsePartition(
                         partition_index=row.partition_index, error_code=code
                     )
                     for row in topic.partitions
@@ -65,10 +65,10 @@ def _fetch(request: OffsetFetchRequest, code: int) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         error_code=code,
         topics=[
-            OffsetFetchResponseTopics(
+            OffsetFetchResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetFetchResponseTopicsPartitions(
+                    OffsetFetchResponsePartition(
                         partition_index=number, committed_offset=-1, error_code=code
                     )
                     for number in topic.partition_indexes
@@ -77,7 +77,7 @@ def _fetch(request: OffsetFetchRequest, code: int) -> OffsetFetchResponse:
             for topic in request.topics or ()
         ],
         groups=[
-            OffsetFetchResponseGroups(group_id=group.group_id, error_code=code)
+            OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
             for group in request.groups
         ],
     )
@@ -90,7 +90,8 @@ def _join(request: JoinGroupRequest, code: int) -> JoinGroupResponse:
 def _describe(request: DescribeGroupsRequest, code: int) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
         groups=[
-            DescribeGroupsResponseGroups(group_id=name, error_code=code) for name in request.groups
+            DescribeGroupsResponseDescribedGroup(group_id=name, error_code=code)
+            for name in request.groups
         ]
     )
 
@@ -98,7 +99,7 @@ def _describe(request: DescribeGroupsRequest, code: int) -> DescribeGroupsRespon
 def _delete(request: DeleteGroupsRequest, code: int) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         results=[
-            DeleteGroupsResponseResults(group_id=name, error_code=code)
+            DeleteGroupsResponseDeletableGroupResult(group_id=name, error_code=code)
             for name in request.groups_names
         ]
     )
@@ -109,7 +110,7 @@ def _describe_modern(
 ) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(
         groups=[
-            ConsumerGroupDescribeResponseGroups(group_id=name, error_code=code)
+            ConsumerGroupDescribeResponseDescribedGroup(group_id=name, error_code=code)
             for name in request.group_ids
         ]
     )

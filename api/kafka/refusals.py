@@ -14,38 +14,38 @@ from api.kafka.group_refusals import GROUP_REFUSALS
 from api.kafka.protocol import messages as m
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.configs import (
-    AlterConfigsResponseResponses,
-    DescribeConfigsResponseResults,
-    IncrementalAlterConfigsResponseResponses,
+    AlterConfigsResponseResourceResponse,
+    DescribeConfigsResponseResult,
+    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 )
 from api.kafka.protocol.messages.fetch import (
-    FetchResponseResponses,
-    FetchResponseResponsesPartitions,
+    FetchResponseFetchableTopicResponse,
+    FetchResponsePartitionData,
 )
 from api.kafka.protocol.messages.metadata import (
-    DescribeTopicPartitionsResponseTopics,
-    MetadataResponseTopics,
+    DescribeTopicPartitionsResponseTopic,
+    MetadataResponseTopic,
 )
 from api.kafka.protocol.messages.offsets import (
-    DeleteRecordsResponseTopics,
-    DeleteRecordsResponseTopicsPartitions,
-    ListOffsetsResponseTopics,
-    ListOffsetsResponseTopicsPartitions,
-    OffsetForLeaderEpochResponseTopics,
-    OffsetForLeaderEpochResponseTopicsPartitions,
+    DeleteRecordsResponsePartitionResult,
+    DeleteRecordsResponseTopicResult,
+    ListOffsetsResponsePartitionResponse,
+    ListOffsetsResponseTopicResponse,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
 )
 from api.kafka.protocol.messages.placement import (
-    AlterReplicaLogDirsResponseResults,
-    AlterReplicaLogDirsResponseResultsPartitions,
+    AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult,
 )
 from api.kafka.protocol.messages.produce import (
-    ProduceResponseResponses,
-    ProduceResponseResponsesPartitionResponses,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
 )
 from api.kafka.protocol.messages.topics import (
-    CreatePartitionsResponseResults,
-    CreateTopicsResponseTopics,
-    DeleteTopicsResponseResponses,
+    CreatePartitionsResponseTopicResult,
+    CreateTopicsResponseCreatableTopicResult,
+    DeleteTopicsResponseDeletableTopicResult,
 )
 from api.kafka.transaction_refusals import TRANSACTION_REFUSALS
 from logserver.errors import (
@@ -190,7 +190,7 @@ def refusal(key: int, request: Any, code: ErrorCode | None) -> Any:
 
 def _metadata(request: m.MetadataRequest, code: int) -> m.MetadataResponse:
     rows = [
-        MetadataResponseTopics(error_code=code, name=topic.name, topic_id=topic.topic_id)
+        MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
         for topic in request.topics or ()
     ]
     return m.MetadataResponse(topics=rows)
@@ -201,7 +201,7 @@ def _describe_topic_partitions(
 ) -> m.DescribeTopicPartitionsResponse:
     return m.DescribeTopicPartitionsResponse(
         topics=[
-            DescribeTopicPartitionsResponseTopics(error_code=code, name=topic.name)
+            DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
             for topic in request.topics
         ]
     )
@@ -212,11 +212,11 @@ def _produce(request: m.ProduceRequest, code: int) -> m.ProduceResponse:
         raise Ended("Produce with acks=0 was refused")
     return m.ProduceResponse(
         responses=[
-            ProduceResponseResponses(
+            ProduceResponseTopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    ProduceResponseResponsesPartitionResponses(
+                    ProduceResponsePartitionProduceResponse(
                         index=partition.index, error_code=code, base_offset=-1
                     )
                     for partition in topic.partition_data
@@ -230,11 +230,11 @@ def _produce(request: m.ProduceRequest, code: int) -> m.ProduceResponse:
 def _fetch(request: m.FetchRequest, code: int) -> m.FetchResponse:
     return m.FetchResponse(
         responses=[
-            FetchResponseResponses(
+            FetchResponseFetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
                 partitions=[
-                    FetchResponseResponsesPartitions(
+                    FetchResponsePartitionData(
                         partition_index=partition.partition,
                         error_code=code,
                         high_watermark=-1,
@@ -251,10 +251,10 @@ def _fetch(request: m.FetchRequest, code: int) -> m.FetchResponse:
 def _list_offsets(request: m.ListOffsetsRequest, code: int) -> m.ListOffsetsResponse:
     return m.ListOffsetsResponse(
         topics=[
-            ListOffsetsResponseTopics(
+            ListOffsetsResponseTopicResponse(
                 name=topic.name,
                 partitions=[
-                    ListOffsetsResponseTopicsPartitions(
+                    ListOffsetsResponsePartitionResponse(
                         partition_index=partition.partition_index, error_code=code
                     )
                     for partition in topic.partitions
@@ -268,17 +268,21 @@ def _list_offsets(request: m.ListOffsetsRequest, code: int) -> m.ListOffsetsResp
 def _create_topics(request: m.CreateTopicsRequest, code: int) -> m.CreateTopicsResponse:
     return m.CreateTopicsResponse(
         topics=[
-            CreateTopicsResponseTopics(name=topic.name, error_code=code) for topic in request.topics
+            CreateTopicsResponseCreatableTopicResult(name=topic.name, error_code=code)
+            for topic in request.topics
         ]
     )
 
 
 def _delete_topics(request: m.DeleteTopicsRequest, code: int) -> m.DeleteTopicsResponse:
     rows = [
-        DeleteTopicsResponseResponses(name=name, error_code=code) for name in request.topic_names
+        DeleteTopicsResponseDeletableTopicResult(name=name, error_code=code)
+        for name in request.topic_names
     ]
     rows += [
-        DeleteTopicsResponseResponses(name=topic.name, topic_id=topic.topic_id, error_code=code)
+        DeleteTopicsResponseDeletableTopicResult(
+            name=topic.name, topic_id=topic.topic_id, error_code=code
+        )
         for topic in request.topics
     ]
     return m.DeleteTopicsResponse(responses=rows)
@@ -287,7 +291,7 @@ def _delete_topics(request: m.DeleteTopicsRequest, code: int) -> m.DeleteTopicsR
 def _describe_configs(request: m.DescribeConfigsRequest, code: int) -> m.DescribeConfigsResponse:
     return m.DescribeConfigsResponse(
         results=[
-            DescribeConfigsResponseResults(
+            DescribeConfigsResponseResult(
                 error_code=code, resource_type=one.resource_type, resource_name=one.resource_name
             )
             for one in request.resources
@@ -298,7 +302,7 @@ def _describe_configs(request: m.DescribeConfigsRequest, code: int) -> m.Describ
 def _alter_configs(request: m.AlterConfigsRequest, code: int) -> m.AlterConfigsResponse:
     return m.AlterConfigsResponse(
         responses=[
-            AlterConfigsResponseResponses(
+            AlterConfigsResponseResourceResponse(
                 error_code=code, resource_type=one.resource_type, resource_name=one.resource_name
             )
             for one in request.resources
@@ -311,7 +315,7 @@ def _incremental_alter_configs(
 ) -> m.IncrementalAlterConfigsResponse:
     return m.IncrementalAlterConfigsResponse(
         responses=[
-            IncrementalAlterConfigsResponseResponses(
+            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(
                 error_code=code, resource_type=one.resource_type, resource_name=one.resource_name
             )
             for one in request.resources
@@ -322,10 +326,10 @@ def _incremental_alter_configs(
 def _delete_records(request: m.DeleteRecordsRequest, code: int) -> m.DeleteRecordsResponse:
     return m.DeleteRecordsResponse(
         topics=[
-            DeleteRecordsResponseTopics(
+            DeleteRecordsResponseTopicResult(
                 name=topic.name,
                 partitions=[
-                    DeleteRecordsResponseTopicsPartitions(
+                    DeleteRecordsResponsePartitionResult(
                         partition_index=partition.partition_index, low_watermark=-1, error_code=code
                     )
                     for partition in topic.partitions
@@ -341,10 +345,10 @@ def _offset_for_leader_epoch(
 ) -> m.OffsetForLeaderEpochResponse:
     return m.OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderEpochResponseTopics(
+            OffsetForLeaderEpochResponseOffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    OffsetForLeaderEpochResponseTopicsPartitions(
+                    OffsetForLeaderEpochResponseEpochEndOffset(
                         partition=partition.partition, error_code=code
                     )
                     for partition in topic.partitions
@@ -358,7 +362,7 @@ def _offset_for_leader_epoch(
 def _create_partitions(request: m.CreatePartitionsRequest, code: int) -> m.CreatePartitionsResponse:
     return m.CreatePartitionsResponse(
         results=[
-            CreatePartitionsResponseResults(name=topic.name, error_code=code)
+            CreatePartitionsResponseTopicResult(name=topic.name, error_code=code)
             for topic in request.topics
         ]
     )
@@ -369,10 +373,10 @@ def _alter_replica_log_dirs(
 ) -> m.AlterReplicaLogDirsResponse:
     return m.AlterReplicaLogDirsResponse(
         results=[
-            AlterReplicaLogDirsResponseResults(
+            AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult(
                 topic_name=topic.name,
                 partitions=[
-                    AlterReplicaLogDirsResponseResultsPartitions(
+                    AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult(
                         partition_index=number, error_code=code
                     )
                     for number in topic.partitions

@@ -24,8 +24,8 @@ from typing import Final
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.fetch import (
     FetchRequest,
-    FetchRequestTopicsPartitions,
-    FetchResponseResponsesPartitions,
+    FetchRequestPartition,
+    FetchResponsePartitionData,
 )
 
 FINAL_EPOCH: Final = -1
@@ -44,7 +44,7 @@ class Asked:
 
     topic: str
     topic_id: bytes
-    wish: FetchRequestTopicsPartitions
+    wish: FetchRequestPartition
     last: tuple[int, int, int] | None = None
 
     @property
@@ -94,7 +94,7 @@ class Context:
         """The session id of the answer."""
         return 0 if self.session is None else self.session.number
 
-    def has_news(self, asked: Asked, answer: FetchResponseResponsesPartitions) -> bool:
+    def has_news(self, asked: Asked, answer: FetchResponsePartitionData) -> bool:
         """Return whether an answer holds this partition, and remember what it says."""
         found = answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
         is_new = (

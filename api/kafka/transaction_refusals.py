@@ -14,24 +14,24 @@ from api.kafka.protocol.messages.produce import InitProducerIdRequest, InitProdu
 from api.kafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
-    DescribeProducersResponseTopics,
-    DescribeProducersResponseTopicsPartitions,
+    DescribeProducersResponsePartitionResponse,
+    DescribeProducersResponseTopicResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    DescribeTransactionsResponseTransactionStates,
+    DescribeTransactionsResponseTransactionState,
     ListTransactionsResponse,
 )
 from api.kafka.protocol.messages.transactions import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResponseResultsByTopicV3AndBelow,
-    AddPartitionsToTxnResponseResultsByTopicV3AndBelowResultsByPartition,
+    AddPartitionsToTxnResponsePartitionResult,
+    AddPartitionsToTxnResponseTopicResult,
     EndTxnResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponseTopics,
-    TxnOffsetCommitResponseTopicsPartitions,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 from storage import TopicPartition
 
@@ -49,10 +49,10 @@ def added(
     of = codes or {}
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
-            AddPartitionsToTxnResponseResultsByTopicV3AndBelow(
+            AddPartitionsToTxnResponseTopicResult(
                 name=topic.name,
                 results_by_partition=[
-                    AddPartitionsToTxnResponseResultsByTopicV3AndBelowResultsByPartition(
+                    AddPartitionsToTxnResponsePartitionResult(
                         partition_index=number,
                         partition_error_code=of.get(TopicPartition(topic.name, number), code),
                     )
@@ -71,10 +71,10 @@ def committed(
     of = codes or {}
     return TxnOffsetCommitResponse(
         topics=[
-            TxnOffsetCommitResponseTopics(
+            TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    TxnOffsetCommitResponseTopicsPartitions(
+                    TxnOffsetCommitResponsePartition(
                         partition_index=row.partition_index,
                         error_code=of.get(TopicPartition(topic.name, row.partition_index), code),
                     )
@@ -89,10 +89,10 @@ def committed(
 def _producers(request: DescribeProducersRequest, code: int) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
-            DescribeProducersResponseTopics(
+            DescribeProducersResponseTopicResponse(
                 name=topic.name,
                 partitions=[
-                    DescribeProducersResponseTopicsPartitions(
+                    DescribeProducersResponsePartitionResponse(
                         partition_index=number, error_code=code
                     )
                     for number in topic.partition_indexes
@@ -106,7 +106,7 @@ def _producers(request: DescribeProducersRequest, code: int) -> DescribeProducer
 def _describe(request: DescribeTransactionsRequest, code: int) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[
-            DescribeTransactionsResponseTransactionStates(transactional_id=name, error_code=code)
+            DescribeTransactionsResponseTransactionState(transactional_id=name, error_code=code)
             for name in request.transactional_ids
         ]
     )

@@ -16,7 +16,10 @@ from api.kafka.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
-from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+)
 from storage import (
     StoredGroup,
     StoredModernGroup,
@@ -47,7 +50,7 @@ async def connected(address: str) -> AsyncIterator[Connection]:
 
 async def form(connection: Connection) -> str:
     """Create the topic t, and a group of one static member. Return its id."""
-    topic = CreateTopicsRequestTopics(name="t", num_partitions=2, replication_factor=1)
+    topic = CreateTopicsRequestCreatableTopic(name="t", num_partitions=2, replication_factor=1)
     await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     await connection.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
     fields: dict[str, Any] = {"group_instance_id": "one", "session_timeout_ms": SESSION_MS}
@@ -162,7 +165,7 @@ def three() -> list[Member]:
 
 async def share(connection: Connection, members: list[Member]) -> None:
     """Create the topic t, and a group of these members; each has partitions in the end."""
-    topic = CreateTopicsRequestTopics(name="t", num_partitions=6, replication_factor=1)
+    topic = CreateTopicsRequestCreatableTopic(name="t", num_partitions=6, replication_factor=1)
     await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     await connection.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
     while sorted(len(one.parts) for one in members) != [2, 2, 2]:

@@ -17,7 +17,10 @@ import pytest
 from api.kafka.protocol.messages.cluster import (
     FindCoordinatorRequest,
 )
-from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+)
 from tests.interop.brokers import Broker as RealBroker
 from tests.wire.group_requests import (
     alone,
@@ -327,7 +330,7 @@ async def played(play: Play, address: str) -> list[Any]:
     async with AsyncExitStack() as stack:
         script = Script(stack, address)
         connection = await script.connect()
-        topic = CreateTopicsRequestTopics(name="t", num_partitions=2, replication_factor=1)
+        topic = CreateTopicsRequestCreatableTopic(name="t", num_partitions=2, replication_factor=1)
         await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
         await asyncio.wait_for(play(script), 120)
         return script.notes

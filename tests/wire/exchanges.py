@@ -18,27 +18,27 @@ import msgspec
 from api.kafka.protocol.messages import APIS
 from api.kafka.protocol.messages.configs import (
     DescribeConfigsRequest,
-    DescribeConfigsRequestResources,
+    DescribeConfigsRequestResource,
 )
-from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from api.kafka.protocol.messages.offsets import (
     DeleteRecordsRequest,
-    DeleteRecordsRequestTopics,
-    DeleteRecordsRequestTopicsPartitions,
+    DeleteRecordsRequestPartition,
+    DeleteRecordsRequestTopic,
     ListOffsetsRequest,
-    ListOffsetsRequestTopics,
-    ListOffsetsRequestTopicsPartitions,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochRequestTopics,
-    OffsetForLeaderEpochRequestTopicsPartitions,
+    OffsetForLeaderEpochRequestOffsetForLeaderPartition,
+    OffsetForLeaderEpochRequestOffsetForLeaderTopic,
 )
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,
-    CreatePartitionsRequestTopics,
+    CreatePartitionsRequestTopic,
     CreateTopicsRequest,
-    CreateTopicsRequestTopics,
+    CreateTopicsRequestCreatableTopic,
     DeleteTopicsRequest,
-    DeleteTopicsRequestTopics,
+    DeleteTopicsRequestDeleteTopicState,
 )
 from tests.wire.harness import Connection, batch, fetch, frame, produce
 
@@ -55,37 +55,35 @@ BATCH_HEAD_BYTES: Final = 16  # base offset, length, leader epoch
 Exchange = tuple[str, Any, int]
 
 
-def _topic(name: str, partitions: int = 1, replicas: int = 1) -> CreateTopicsRequestTopics:
-    return CreateTopicsRequestTopics(
+def _topic(name: str, partitions: int = 1, replicas: int = 1) -> CreateTopicsRequestCreatableTopic:
+    return CreateTopicsRequestCreatableTopic(
         name=name, num_partitions=partitions, replication_factor=replicas
     )
 
 
-def _create(*topics: CreateTopicsRequestTopics, check: bool = False) -> CreateTopicsRequest:
+def _create(*topics: CreateTopicsRequestCreatableTopic, check: bool = False) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=list(topics), timeout_ms=10_000, validate_only=check)
 
 
 def _offsets(*times: int, topic: str = "t", number: int = 0) -> ListOffsetsRequest:
-    asked = [
-        ListOffsetsRequestTopicsPartitions(partition_index=number, timestamp=time) for time in times
-    ]
-    return ListOffsetsRequest(topics=[ListOffsetsRequestTopics(name=topic, partitions=asked)])
+    asked = [ListOffsetsRequestPartition(partition_index=number, timestamp=time) for time in times]
+    return ListOffsetsRequest(topics=[ListOffsetsRequestTopic(name=topic, partitions=asked)])
 
 
 def _delete(offset: int, number: int = 0) -> DeleteRecordsRequest:
-    asked = DeleteRecordsRequestTopicsPartitions(partition_index=number, offset=offset)
-    topic = DeleteRecordsRequestTopics(name="t", partitions=[asked])
+    asked = DeleteRecordsRequestPartition(partition_index=number, offset=offset)
+    topic = DeleteRecordsRequestTopic(name="t", partitions=[asked])
     return DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
 
 
 def _end(epoch: int) -> OffsetForLeaderEpochRequest:
-    asked = OffsetForLeaderEpochRequestTopicsPartitions(partition=0, leader_epoch=epoch)
-    topic = OffsetForLeaderEpochRequestTopics(topic="t", partitions=[asked])
+    asked = OffsetForLeaderEpochRequestOffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+    topic = OffsetForLeaderEpochRequestOffsetForLeaderTopic(topic="t", partitions=[asked])
     return OffsetForLeaderEpochRequest(topics=[topic])
 
 
 def _more(count: int, name: str = "t") -> CreatePartitionsRequest:
-    topic = CreatePartitionsRequestTopics(name=name, count=count, assignments=None)
+    topic = CreatePartitionsRequestTopic(name=name, count=count, assignments=None)
     return CreatePartitionsRequest(topics=[topic], timeout_ms=10_000)
 
 
@@ -96,7 +94,7 @@ def exchanges() -> Sequence[Exchange]:
 
 def _topics() -> Sequence[Exchange]:
     unknown = MetadataRequest(
-        topics=[MetadataRequestTopics(name="other")], allow_auto_topic_creation=False
+        topics=[MetadataRequestTopic(name="other")], allow_auto_topic_creation=False
     )
     return (
         ("check only", _create(_topic("t"), check=True), 6),
@@ -139,7 +137,7 @@ def _records() -> Sequence[Exchange]:
 
 def _offsets_and_ends() -> Sequence[Exchange]:
     resources = [
-        DescribeConfigsRequestResources(
+        DescribeConfigsRequestResource(
             resource_type=2, resource_name="other", configuration_keys=None
         )
     ]
@@ -164,7 +162,7 @@ def _offsets_and_ends() -> Sequence[Exchange]:
         (
             "delete by unknown id",
             DeleteTopicsRequest(
-                topics=[DeleteTopicsRequestTopics(name=None, topic_id=bytes(15) + b"\7")],
+                topics=[DeleteTopicsRequestDeleteTopicState(name=None, topic_id=bytes(15) + b"\7")],
                 timeout_ms=10_000,
             ),
             6,

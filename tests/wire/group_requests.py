@@ -15,24 +15,24 @@ from api.kafka.protocol.messages.group_admin import (
 )
 from api.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopics,
-    OffsetCommitRequestTopicsPartitions,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetDeleteRequest,
-    OffsetDeleteRequestTopics,
-    OffsetDeleteRequestTopicsPartitions,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestGroups,
-    OffsetFetchRequestGroupsTopics,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from api.kafka.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
-    JoinGroupRequestProtocols,
+    JoinGroupRequestProtocol,
     LeaveGroupRequest,
-    LeaveGroupRequestMembers,
+    LeaveGroupRequestMemberIdentity,
     SyncGroupRequest,
-    SyncGroupRequestAssignments,
+    SyncGroupRequestAssignment,
 )
 from logserver.groups.classic.consumer_protocol import encode_subscription
 from tests.wire.harness import Connection
@@ -50,15 +50,15 @@ def join(group: str = "g", member_id: str = "", **changed: Any) -> JoinGroupRequ
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 20_000,
         "protocol_type": "consumer",
-        "protocols": [JoinGroupRequestProtocols(name="range", metadata=encode_subscription(["t"]))],
+        "protocols": [JoinGroupRequestProtocol(name="range", metadata=encode_subscription(["t"]))],
     }
     return JoinGroupRequest(**{**fields, **changed})
 
 
-def offers(*names: str) -> list[JoinGroupRequestProtocols]:
+def offers(*names: str) -> list[JoinGroupRequestProtocol]:
     """Return protocols that a member supports, by name."""
     return [
-        JoinGroupRequestProtocols(name=name, metadata=encode_subscription(["t"])) for name in names
+        JoinGroupRequestProtocol(name=name, metadata=encode_subscription(["t"])) for name in names
     ]
 
 
@@ -67,7 +67,7 @@ def sync(
 ) -> SyncGroupRequest:
     """Return a request for the assignment, which a leader sends."""
     rows = [
-        SyncGroupRequestAssignments(member_id=member, assignment=data)
+        SyncGroupRequestAssignment(member_id=member, assignment=data)
         for member, data in (assignments or {}).items()
     ]
     fields: dict[str, Any] = {
@@ -90,7 +90,7 @@ def heartbeat(member_id: str, generation: int, **changed: Any) -> HeartbeatReque
 def leave(*members: tuple[str, str | None], group: str = "g") -> LeaveGroupRequest:
     """Return a request to remove members, by member id and instance id."""
     rows = [
-        LeaveGroupRequestMembers(member_id=member_id, group_instance_id=instance_id)
+        LeaveGroupRequestMemberIdentity(member_id=member_id, group_instance_id=instance_id)
         for member_id, instance_id in members
     ]
     return LeaveGroupRequest(group_id=group, member_id=members[0][0], members=rows)
@@ -106,11 +106,11 @@ def commit(
     metadata: str | None = "",
 ) -> OffsetCommitRequest:
     """Return a commit of offsets by topic and partition."""
-    topics: dict[str, OffsetCommitRequestTopics] = {}
+    topics: dict[str, OffsetCommitRequestTopic] = {}
     for (topic, partition), offset in offsets.items():
-        rows = topics.setdefault(topic, OffsetCommitRequestTopics(name=topic)).partitions
+        rows = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions
         rows.append(
-            OffsetCommitRequestTopicsPartitions(
+            OffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=offset,
                 committed_leader_epoch=0,
@@ -139,11 +139,11 @@ async def fetched(
         topics = None
         if partitions is not None:
             topics = [
-                OffsetFetchRequestGroupsTopics(name=name, partition_indexes=list(numbers))
+                OffsetFetchRequestTopics(name=name, partition_indexes=list(numbers))
                 for name, numbers in partitions.items()
             ]
         names = await connection.name_by_id(*(topics or ()))
-        groups = [OffsetFetchRequestGroups(group_id=group, topics=topics)]
+        groups = [OffsetFetchRequestGroup(group_id=group, topics=topics)]
         request = OffsetFetchRequest(groups=groups, require_stable=stable)
         (found,) = (await connection.call(request, version)).groups
         for topic in found.topics if version >= BY_ID_FROM else ():
@@ -152,7 +152,7 @@ async def fetched(
         single = None
         if partitions is not None:
             single = [
-                OffsetFetchRequestTopics(name=name, partition_indexes=list(numbers))
+                OffsetFetchRequestTopic(name=name, partition_indexes=list(numbers))
                 for name, numbers in partitions.items()
             ]
         request = OffsetFetchRequest(group_id=group, topics=single, require_stable=stable)
@@ -173,9 +173,9 @@ async def fetched(
 def delete_offsets(partitions: Partitions, group: str = "g") -> OffsetDeleteRequest:
     """Return a request to delete offsets of a group."""
     topics = [
-        OffsetDeleteRequestTopics(
+        OffsetDeleteRequestTopic(
             name=name,
-            partitions=[OffsetDeleteRequestTopicsPartitions(partition_index=n) for n in numbers],
+            partitions=[OffsetDeleteRequestPartition(partition_index=n) for n in numbers],
         )
         for name, numbers in partitions.items()
     ]
@@ -219,10 +219,10 @@ async def alone(connection: Connection, version: int = 9, **changed: Any) -> Any
 
 def fetched_as(member_id: str | None, epoch: int, *, group: str = "g") -> OffsetFetchRequest:
     """Return a fetch of the offset of t-0 as a member of the new protocol."""
-    topics = [OffsetFetchRequestGroupsTopics(name="t", partition_indexes=[0])]
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     return OffsetFetchRequest(
         groups=[
-            OffsetFetchRequestGroups(
+            OffsetFetchRequestGroup(
                 group_id=group, member_id=member_id, member_epoch=epoch, topics=topics
             )
         ]

@@ -16,14 +16,14 @@ import pytest
 from api.kafka.protocol.messages import APIS, Message
 from api.kafka.protocol.messages.fetch import (
     FetchRequest,
-    FetchRequestTopics,
-    FetchRequestTopicsPartitions,
+    FetchRequestPartition,
+    FetchRequestTopic,
 )
 from api.kafka.protocol.messages.metadata import MetadataRequest
 from api.kafka.protocol.messages.produce import (
     ProduceRequest,
-    ProduceRequestTopicData,
-    ProduceRequestTopicDataPartitionData,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
 )
 from api.kafka.protocol.primitives import Reader, Writer
 from logserver.config import Address
@@ -168,9 +168,9 @@ def produce(
 ) -> ProduceRequest:
     """Return a produce request for partitions of one topic."""
     rows: Sequence[Any] = [
-        ProduceRequestTopicDataPartitionData(index=number, records=data) for number, data in parts
+        ProduceRequestPartitionProduceData(index=number, records=data) for number, data in parts
     ]
-    topics = [ProduceRequestTopicData(name=topic, partition_data=list(rows))]
+    topics = [ProduceRequestTopicProduceData(name=topic, partition_data=list(rows))]
     return ProduceRequest(
         transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=topics
     )
@@ -179,12 +179,10 @@ def produce(
 def fetch(topic: str, *parts: tuple[int, int], **options: Any) -> FetchRequest:
     """Return a fetch of partitions of one topic, each from an offset."""
     wishes = [
-        FetchRequestTopicsPartitions(
-            partition=number, fetch_offset=offset, partition_max_bytes=1 << 20
-        )
+        FetchRequestPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
         for number, offset in parts
     ]
-    topics = [FetchRequestTopics(topic=topic, partitions=wishes)] if parts else []
+    topics = [FetchRequestTopic(topic=topic, partitions=wishes)] if parts else []
     return FetchRequest(**{"topics": topics, "min_bytes": 1, "max_wait_ms": 0, **options})
 
 

@@ -26,24 +26,24 @@ from api.kafka.protocol.messages.group_admin import (
 )
 from api.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopics,
-    OffsetCommitRequestTopicsPartitions,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestGroups,
-    OffsetFetchRequestGroupsTopics,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
 from api.kafka.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
     HeartbeatRequest,
     LeaveGroupRequest,
-    LeaveGroupRequestMembers,
+    LeaveGroupRequestMemberIdentity,
 )
 from api.kafka.protocol.messages.metadata import MetadataRequest
-from api.kafka.protocol.messages.produce import ProduceRequest, ProduceRequestTopicData
+from api.kafka.protocol.messages.produce import ProduceRequest, ProduceRequestTopicProduceData
 from api.kafka.protocol.messages.topics import (
     CreateTopicsRequest,
-    CreateTopicsRequestTopics,
+    CreateTopicsRequestCreatableTopic,
     DeleteTopicsRequest,
 )
 from tests.wire.exchanges import comparable
@@ -73,7 +73,7 @@ class Script:
     async def create(self, **topics: int) -> None:
         """Create topics by name and partition count, and learn their ids."""
         rows = [
-            CreateTopicsRequestTopics(name=name, num_partitions=count, replication_factor=1)
+            CreateTopicsRequestCreatableTopic(name=name, num_partitions=count, replication_factor=1)
             for name, count in topics.items()
         ]
         await self.connection.call(CreateTopicsRequest(topics=rows, timeout_ms=10_000), 7)
@@ -347,9 +347,9 @@ async def _kinds(script: Script) -> None:
     await script.send("classic sync", sync("d", 1, group_id="d"), 5)
     await script.send("classic join with members", join("d"), 3)
     members = [
-        LeaveGroupRequestMembers(member_id="x"),
-        LeaveGroupRequestMembers(member_id="", group_instance_id="i"),
-        LeaveGroupRequestMembers(member_id="d"),
+        LeaveGroupRequestMemberIdentity(member_id="x"),
+        LeaveGroupRequestMemberIdentity(member_id="", group_instance_id="i"),
+        LeaveGroupRequestMemberIdentity(member_id="d"),
     ]
     await script.send("classic leave", LeaveGroupRequest(group_id="d", members=members), 5)
     await script.beat("d has left", "d", LEAVE, group_id="d")
@@ -404,7 +404,7 @@ async def _by_id(script: Script) -> None:
 def produce_to(parts: Mapping[bytes, Sequence[tuple[int, bytes | None]]]) -> ProduceRequest:
     """Return a request to produce to partitions of topics by id."""
     rows = [
-        ProduceRequestTopicData(
+        ProduceRequestTopicProduceData(
             topic_id=topic_id, partition_data=produce("", *data).topic_data[0].partition_data
         )
         for topic_id, data in parts.items()
@@ -417,11 +417,9 @@ def commit_to(
 ) -> OffsetCommitRequest:
     """Return a commit of offset 0 of partitions of topics by id."""
     rows = [
-        OffsetCommitRequestTopics(
+        OffsetCommitRequestTopic(
             topic_id=topic_id,
-            partitions=[
-                OffsetCommitRequestTopicsPartitions(partition_index=number) for number in numbers
-            ],
+            partitions=[OffsetCommitRequestPartition(partition_index=number) for number in numbers],
         )
         for topic_id, numbers in partitions.items()
     ]
@@ -439,10 +437,10 @@ def fetch_of(
 ) -> OffsetFetchRequest:
     """Return a fetch of the offsets of partitions of topics by id; None: all."""
     rows = [
-        OffsetFetchRequestGroupsTopics(topic_id=topic_id, partition_indexes=[*numbers])
+        OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[*numbers])
         for topic_id, numbers in (partitions or {}).items()
     ]
-    asked = OffsetFetchRequestGroups(
+    asked = OffsetFetchRequestGroup(
         group_id=group,
         member_id=member,
         member_epoch=epoch,

@@ -15,28 +15,31 @@ from typing import Any, Final
 from api.kafka.protocol.messages.cluster import (
     DescribeClusterRequest,
     DescribeQuorumRequest,
-    DescribeQuorumRequestTopics,
-    DescribeQuorumRequestTopicsPartitions,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
 )
 from api.kafka.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
-    DescribeTopicPartitionsRequestTopics,
+    DescribeTopicPartitionsRequestTopicRequest,
 )
 from api.kafka.protocol.messages.placement import (
     AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsRequestTopics,
-    AlterPartitionReassignmentsRequestTopicsPartitions,
+    AlterPartitionReassignmentsRequestReassignablePartition,
+    AlterPartitionReassignmentsRequestReassignableTopic,
     AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsRequestDirs,
-    AlterReplicaLogDirsRequestDirsTopics,
+    AlterReplicaLogDirsRequestAlterReplicaLogDir,
+    AlterReplicaLogDirsRequestAlterReplicaLogDirTopic,
     DescribeLogDirsRequest,
     ElectLeadersRequest,
     ElectLeadersRequestTopicPartitions,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequestTopics,
 )
-from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+)
 from tests.wire.exchanges import comparable
 from tests.wire.harness import Connection
 
@@ -56,11 +59,11 @@ def _elect(kind: int, *parts: tuple[str, Sequence[int]] | None) -> ElectLeadersR
 def _assign(
     topic: str, number: int, replicas: list[int] | None
 ) -> AlterPartitionReassignmentsRequest:
-    part = AlterPartitionReassignmentsRequestTopicsPartitions(
+    part = AlterPartitionReassignmentsRequestReassignablePartition(
         partition_index=number, replicas=replicas
     )
     return AlterPartitionReassignmentsRequest(
-        topics=[AlterPartitionReassignmentsRequestTopics(name=topic, partitions=[part])]
+        topics=[AlterPartitionReassignmentsRequestReassignableTopic(name=topic, partitions=[part])]
     )
 
 
@@ -73,16 +76,16 @@ def _reassignments(*parts: tuple[str, Sequence[int]]) -> ListPartitionReassignme
 
 
 def _move(path: str, topic: str, *numbers: int) -> AlterReplicaLogDirsRequest:
-    moved = AlterReplicaLogDirsRequestDirsTopics(name=topic, partitions=list(numbers))
+    moved = AlterReplicaLogDirsRequestAlterReplicaLogDirTopic(name=topic, partitions=list(numbers))
     return AlterReplicaLogDirsRequest(
-        dirs=[AlterReplicaLogDirsRequestDirs(path=path, topics=[moved])]
+        dirs=[AlterReplicaLogDirsRequestAlterReplicaLogDir(path=path, topics=[moved])]
     )
 
 
 def _quorum(topic: str, number: int) -> DescribeQuorumRequest:
-    part = DescribeQuorumRequestTopicsPartitions(partition_index=number)
+    part = DescribeQuorumRequestPartitionData(partition_index=number)
     return DescribeQuorumRequest(
-        topics=[DescribeQuorumRequestTopics(topic_name=topic, partitions=[part])]
+        topics=[DescribeQuorumRequestTopicData(topic_name=topic, partitions=[part])]
     )
 
 
@@ -93,7 +96,7 @@ def _describe(
     if cursor is not None:
         at = DescribeTopicPartitionsRequestCursor(topic_name=cursor[0], partition_index=cursor[1])
     return DescribeTopicPartitionsRequest(
-        topics=[DescribeTopicPartitionsRequestTopics(name=name) for name in names],
+        topics=[DescribeTopicPartitionsRequestTopicRequest(name=name) for name in names],
         response_partition_limit=limit,
         cursor=at,
     )
@@ -102,7 +105,7 @@ def _describe(
 def _descriptions() -> Sequence[tuple[str, Any, int]]:
     """Return the requests that describe topics. The topics `t` with two partitions and `v` with three are there."""
     created = CreateTopicsRequest(
-        topics=[CreateTopicsRequestTopics(name="v", num_partitions=3, replication_factor=1)]
+        topics=[CreateTopicsRequestCreatableTopic(name="v", num_partitions=3, replication_factor=1)]
     )
     return (
         ("create another", created, 6),
@@ -132,7 +135,7 @@ def _descriptions() -> Sequence[tuple[str, Any, int]]:
 def exchanges(node_id: int, path: str) -> Sequence[tuple[str, Any, int]]:
     """Return the requests in order, each with a name and its version. `path`: the server's log directory."""
     created = CreateTopicsRequest(
-        topics=[CreateTopicsRequestTopics(name="t", num_partitions=2, replication_factor=1)]
+        topics=[CreateTopicsRequestCreatableTopic(name="t", num_partitions=2, replication_factor=1)]
     )
     return (
         ("create", created, 6),

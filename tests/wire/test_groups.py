@@ -15,12 +15,12 @@ from api.kafka.protocol.messages.cluster import (
 )
 from api.kafka.protocol.messages.group_offsets import (
     OffsetFetchRequest,
-    OffsetFetchRequestGroups,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
 )
 from api.kafka.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
-    JoinGroupRequestProtocols,
+    JoinGroupRequestProtocol,
 )
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from logserver.groups.classic.consumer_protocol import decode_assignment, encode_assignment
@@ -513,8 +513,8 @@ REQUESTS: dict[int, Any] = {
     COMMIT: commit({("t", 0): 1}),
     FETCH: OffsetFetchRequest(
         group_id="g",
-        topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])],
-        groups=[OffsetFetchRequestGroups(group_id="g", topics=None)],
+        topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])],
+        groups=[OffsetFetchRequestGroup(group_id="g", topics=None)],
     ),
     JOIN: join(),
     HEARTBEAT: heartbeat("m", 1),
@@ -671,7 +671,7 @@ async def test_http_consumers_are_shown_to_kafkas_tools(
 async def test_members_with_much_metadata_are_refused(tmp_path: Path) -> None:
     """A client that joins again and again, and disconnects, leaves a bounded number of bytes."""
     async with broker(tmp_path / "store", max_group_member_bytes=1 << 16) as kafka:
-        large = [JoinGroupRequestProtocols(name="range", metadata=bytes(30_000))]
+        large = [JoinGroupRequestProtocol(name="range", metadata=bytes(30_000))]
         codes = []
         for number in range(3):
             async with kafka.connect() as connection:

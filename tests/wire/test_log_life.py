@@ -11,19 +11,19 @@ from api.kafka.apis import SERVED
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.offsets import (
     DeleteRecordsRequest,
-    DeleteRecordsRequestTopics,
-    DeleteRecordsRequestTopicsPartitions,
+    DeleteRecordsRequestPartition,
+    DeleteRecordsRequestTopic,
     ListOffsetsRequest,
-    ListOffsetsRequestTopics,
-    ListOffsetsRequestTopicsPartitions,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochRequestTopics,
-    OffsetForLeaderEpochRequestTopicsPartitions,
+    OffsetForLeaderEpochRequestOffsetForLeaderPartition,
+    OffsetForLeaderEpochRequestOffsetForLeaderTopic,
 )
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,
-    CreatePartitionsRequestTopics,
-    CreatePartitionsRequestTopicsAssignments,
+    CreatePartitionsRequestAssignment,
+    CreatePartitionsRequestTopic,
 )
 from tests.wire.harness import BOTH, Broker, Connection, batch, broker, fetch, produce
 
@@ -38,9 +38,9 @@ def more(name: str, count: int, nodes: list[int] | None = None, *, check: bool =
     assigned = (
         None
         if nodes is None
-        else [CreatePartitionsRequestTopicsAssignments(broker_ids=[node]) for node in nodes]
+        else [CreatePartitionsRequestAssignment(broker_ids=[node]) for node in nodes]
     )
-    topic = CreatePartitionsRequestTopics(name=name, count=count, assignments=assigned)
+    topic = CreatePartitionsRequestTopic(name=name, count=count, assignments=assigned)
     return CreatePartitionsRequest(topics=[topic], validate_only=check)
 
 
@@ -75,8 +75,8 @@ async def test_deleted_records(kafka: Broker, connection: Connection, version: i
         await connection.call(produce("t", (0, batch(value))), 9)
 
     async def deleted(offset: int, number: int = 0) -> tuple[int, int]:
-        asked = DeleteRecordsRequestTopicsPartitions(partition_index=number, offset=offset)
-        topic = DeleteRecordsRequestTopics(name="t", partitions=[asked])
+        asked = DeleteRecordsRequestPartition(partition_index=number, offset=offset)
+        topic = DeleteRecordsRequestTopic(name="t", partitions=[asked])
         response = await connection.call(DeleteRecordsRequest(topics=[topic]), version)
         (row,) = response.topics[0].partitions
         return row.error_code, row.low_watermark
@@ -103,10 +103,10 @@ async def test_ends_of_epochs(tmp_path: Path, version: int) -> None:
     async with broker(path) as kafka, kafka.connect() as connection:
 
         async def end(epoch: int, number: int = 0) -> tuple[int, int, int]:
-            asked = OffsetForLeaderEpochRequestTopicsPartitions(
+            asked = OffsetForLeaderEpochRequestOffsetForLeaderPartition(
                 partition=number, leader_epoch=epoch
             )
-            topic = OffsetForLeaderEpochRequestTopics(topic="t", partitions=[asked])
+            topic = OffsetForLeaderEpochRequestOffsetForLeaderTopic(topic="t", partitions=[asked])
             request = OffsetForLeaderEpochRequest(topics=[topic])
             (row,) = (await connection.call(request, version)).topics[0].partitions
             return row.error_code, row.leader_epoch, row.end_offset
@@ -124,8 +124,8 @@ async def test_the_largest_time(kafka: Broker, connection: Connection, version: 
     await connection.call(produce("t", (0, batch(b"a", b"b"))), 9)
 
     async def found(timestamp_ms: int, number: int = 0) -> tuple[int, int, int]:
-        asked = ListOffsetsRequestTopicsPartitions(partition_index=number, timestamp=timestamp_ms)
-        topic = ListOffsetsRequestTopics(name="t", partitions=[asked])
+        asked = ListOffsetsRequestPartition(partition_index=number, timestamp=timestamp_ms)
+        topic = ListOffsetsRequestTopic(name="t", partitions=[asked])
         response = await connection.call(ListOffsetsRequest(topics=[topic]), version)
         (row,) = response.topics[0].partitions
         return row.error_code, row.offset, row.timestamp

@@ -12,14 +12,14 @@ import pytest
 
 from api.kafka.apis import SERVED
 from api.kafka.protocol.errors import ErrorCode
-from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from api.kafka.protocol.messages.offsets import (
     ListOffsetsRequest,
-    ListOffsetsRequestTopics,
-    ListOffsetsRequestTopicsPartitions,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochRequestTopics,
-    OffsetForLeaderEpochRequestTopicsPartitions,
+    OffsetForLeaderEpochRequestOffsetForLeaderPartition,
+    OffsetForLeaderEpochRequestOffsetForLeaderTopic,
 )
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
 from storage import Record, TopicPartition
@@ -102,9 +102,9 @@ async def test_list_offsets_every_version(
     await sent(connection, batch(b"a", b"b"))
 
     async def offset(timestamp_ms: int, topic: str = "t") -> tuple[int, int, int]:
-        asked = ListOffsetsRequestTopicsPartitions(partition_index=0, timestamp=timestamp_ms)
+        asked = ListOffsetsRequestPartition(partition_index=0, timestamp=timestamp_ms)
         request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsRequestTopics(name=topic, partitions=[asked])]
+            replica_id=-1, topics=[ListOffsetsRequestTopic(name=topic, partitions=[asked])]
         )
         (row,) = (await connection.call(request, version)).topics[0].partitions
         return row.error_code, row.offset, row.timestamp
@@ -139,7 +139,7 @@ async def test_metadata_creates_a_topic_only_if_client_and_server_want_it(
     kafka: Broker, connection: Connection, tmp_path: Path
 ) -> None:
     def asked(name: str, *, allow: bool) -> MetadataRequest:
-        topics = [MetadataRequestTopics(name=name)]
+        topics = [MetadataRequestTopic(name=name)]
         return MetadataRequest(topics=topics, allow_auto_topic_creation=allow)
 
     (topic,) = (await connection.call(asked("t", allow=False), 12)).topics
@@ -398,16 +398,16 @@ async def epoch_error(connection: Connection, key: int, epoch: int) -> int:
         (row,) = (await connection.call(request, 12)).responses[0].partitions
         assert bool(row.records) == (row.error_code == 0)
     elif key == LIST_OFFSETS:
-        asked = ListOffsetsRequestTopicsPartitions(
+        asked = ListOffsetsRequestPartition(
             partition_index=0, timestamp=-1, current_leader_epoch=epoch
         )
-        topics = [ListOffsetsRequestTopics(name="t", partitions=[asked])]
+        topics = [ListOffsetsRequestTopic(name="t", partitions=[asked])]
         (row,) = (await connection.call(ListOffsetsRequest(topics=topics), 7)).topics[0].partitions
     else:
-        wish = OffsetForLeaderEpochRequestTopicsPartitions(
+        wish = OffsetForLeaderEpochRequestOffsetForLeaderPartition(
             partition=0, leader_epoch=0, current_leader_epoch=epoch
         )
-        of_topic = OffsetForLeaderEpochRequestTopics(topic="t", partitions=[wish])
+        of_topic = OffsetForLeaderEpochRequestOffsetForLeaderTopic(topic="t", partitions=[wish])
         response = await connection.call(OffsetForLeaderEpochRequest(topics=[of_topic]), 4)
         (row,) = response.topics[0].partitions
     return int(row.error_code)

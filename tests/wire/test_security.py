@@ -16,9 +16,12 @@ import pytest
 from api.kafka.apis import LOGIN, SERVED
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.cluster import ApiVersionsRequest
-from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopics
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
-from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+)
 from api.kafka.protocol.messages.transaction_admin import ListTransactionsRequest
 from logserver.access.scram import made
 from logserver.config import Address, load_settings
@@ -205,7 +208,7 @@ async def test_login_without_headers(tmp_path: Path) -> None:
 
 async def test_scopes(guarded: Broker) -> None:
     data = batch(b"a")
-    create = CreateTopicsRequest(topics=[CreateTopicsRequestTopics(name="u")], timeout_ms=1)
+    create = CreateTopicsRequest(topics=[CreateTopicsRequestCreatableTopic(name="u")], timeout_ms=1)
     for token, may_read, may_produce in ((READER, True, False), (PRODUCER, False, True)):
         async with guarded.connect() as connection:
             await login(connection, token)
@@ -216,13 +219,13 @@ async def test_scopes(guarded: Broker) -> None:
             (row,) = (await connection.call(fetch("t", (0, 0)), 12)).responses[0].partitions
             assert row.error_code == (0 if may_read else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             bits = 1 << 8 | (1 << 3 | 1 << 10 if may_read else 1 << 4)  # describe; read, or write
-            allowed = MetadataRequest(topics=[MetadataRequestTopics(name="t")])
+            allowed = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
             allowed.include_topic_authorized_operations = True
             (row,) = (await connection.call(allowed, 8)).topics
             assert row.topic_authorized_operations == bits
             (row,) = (await connection.call(create)).topics
             assert row.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            asked = MetadataRequest(topics=[MetadataRequestTopics(name=f"new-{may_produce}")])
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"new-{may_produce}")])
             (row,) = (await connection.call(asked, 8)).topics
             assert row.error_code == (0 if may_produce else 3)
     async with guarded.connect() as connection:
@@ -295,7 +298,9 @@ async def test_tls(tmp_path: Path) -> None:
     ) as kafka:
         async with kafka.connect(ssl=trusting) as connection:
             assert (await connection.call(MetadataRequest(topics=None), 12)).topics == []
-            new = CreateTopicsRequestTopics(name="t", num_partitions=1, replication_factor=1)
+            new = CreateTopicsRequestCreatableTopic(
+                name="t", num_partitions=1, replication_factor=1
+            )
             await connection.call(CreateTopicsRequest(topics=[new], timeout_ms=1000), 5)
             await connection.call(produce("t", *[(0, batch(value)) for value in long]), 9)
             rows = (await connection.call(fetch("t", (0, 0), max_bytes=1 << 20), 12)).responses

@@ -8,8 +8,8 @@ import pytest
 
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.fetch import (
-    FetchRequestForgottenTopicsData,
-    FetchResponseResponsesPartitions,
+    FetchRequestForgottenTopic,
+    FetchResponsePartitionData,
 )
 from api.kafka.protocol.messages.metadata import MetadataRequest
 from api.kafka.sessions import FetchSessions, RefusedSession
@@ -38,7 +38,7 @@ async def test_only_news_are_sent(kafka: Broker, connection: Connection) -> None
     await connection.call(produce("t", (1, batch(b"a"))), 9)
     assert found(await go_on(2)) == {1: 1}
     assert found(await go_on(3, (1, 1))) == {}  # it has moved on
-    forgotten = [FetchRequestForgottenTopicsData(topic="t", partitions=[0, 1])]
+    forgotten = [FetchRequestForgottenTopic(topic="t", partitions=[0, 1])]
     await connection.call(produce("t", (0, batch(b"a")), (2, batch(b"a"))), 9)
     assert found(await go_on(4, forgotten_topics_data=forgotten)) == {2: 1}
     assert (await go_on(9)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -109,7 +109,7 @@ def test_partitions_take_turns() -> None:
     request = fetch("t", session_id=begun.session_id, session_epoch=1)
     again = sessions.context(request, by_id=False)
     assert [asked.wish.partition for asked in again.asked] == [1, 0]
-    assert again.has_news(again.asked[0], FetchResponseResponsesPartitions(records=b"x"))
+    assert again.has_news(again.asked[0], FetchResponsePartitionData(records=b"x"))
 
 
 def test_the_epoch_begins_again_after_the_last() -> None:

@@ -15,35 +15,35 @@ from api.kafka.protocol.messages.cluster import (
 )
 from api.kafka.protocol.messages.configs import (
     AlterConfigsRequest,
-    AlterConfigsRequestResources,
-    AlterConfigsRequestResourcesConfigs,
+    AlterConfigsRequestAlterableConfig,
+    AlterConfigsRequestResource,
     DescribeConfigsRequest,
-    DescribeConfigsRequestResources,
+    DescribeConfigsRequestResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsRequestResources,
-    IncrementalAlterConfigsRequestResourcesConfigs,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
     ListConfigResourcesRequest,
 )
 from api.kafka.protocol.messages.group_admin import DescribeGroupsRequest
-from api.kafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestGroups
+from api.kafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from api.kafka.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
-    DescribeTopicPartitionsRequestTopics,
+    DescribeTopicPartitionsRequestTopicRequest,
     MetadataRequest,
-    MetadataRequestTopics,
+    MetadataRequestTopic,
 )
 from api.kafka.protocol.messages.placement import DescribeLogDirsRequest
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,
-    CreatePartitionsRequestTopics,
+    CreatePartitionsRequestTopic,
     CreateTopicsRequest,
-    CreateTopicsRequestTopics,
-    CreateTopicsRequestTopicsAssignments,
-    CreateTopicsRequestTopicsConfigs,
+    CreateTopicsRequestCreatableReplicaAssignment,
+    CreateTopicsRequestCreatableTopic,
+    CreateTopicsRequestCreatableTopicConfig,
     DeleteTopicsRequest,
-    DeleteTopicsRequestTopics,
+    DeleteTopicsRequestDeleteTopicState,
 )
 from tests.http.harness import opener, serving, settings
 from tests.wire.harness import (
@@ -65,10 +65,10 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 def topic(name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> Any:
     """Return a topic to create."""
     rows = [
-        CreateTopicsRequestTopicsConfigs(name=key.replace("_", "."), value=value)
+        CreateTopicsRequestCreatableTopicConfig(name=key.replace("_", "."), value=value)
         for key, value in configs.items()
     ]
-    return CreateTopicsRequestTopics(
+    return CreateTopicsRequestCreatableTopic(
         name=name, num_partitions=partitions, replication_factor=replicas, configs=rows
     )
 
@@ -129,7 +129,7 @@ async def test_assignments(kafka: Broker, connection: Connection) -> None:
     def assigned(*nodes: int) -> Any:
         wanted = topic("t", -1, -1)
         wanted.assignments = [
-            CreateTopicsRequestTopicsAssignments(partition_index=number, broker_ids=[node])
+            CreateTopicsRequestCreatableReplicaAssignment(partition_index=number, broker_ids=[node])
             for number, node in enumerate(nodes)
         ]
         return wanted
@@ -147,7 +147,7 @@ async def test_delete_every_version(kafka: Broker, connection: Connection, versi
     names = ["t", "other"]
     request = DeleteTopicsRequest(topic_names=names, timeout_ms=1000)
     if version >= 6:
-        rows = [DeleteTopicsRequestTopics(name=name) for name in names]
+        rows = [DeleteTopicsRequestDeleteTopicState(name=name) for name in names]
         request = DeleteTopicsRequest(topics=rows, timeout_ms=1000)
     there, missing = (await connection.call(request, version)).responses
     assert (there.name, there.error_code) == ("t", 0)
@@ -159,7 +159,10 @@ async def test_delete_every_version(kafka: Broker, connection: Connection, versi
 async def test_delete_by_id(kafka: Broker, connection: Connection) -> None:
     await kafka.api.create("t")
     (row,) = (await connection.call(MetadataRequest(topics=None), 12)).topics
-    rows = [DeleteTopicsRequestTopics(name=None, topic_id=i) for i in (row.topic_id, bytes(16))]
+    rows = [
+        DeleteTopicsRequestDeleteTopicState(name=None, topic_id=i)
+        for i in (row.topic_id, bytes(16))
+    ]
     there, missing = (await connection.call(DeleteTopicsRequest(topics=rows))).responses
     assert (there.name, there.error_code) == ("t", 0)
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -167,7 +170,7 @@ async def test_delete_by_id(kafka: Broker, connection: Connection) -> None:
 
 async def described(connection: Connection, name: str = "t", kind: int = TOPIC) -> dict[str, Any]:
     """Return the configs of a resource by name."""
-    resource = DescribeConfigsRequestResources(
+    resource = DescribeConfigsRequestResource(
         resource_type=kind, resource_name=name, configuration_keys=None
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
@@ -181,7 +184,7 @@ async def test_describe_every_version(kafka: Broker, connection: Connection, ver
     await kafka.api.create("t", retention_ms="5000")
     names = ["retention.ms", "segment.bytes"]
     resources = [
-        DescribeConfigsRequestResources(
+        DescribeConfigsRequestResource(
             resource_type=TOPIC, resource_name=name, configuration_keys=names
         )
         for name in ("t", "other")
@@ -222,12 +225,12 @@ async def test_sources_types_and_synonyms(tmp_path: Path) -> None:
 async def changed(connection: Connection, name: str, *changes: tuple[str, int, str | None]) -> int:
     """Change configs of a topic; return the number of the error."""
     rows = [
-        IncrementalAlterConfigsRequestResourcesConfigs(
+        IncrementalAlterConfigsRequestAlterableConfig(
             name=config, config_operation=operation, value=value
         )
         for config, operation, value in changes
     ]
-    resource = IncrementalAlterConfigsRequestResources(
+    resource = IncrementalAlterConfigsRequestAlterConfigsResource(
         resource_type=TOPIC, resource_name=name, configs=rows
     )
     (row,) = (await connection.call(IncrementalAlterConfigsRequest(resources=[resource]))).responses
@@ -257,8 +260,8 @@ async def test_replaced_configs(kafka: Broker, connection: Connection, version: 
     await kafka.api.create("t", retention_ms="5000")
 
     async def replaced(value: str, *, check: bool, kind: int = TOPIC) -> int:
-        configs = [AlterConfigsRequestResourcesConfigs(name="segment.ms", value=value)]
-        resource = AlterConfigsRequestResources(
+        configs = [AlterConfigsRequestAlterableConfig(name="segment.ms", value=value)]
+        resource = AlterConfigsRequestResource(
             resource_type=kind, resource_name="t", configs=configs
         )
         request = AlterConfigsRequest(resources=[resource], validate_only=check)
@@ -361,7 +364,7 @@ async def test_far_too_many_partitions(kafka: Broker, connection: Connection) ->
     await kafka.api.create("t")
     wanted_assignments: tuple[list[Any] | None, ...] = ([], None)
     for assignments in wanted_assignments:
-        wanted = CreatePartitionsRequestTopics(name="t", count=2**31 - 1, assignments=assignments)
+        wanted = CreatePartitionsRequestTopic(name="t", count=2**31 - 1, assignments=assignments)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000)
         (result,) = (await connection.call(request)).results
         none = assignments is None
@@ -375,17 +378,17 @@ async def test_what_is_asked_for_twice_is_answered_once(
 ) -> None:
     """A request of a few kilobytes cannot ask for gigabytes."""
     await kafka.api.create("t")
-    twice: list[Any] = [MetadataRequestTopics(name="t")] * 2
+    twice: list[Any] = [MetadataRequestTopic(name="t")] * 2
     assert len((await connection.call(MetadataRequest(topics=twice), 12)).topics) == 1
     twice = [
-        DescribeConfigsRequestResources(
+        DescribeConfigsRequestResource(
             resource_type=TOPIC, resource_name="t", configuration_keys=None
         )
     ] * 2
     assert len((await connection.call(DescribeConfigsRequest(resources=twice))).results) == 1
     described = await connection.call(DescribeGroupsRequest(groups=["g", "g"]))
     assert len(described.groups) == 1
-    twice = [OffsetFetchRequestGroups(group_id="g", topics=None)] * 2
+    twice = [OffsetFetchRequestGroup(group_id="g", topics=None)] * 2
     assert len((await connection.call(OffsetFetchRequest(groups=twice), 9)).groups) == 1
 
 
@@ -397,7 +400,7 @@ async def test_names_that_no_topic_can_have(tmp_path: Path, version: int, create
         kafka.connect() as connection,
     ):
         names = ["", ".", "..", "a b", "a/b", "x" * 250]
-        asked = [MetadataRequestTopics(name=name) for name in [*names, "t"]]
+        asked = [MetadataRequestTopic(name=name) for name in [*names, "t"]]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=creates)
         rows = (await connection.call(request, version)).topics
         codes = {row.name: row.error_code for row in rows}
@@ -422,10 +425,12 @@ async def test_missing_topics_by_name(tmp_path: Path, backend: str, read_only: b
     async with serving(chosen, opener(backend, chosen, read_only=read_only)) as api:
         await api.server.listen_kafka()
         async with Broker(api).connect() as connection:
-            asked: list[Any] = [DescribeTopicPartitionsRequestTopics(name=it) for it in expected]
+            asked: list[Any] = [
+                DescribeTopicPartitionsRequestTopicRequest(name=it) for it in expected
+            ]
             described = await connection.call(DescribeTopicPartitionsRequest(topics=asked), 0)
             assert {row.name: row.error_code for row in described.topics} == expected
-            asked = [MetadataRequestTopics(name=name) for name in expected if name != "t"]
+            asked = [MetadataRequestTopic(name=name) for name in expected if name != "t"]
             for request in (
                 MetadataRequest(topics=asked, allow_auto_topic_creation=True),
                 MetadataRequest(topics=asked, allow_auto_topic_creation=False),
@@ -483,7 +488,7 @@ async def test_a_topic_that_is_named_by_an_unknown_id(
     connection: Connection, version: int, name: str | None, code: int
 ) -> None:
     """Version 10 may ask by an id, but its answer has no null names (MetadataRequest.getErrorResponse)."""
-    asked = [MetadataRequestTopics(name=None, topic_id=bytes(15) + b"x")]
+    asked = [MetadataRequestTopic(name=None, topic_id=bytes(15) + b"x")]
     (row,) = (await connection.call(MetadataRequest(topics=asked), version)).topics
     assert (row.name, row.error_code) == (name, code)
 
@@ -495,7 +500,7 @@ OPERATIONS = {"topic": 3576, "group": 3400, "cluster": 8096}
 async def test_what_a_client_may_do(kafka: Broker, connection: Connection) -> None:
     await kafka.api.create("t")
     asked = MetadataRequest(
-        topics=[MetadataRequestTopics(name="t")],
+        topics=[MetadataRequestTopic(name="t")],
         include_cluster_authorized_operations=True,
         include_topic_authorized_operations=True,
     )

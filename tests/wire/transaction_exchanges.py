@@ -18,7 +18,10 @@ from api.kafka.protocol.messages.cluster import (
     ApiVersionsRequest,
     FindCoordinatorRequest,
 )
-from api.kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRequestTopics
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+)
 from api.kafka.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
@@ -90,7 +93,7 @@ def _codes(value: Any) -> set[int]:
 async def answers(connection: Connection) -> dict[str, Any]:
     """Play all requests, and return the answers by name."""
     player = Player(connection)
-    topic = CreateTopicsRequestTopics(name="t", num_partitions=2, replication_factor=1)
+    topic = CreateTopicsRequestCreatableTopic(name="t", num_partitions=2, replication_factor=1)
     await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 4)
     for key, key_type in (("g", 0), ("tx", 1)):  # the real broker creates its topics then
         request = FindCoordinatorRequest(key=key, key_type=key_type)

@@ -11,24 +11,24 @@ from typing import Any, NamedTuple
 from api.kafka.protocol.messages.produce import (
     InitProducerIdRequest,
     ProduceRequest,
-    ProduceRequestTopicData,
-    ProduceRequestTopicDataPartitionData,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
 )
 from api.kafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
-    DescribeProducersRequestTopics,
+    DescribeProducersRequestTopicRequest,
     WriteTxnMarkersRequest,
-    WriteTxnMarkersRequestMarkers,
-    WriteTxnMarkersRequestMarkersTopics,
+    WriteTxnMarkersRequestWritableTxnMarker,
+    WriteTxnMarkersRequestWritableTxnMarkerTopic,
 )
 from api.kafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnRequestV3AndBelowTopics,
+    AddPartitionsToTxnRequestTopic,
     EndTxnRequest,
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopics,
-    TxnOffsetCommitRequestTopicsPartitions,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 from storage.kafka.format.batch import encode_batch
 from storage.model import Record
@@ -68,7 +68,7 @@ def add(
 ) -> AddPartitionsToTxnRequest:
     """Return a request that adds partitions to a transaction."""
     topics = [
-        AddPartitionsToTxnRequestV3AndBelowTopics(name=topic, partitions=list(numbers))
+        AddPartitionsToTxnRequestTopic(name=topic, partitions=list(numbers))
         for topic, numbers in partitions.items()
     ]
     return AddPartitionsToTxnRequest(
@@ -98,7 +98,7 @@ def commit_offsets(
     **changed: Any,
 ) -> TxnOffsetCommitRequest:
     """Return a request that commits an offset of partition 0 in a transaction."""
-    row = TxnOffsetCommitRequestTopicsPartitions(
+    row = TxnOffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata="m"
     )
     fields: dict[str, Any] = {
@@ -106,7 +106,7 @@ def commit_offsets(
         "group_id": group,
         "producer_id": owner.producer_id,
         "producer_epoch": owner.epoch,
-        "topics": [TxnOffsetCommitRequestTopics(name=topic, partitions=[row])],
+        "topics": [TxnOffsetCommitRequestTopic(name=topic, partitions=[row])],
     }
     return TxnOffsetCommitRequest(**{**fields, **changed})
 
@@ -139,15 +139,15 @@ def batch(owner: Owner, sequence: int, *values: bytes, transactional: bool = Tru
 def send(*parts: tuple[int, bytes], name: str | None = ID, topic: str = "t") -> ProduceRequest:
     """Return a produce request of a transaction."""
     rows = [
-        ProduceRequestTopicDataPartitionData(index=number, records=data) for number, data in parts
+        ProduceRequestPartitionProduceData(index=number, records=data) for number, data in parts
     ]
-    topics = [ProduceRequestTopicData(name=topic, partition_data=rows)]
+    topics = [ProduceRequestTopicProduceData(name=topic, partition_data=rows)]
     return ProduceRequest(transactional_id=name, acks=-1, timeout_ms=5000, topic_data=topics)
 
 
 def producers(topic: str, *numbers: int) -> DescribeProducersRequest:
     """Return a request for the producers of partitions."""
-    asked = DescribeProducersRequestTopics(name=topic, partition_indexes=list(numbers))
+    asked = DescribeProducersRequestTopicRequest(name=topic, partition_indexes=list(numbers))
     return DescribeProducersRequest(topics=[asked])
 
 
@@ -158,21 +158,23 @@ def marker(
     commit: bool = False,
     coordinator_epoch: int = 0,
     transaction_version: int = 0,
-) -> WriteTxnMarkersRequestMarkers:
+) -> WriteTxnMarkersRequestWritableTxnMarker:
     """Return the end of a producer's transaction in these partitions."""
-    return WriteTxnMarkersRequestMarkers(
+    return WriteTxnMarkersRequestWritableTxnMarker(
         producer_id=owner.producer_id,
         producer_epoch=owner.epoch,
         transaction_result=commit,
         coordinator_epoch=coordinator_epoch,
         transaction_version=transaction_version,
         topics=[
-            WriteTxnMarkersRequestMarkersTopics(name=topic, partition_indexes=list(numbers))
+            WriteTxnMarkersRequestWritableTxnMarkerTopic(
+                name=topic, partition_indexes=list(numbers)
+            )
             for topic, numbers in partitions.items()
         ],
     )
 
 
-def markers(*wanted: WriteTxnMarkersRequestMarkers) -> WriteTxnMarkersRequest:
+def markers(*wanted: WriteTxnMarkersRequestWritableTxnMarker) -> WriteTxnMarkersRequest:
     """Return a request for markers."""
     return WriteTxnMarkersRequest(markers=list(wanted))

@@ -13,22 +13,22 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
-    ApiVersionsResponseApiKeys,
-    ApiVersionsResponseFinalizedFeatures,
-    ApiVersionsResponseSupportedFeatures,
+    ApiVersionsResponseApiVersion,
+    ApiVersionsResponseFinalizedFeatureKey,
+    ApiVersionsResponseSupportedFeatureKey,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    DescribeClusterResponseBrokers,
+    DescribeClusterResponseBroker,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
-    DescribeQuorumResponseNodes,
-    DescribeQuorumResponseNodesListeners,
-    DescribeQuorumResponseTopics,
-    DescribeQuorumResponseTopicsPartitions,
-    DescribeQuorumResponseTopicsPartitionsCurrentVoters,
+    DescribeQuorumResponseListener,
+    DescribeQuorumResponseNode,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseReplicaState,
+    DescribeQuorumResponseTopicData,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    FindCoordinatorResponseCoordinators,
+    FindCoordinatorResponseCoordinator,
 )
 from storage.transactions import EPOCH_A_TRANSACTION
 
@@ -56,13 +56,13 @@ async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsRe
         return response
     if call.version >= LEVEL_0_FROM:
         response.supported_features = [
-            ApiVersionsResponseSupportedFeatures(
+            ApiVersionsResponseSupportedFeatureKey(
                 name=TRANSACTION_VERSION, min_version=0, max_version=EPOCH_A_TRANSACTION
             )
         ]
     response.finalized_features_epoch = 0
     response.finalized_features = [
-        ApiVersionsResponseFinalizedFeatures(
+        ApiVersionsResponseFinalizedFeatureKey(
             name=TRANSACTION_VERSION,
             max_version_level=EPOCH_A_TRANSACTION,
             min_version_level=EPOCH_A_TRANSACTION,
@@ -76,7 +76,7 @@ def api_versions_response(served: Iterable[Served], code: ErrorCode) -> ApiVersi
     return ApiVersionsResponse(
         error_code=code,
         api_keys=[
-            ApiVersionsResponseApiKeys(
+            ApiVersionsResponseApiVersion(
                 api_key=row.api.key,
                 min_version=FIRST_ADVERTISED.get(row.api.key, row.first),
                 max_version=row.last,
@@ -94,7 +94,7 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
             error_message="only brokers can be described",
             endpoint_type=request.endpoint_type,
         )
-    node = DescribeClusterResponseBrokers(
+    node = DescribeClusterResponseBroker(
         broker_id=call.node_id, host=call.node.host, port=call.node.port
     )
     response = DescribeClusterResponse(
@@ -117,7 +117,7 @@ async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindC
         )
     return FindCoordinatorResponse(
         coordinators=[
-            FindCoordinatorResponseCoordinators(
+            FindCoordinatorResponseCoordinator(
                 key=key,
                 node_id=node_id,
                 host=host,
@@ -150,21 +150,19 @@ def _refused_coordinator(call: Call, key_type: int) -> tuple[ErrorCode, str | No
 
 async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Return this node as the leader and the only voter. It needs no log to agree with itself: its offsets are 0."""
-    voter = DescribeQuorumResponseTopicsPartitionsCurrentVoters(
-        replica_id=call.node_id, log_end_offset=0
-    )
+    voter = DescribeQuorumResponseReplicaState(replica_id=call.node_id, log_end_offset=0)
     rows = [
-        DescribeQuorumResponseTopics(
+        DescribeQuorumResponseTopicData(
             topic_name=topic.topic_name,
             partitions=[
-                DescribeQuorumResponseTopicsPartitions(
+                DescribeQuorumResponsePartitionData(
                     partition_index=asked.partition_index,
                     error_message=None,
                     leader_id=call.node_id,
                     current_voters=[voter],
                 )
                 if (topic.topic_name, asked.partition_index) == CLUSTER_LOG
-                else DescribeQuorumResponseTopicsPartitions(
+                else DescribeQuorumResponsePartitionData(
                     partition_index=asked.partition_index,
                     error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     error_message=None,
@@ -177,8 +175,8 @@ async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Describ
     knows = any(not row.error_code for topic in rows for row in topic.partitions)
     response = DescribeQuorumResponse(error_message=None, topics=rows)
     if knows and call.version >= FIRST_WITH_NODES:
-        listener = DescribeQuorumResponseNodesListeners(
+        listener = DescribeQuorumResponseListener(
             name="CONTROLLER", host=call.node.host, port=call.node.port
         )
-        response.nodes = [DescribeQuorumResponseNodes(node_id=call.node_id, listeners=[listener])]
+        response.nodes = [DescribeQuorumResponseNode(node_id=call.node_id, listeners=[listener])]
     return response

@@ -14,20 +14,20 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
-    AlterConfigsResponseResponses,
+    AlterConfigsResponseResourceResponse,
     DescribeConfigsRequest,
-    DescribeConfigsRequestResources,
+    DescribeConfigsRequestResource,
     DescribeConfigsResponse,
-    DescribeConfigsResponseResults,
-    DescribeConfigsResponseResultsConfigs,
-    DescribeConfigsResponseResultsConfigsSynonyms,
+    DescribeConfigsResponseResourceResult,
+    DescribeConfigsResponseResult,
+    DescribeConfigsResponseSynonym,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsRequestResourcesConfigs,
+    IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsResponse,
-    IncrementalAlterConfigsResponseResponses,
+    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
-    ListConfigResourcesResponseConfigResources,
+    ListConfigResourcesResponseConfigResource,
 )
 from api.kafka.refusals import code_of, message_of
 from storage import ClientBatches, ConfigSource, StorageError, TopicConfig
@@ -39,8 +39,8 @@ SOURCES: Final = {ConfigSource.TOPIC: 1, ConfigSource.STORE: 4, ConfigSource.DEF
 TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
-Config = DescribeConfigsResponseResultsConfigs
-Synonym = DescribeConfigsResponseResultsConfigsSynonyms
+Config = DescribeConfigsResponseResourceResult
+Synonym = DescribeConfigsResponseSynonym
 
 
 def described(batches: ClientBatches, topic: str) -> Iterator[tuple[str, str, int]]:
@@ -65,7 +65,7 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Descr
     # A resource has one row, however often it is asked for.
     resources = {(one.resource_type, one.resource_name): one for one in request.resources}
     for resource in resources.values():
-        row = DescribeConfigsResponseResults(
+        row = DescribeConfigsResponseResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
@@ -82,7 +82,7 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Descr
     return DescribeConfigsResponse(results=rows)
 
 
-def _configs_of(call: Call, resource: DescribeConfigsRequestResources) -> Sequence[Config]:
+def _configs_of(call: Call, resource: DescribeConfigsRequestResource) -> Sequence[Config]:
     """Return the configs of a topic or node. Raises UnknownTopic, InvalidArgument."""
     if resource.resource_type == NODE:
         if resource.resource_name not in {"", str(call.node_id)}:
@@ -157,7 +157,7 @@ async def list_config_resources(
         found.append((str(call.node_id), NODE))
     return ListConfigResourcesResponse(
         config_resources=[
-            ListConfigResourcesResponseConfigResources(resource_name=name, resource_type=kind)
+            ListConfigResourcesResponseConfigResource(resource_name=name, resource_type=kind)
             for name, kind in found
         ]
     )
@@ -180,7 +180,7 @@ async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfig
             check_only=request.validate_only,
         )
         rows.append(
-            AlterConfigsResponseResponses(
+            AlterConfigsResponseResourceResponse(
                 error_code=code,
                 error_message=message,
                 resource_type=resource.resource_type,
@@ -208,7 +208,7 @@ async def incremental_alter_configs(
                 call, resource.resource_type, name, changes, check_only=request.validate_only
             )
         rows.append(
-            IncrementalAlterConfigsResponseResponses(
+            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(
                 error_code=code,
                 error_message=message,
                 resource_type=resource.resource_type,
@@ -233,7 +233,7 @@ def _all(call: Call, topic: str) -> Mapping[str, TopicConfig]:
 
 
 def _change(
-    present: Mapping[str, TopicConfig], config: IncrementalAlterConfigsRequestResourcesConfigs
+    present: Mapping[str, TopicConfig], config: IncrementalAlterConfigsRequestAlterableConfig
 ) -> tuple[str, str | None]:
     """Return the name and the new value of a config; None resets it. Raises InvalidConfig."""
     name, value = config.name, config.value

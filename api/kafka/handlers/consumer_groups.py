@@ -18,18 +18,16 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.group_admin import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    ConsumerGroupDescribeResponseGroups,
-    ConsumerGroupDescribeResponseGroupsMembers,
-    ConsumerGroupDescribeResponseGroupsMembersAssignment,
-    ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions,
-    ConsumerGroupDescribeResponseGroupsMembersTargetAssignment,
-    ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions,
+    ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseDescribedGroup,
+    ConsumerGroupDescribeResponseMember,
+    ConsumerGroupDescribeResponseTopicPartitions,
 )
 from api.kafka.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseAssignment,
-    ConsumerGroupHeartbeatResponseAssignmentTopicPartitions,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
 )
 from logserver.groups.modern.values import Beat, BeatAnswer, ModernMemberView
 from storage.groups import Slot
@@ -75,9 +73,7 @@ def _answered(answer: BeatAnswer) -> ConsumerGroupHeartbeatResponse:
         if assigned is None
         else ConsumerGroupHeartbeatResponseAssignment(
             topic_partitions=[
-                ConsumerGroupHeartbeatResponseAssignmentTopicPartitions(
-                    topic_id=topic_id, partitions=numbers
-                )
+                ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=numbers)
                 for topic_id, numbers in _by_topic(assigned)
             ]
         ),
@@ -104,19 +100,19 @@ async def describe(
     return ConsumerGroupDescribeResponse(groups=rows)
 
 
-def _described(call: Call, name: str) -> ConsumerGroupDescribeResponseGroups:
+def _described(call: Call, name: str) -> ConsumerGroupDescribeResponseDescribedGroup:
     if not name:
-        return ConsumerGroupDescribeResponseGroups(
+        return ConsumerGroupDescribeResponseDescribedGroup(
             group_id=name, error_code=ErrorCode.INVALID_GROUP_ID
         )
     group = call.service.groups.modern.describe(name)
     if group is None:
-        return ConsumerGroupDescribeResponseGroups(
+        return ConsumerGroupDescribeResponseDescribedGroup(
             group_id=name,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {name} not found.",
         )
-    return ConsumerGroupDescribeResponseGroups(
+    return ConsumerGroupDescribeResponseDescribedGroup(
         group_id=name,
         group_state=group.state.value,
         group_epoch=group.epoch,
@@ -126,13 +122,8 @@ def _described(call: Call, name: str) -> ConsumerGroupDescribeResponseGroups:
     )
 
 
-def _member(call: Call, member: ModernMemberView) -> ConsumerGroupDescribeResponseGroupsMembers:
-    name_of = call.ids.name_of
-    assigned, target = (
-        [(topic_id, name_of(topic_id), numbers) for topic_id, numbers in _by_topic(slots)]
-        for slots in (member.assigned, member.target)
-    )
-    return ConsumerGroupDescribeResponseGroupsMembers(
+def _member(call: Call, member: ModernMemberView) -> ConsumerGroupDescribeResponseMember:
+    return ConsumerGroupDescribeResponseMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -141,23 +132,20 @@ def _member(call: Call, member: ModernMemberView) -> ConsumerGroupDescribeRespon
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.pattern or "",
-        assignment=ConsumerGroupDescribeResponseGroupsMembersAssignment(
-            topic_partitions=[
-                ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions(
-                    topic_id=topic_id, topic_name=name, partitions=numbers
-                )
-                for topic_id, name, numbers in assigned
-                if name is not None
-            ]
-        ),
-        target_assignment=ConsumerGroupDescribeResponseGroupsMembersTargetAssignment(
-            topic_partitions=[
-                ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions(
-                    topic_id=topic_id, topic_name=name, partitions=numbers
-                )
-                for topic_id, name, numbers in target
-                if name is not None
-            ]
-        ),
+        assignment=_assignment(call, member.assigned),
+        target_assignment=_assignment(call, member.target),
         member_type=CONSUMER_MEMBER,
+    )
+
+
+def _assignment(call: Call, slots: Iterable[Slot]) -> ConsumerGroupDescribeResponseAssignment:
+    """Return the partitions of a member. A topic that was deleted meanwhile has no name, and is left out."""
+    return ConsumerGroupDescribeResponseAssignment(
+        topic_partitions=[
+            ConsumerGroupDescribeResponseTopicPartitions(
+                topic_id=topic_id, topic_name=name, partitions=numbers
+            )
+            for topic_id, numbers in _by_topic(slots)
+            if (name := call.ids.name_of(topic_id)) is not None
+        ]
     )

@@ -16,9 +16,9 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
-    FetchResponseResponses,
-    FetchResponseResponsesPartitions,
-    FetchResponseResponsesPartitionsAbortedTransactions,
+    FetchResponseAbortedTransaction,
+    FetchResponseFetchableTopicResponse,
+    FetchResponsePartitionData,
 )
 from api.kafka.refusals import code_of, epoch_code
 from api.kafka.sessions import Asked, Context, RefusedSession
@@ -31,8 +31,8 @@ FIRST_BY_ID: Final = 13
 READ_COMMITTED: Final = 1
 BUSY_WAIT_S: Final = 0.1  # before an empty answer, if answers have no room: the client asks again
 
-Row = FetchResponseResponsesPartitions
-Aborted = FetchResponseResponsesPartitionsAbortedTransactions
+Row = FetchResponsePartitionData
+Aborted = FetchResponseAbortedTransaction
 
 
 async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
@@ -42,14 +42,14 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
     except RefusedSession as refused:
         return FetchResponse(error_code=refused.code)
     rows = await _rows(call, request, context)
-    topics: dict[tuple[str, bytes], FetchResponseResponses] = {}
+    topics: dict[tuple[str, bytes], FetchResponseFetchableTopicResponse] = {}
     served = []
     for asked, row in zip(context.asked, rows, strict=True):
         if not context.has_news(asked, row):
             continue
         key = asked.topic, asked.topic_id
         topic = topics.setdefault(
-            key, FetchResponseResponses(topic=asked.topic, topic_id=asked.topic_id)
+            key, FetchResponseFetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id)
         )
         topic.partitions.append(row)
         if row.records:

@@ -14,14 +14,14 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
-    DeleteGroupsResponseResults,
+    DeleteGroupsResponseDeletableGroupResult,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-    DescribeGroupsResponseGroups,
-    DescribeGroupsResponseGroupsMembers,
+    DescribeGroupsResponseDescribedGroup,
+    DescribeGroupsResponseDescribedGroupMember,
     ListGroupsRequest,
     ListGroupsResponse,
-    ListGroupsResponseGroups,
+    ListGroupsResponseListedGroup,
 )
 from api.kafka.refusals import code_of
 from logserver.errors import ConsumerState
@@ -42,14 +42,14 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Describ
     return DescribeGroupsResponse(groups=rows)
 
 
-async def _described(call: Call, name: str) -> DescribeGroupsResponseGroups:
+async def _described(call: Call, name: str) -> DescribeGroupsResponseDescribedGroup:
     if not name:
-        return DescribeGroupsResponseGroups(
+        return DescribeGroupsResponseDescribedGroup(
             group_id=name, error_code=ErrorCode.INVALID_GROUP_ID, group_state=State.DEAD.value
         )
     group = await call.service.groups.view(name)
     if group is None:
-        missing = DescribeGroupsResponseGroups(group_id=name, group_state=State.DEAD.value)
+        missing = DescribeGroupsResponseDescribedGroup(group_id=name, group_state=State.DEAD.value)
         if call.version >= NOT_FOUND_FROM:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             missing.error_message = f"Group {name} not found."
@@ -57,14 +57,14 @@ async def _described(call: Call, name: str) -> DescribeGroupsResponseGroups:
     return _row(group)
 
 
-def _row(group: GroupView) -> DescribeGroupsResponseGroups:
-    return DescribeGroupsResponseGroups(
+def _row(group: GroupView) -> DescribeGroupsResponseDescribedGroup:
+    return DescribeGroupsResponseDescribedGroup(
         group_id=group.name,
         group_state=group.state.value,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol,
         members=[
-            DescribeGroupsResponseGroupsMembers(
+            DescribeGroupsResponseDescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
@@ -83,7 +83,7 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
     types = {kind.lower() for kind in request.types_filter}
     return ListGroupsResponse(
         groups=[
-            ListGroupsResponseGroups(
+            ListGroupsResponseListedGroup(
                 group_id=group.name,
                 protocol_type=group.protocol_type,
                 group_state=group.state,
@@ -99,7 +99,9 @@ async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroup
     """Delete the offsets of groups without members."""
     return DeleteGroupsResponse(
         results=[
-            DeleteGroupsResponseResults(group_id=name, error_code=await _deleted(call, name))
+            DeleteGroupsResponseDeletableGroupResult(
+                group_id=name, error_code=await _deleted(call, name)
+            )
             for name in request.groups_names
         ]
     )

@@ -15,20 +15,20 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitResponseTopics,
-    OffsetCommitResponseTopicsPartitions,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
-    OffsetDeleteResponseTopics,
-    OffsetDeleteResponseTopicsPartitions,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestGroups,
+    OffsetFetchRequestGroup,
     OffsetFetchResponse,
-    OffsetFetchResponseGroups,
-    OffsetFetchResponseGroupsTopics,
-    OffsetFetchResponseGroupsTopicsPartitions,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
-    OffsetFetchResponseTopicsPartitions,
 )
 from api.kafka.refusals import code_of
 from logserver.groups.classic.values import Caller, Refusal
@@ -64,11 +64,11 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
         codes[at] = refused
     return OffsetCommitResponse(
         topics=[
-            OffsetCommitResponseTopics(
+            OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    OffsetCommitResponseTopicsPartitions(
+                    OffsetCommitResponsePartition(
                         partition_index=row.partition_index,
                         error_code=codes[TopicPartition(topic.name, row.partition_index)],
                     )
@@ -138,12 +138,12 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
         refusal = call.service.groups.commits.check_fetch(
             group.group_id, group.member_id, group.member_epoch
         )
-        found = OffsetFetchResponseGroups(error_code=refusal)
+        found = OffsetFetchResponseGroup(error_code=refusal)
         if not refusal:
             found = await _fetched(call, group.group_id, topics, stable=request.require_stable)
             found.topics += unknown
         groups.append(
-            OffsetFetchResponseGroups(
+            OffsetFetchResponseGroup(
                 group_id=group.group_id, error_code=found.error_code, topics=found.topics
             )
         )
@@ -159,8 +159,8 @@ class _Asked(NamedTuple):
 
 
 def _asked(
-    call: Call, group: OffsetFetchRequestGroups
-) -> tuple[Sequence[_Asked] | None, Sequence[OffsetFetchResponseGroupsTopics]]:
+    call: Call, group: OffsetFetchRequestGroup
+) -> tuple[Sequence[_Asked] | None, Sequence[OffsetFetchResponseTopics]]:
     """Return the partitions that a client asks for, by topic, and the answer for topic ids that do not exist."""
     if group.topics is None:
         return None, ()
@@ -168,10 +168,10 @@ def _asked(
         for topic in group.topics:
             topic.name = call.topic_name(topic.topic_id)
     unknown = [
-        OffsetFetchResponseGroupsTopics(
+        OffsetFetchResponseTopics(
             topic_id=topic.topic_id,
             partitions=[
-                OffsetFetchResponseGroupsTopicsPartitions(
+                OffsetFetchResponsePartitions(
                     partition_index=number,
                     committed_offset=NO_OFFSET,
                     error_code=ErrorCode.UNKNOWN_TOPIC_ID,
@@ -196,14 +196,14 @@ async def _fetched(
     topics: Iterable[_Asked] | None,
     *,
     stable: bool,
-) -> OffsetFetchResponseGroups:
+) -> OffsetFetchResponseGroup:
     """Return the offsets of one group; NO_OFFSET for a partition without one.
 
     `stable`: a partition whose offset an open transaction may change gets UNSTABLE_OFFSET_COMMIT, and the client asks
     again.
     """
     if not group:
-        return OffsetFetchResponseGroups(error_code=ErrorCode.INVALID_GROUP_ID)
+        return OffsetFetchResponseGroup(error_code=ErrorCode.INVALID_GROUP_ID)
     offsets = call.service.groups.offsets
     committed = await offsets.committed(group)
     unstable = await offsets.unstable(group) if stable else ()
@@ -220,9 +220,9 @@ async def _fetched(
             _Asked(name, call.ids.id_of(name) if by_id else NO_ID, numbers)
             for name, numbers in asked.items()
         ]
-    return OffsetFetchResponseGroups(
+    return OffsetFetchResponseGroup(
         topics=[
-            OffsetFetchResponseGroupsTopics(
+            OffsetFetchResponseTopics(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
@@ -239,10 +239,8 @@ def _fetched_row(
     at: TopicPartition,
     committed: Mapping[TopicPartition, CommittedOffset],
     unstable: Collection[TopicPartition],
-) -> OffsetFetchResponseGroupsTopicsPartitions:
-    row = OffsetFetchResponseGroupsTopicsPartitions(
-        partition_index=at.partition, committed_offset=NO_OFFSET
-    )
+) -> OffsetFetchResponsePartitions:
+    row = OffsetFetchResponsePartitions(partition_index=at.partition, committed_offset=NO_OFFSET)
     offset = committed.get(at)
     if at in unstable:
         row.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -253,15 +251,15 @@ def _fetched_row(
     return row
 
 
-def _of_one_group(found: OffsetFetchResponseGroups) -> OffsetFetchResponse:
+def _of_one_group(found: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     """Return the response of the versions for one group."""
     return OffsetFetchResponse(
         error_code=found.error_code,
         topics=[
-            OffsetFetchResponseTopics(
+            OffsetFetchResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetFetchResponseTopicsPartitions(
+                    OffsetFetchResponsePartition(
                         partition_index=row.partition_index,
                         committed_offset=row.committed_offset,
                         committed_leader_epoch=row.committed_leader_epoch,
@@ -294,9 +292,9 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDelet
             if code is ErrorCode.NONE:
                 deleted.append(at)
             rows.append(
-                OffsetDeleteResponseTopicsPartitions(partition_index=at.partition, error_code=code)
+                OffsetDeleteResponsePartition(partition_index=at.partition, error_code=code)
             )
-        topics.append(OffsetDeleteResponseTopics(name=topic.name, partitions=rows))
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
     if deleted:
         await groups.offsets.delete(request.group_id, deleted)
     return OffsetDeleteResponse(topics=topics)

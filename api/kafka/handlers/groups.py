@@ -24,10 +24,10 @@ from api.kafka.protocol.messages.groups import (
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
-    JoinGroupResponseMembers,
+    JoinGroupResponseMember,
     LeaveGroupRequest,
     LeaveGroupResponse,
-    LeaveGroupResponseMembers,
+    LeaveGroupResponseMemberResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -79,7 +79,7 @@ def _joined(answer: JoinAnswer, version: int) -> JoinGroupResponse:
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
         members=[
-            JoinGroupResponseMembers(
+            JoinGroupResponseMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 metadata=member.metadata,
@@ -135,7 +135,7 @@ async def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupRespo
         return LeaveGroupResponse(error_code=results[0])
     return LeaveGroupResponse(
         members=[
-            LeaveGroupResponseMembers(
+            LeaveGroupResponseMemberResponse(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 error_code=refusal,

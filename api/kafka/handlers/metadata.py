@@ -16,14 +16,14 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponseNextCursor,
-    DescribeTopicPartitionsResponseTopics,
-    DescribeTopicPartitionsResponseTopicsPartitions,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
     MetadataRequest,
     MetadataResponse,
-    MetadataResponseBrokers,
-    MetadataResponseTopics,
-    MetadataResponseTopicsPartitions,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
 )
 from api.kafka.refusals import code_of
 from logserver.access.tokens import Scope
@@ -41,7 +41,7 @@ MAX_DESCRIBED: Final = 2000
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     """Answer Metadata."""
     names = list(call.topics)
-    rows: list[MetadataResponseTopics] = []
+    rows: list[MetadataResponseTopic] = []
     if request.topics is not None and (request.topics or call.version > 0):
         names = []
         # A topic has one row, however often it is asked for.
@@ -56,14 +56,14 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
             if code is ErrorCode.NONE:
                 names.append(name)
             else:
-                rows.append(MetadataResponseTopics(error_code=code, name=name, topic_id=NO_ID))
+                rows.append(MetadataResponseTopic(error_code=code, name=name, topic_id=NO_ID))
     rows += await _described(call, names)
     if request.include_topic_authorized_operations:
         for row in rows:
             row.topic_authorized_operations = call.operations(TOPIC_OPERATIONS)
     response = MetadataResponse(
         brokers=[
-            MetadataResponseBrokers(node_id=call.node_id, host=call.node.host, port=call.node.port)
+            MetadataResponseBroker(node_id=call.node_id, host=call.node.host, port=call.node.port)
         ],
         cluster_id=call.service.cluster_id,
         controller_id=call.node_id,
@@ -74,13 +74,13 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     return response
 
 
-def _unknown_id(version: int, topic_id: bytes) -> MetadataResponseTopics:
+def _unknown_id(version: int, topic_id: bytes) -> MetadataResponseTopic:
     """Return the row of a topic that is named by an id only. Versions 10 and 11 can ask so, but not answer."""
     if version < FIRST_BY_ID:
-        return MetadataResponseTopics(
+        return MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name="", topic_id=topic_id
         )
-    return MetadataResponseTopics(
+    return MetadataResponseTopic(
         error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
     )
 
@@ -105,7 +105,7 @@ async def _present(call: Call, request: MetadataRequest, name: str) -> ErrorCode
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def _described(call: Call, names: Sequence[str]) -> list[MetadataResponseTopics]:
+async def _described(call: Call, names: Sequence[str]) -> list[MetadataResponseTopic]:
     """Return the rows of topics that existed just now."""
     topics = call.topics
     infos = [topics[name] for name in names if name in topics]
@@ -117,7 +117,7 @@ async def _described(call: Call, names: Sequence[str]) -> list[MetadataResponseT
         except UnknownTopic:  # deleted meanwhile
             continue
         rows.append(
-            MetadataResponseTopics(
+            MetadataResponseTopic(
                 name=info.name,
                 topic_id=topic_id,
                 is_internal=info.internal,
@@ -129,10 +129,10 @@ async def _described(call: Call, names: Sequence[str]) -> list[MetadataResponseT
 
 def _partitions(
     node_id: int, info: TopicInfo, epochs: Sequence[int]
-) -> list[MetadataResponseTopicsPartitions]:
+) -> list[MetadataResponsePartition]:
     """Return the rows of a topic's partitions; those that are not served have no leader."""
     rows = [
-        MetadataResponseTopicsPartitions(
+        MetadataResponsePartition(
             partition_index=number,
             leader_id=node_id,
             leader_epoch=epoch,
@@ -142,7 +142,7 @@ def _partitions(
         for number, epoch in zip(info.partitions, epochs, strict=True)
     ]
     rows += [
-        MetadataResponseTopicsPartitions(
+        MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE,
             partition_index=number,
             leader_id=NO_LEADER,
@@ -213,30 +213,30 @@ def _page(
     return names
 
 
-def _cursor(name: str, number: int) -> DescribeTopicPartitionsResponseNextCursor:
-    return DescribeTopicPartitionsResponseNextCursor(topic_name=name, partition_index=number)
+def _cursor(name: str, number: int) -> DescribeTopicPartitionsResponseCursor:
+    return DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=number)
 
 
-def _undescribed(call: Call, name: str) -> DescribeTopicPartitionsResponseTopics:
+def _undescribed(call: Call, name: str) -> DescribeTopicPartitionsResponseTopic:
     """Return the row of a topic that does not exist, or cannot exist."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         call.service.batches.check_name(name)
     except InvalidTopic as error:
         code = code_of(error)
-    return DescribeTopicPartitionsResponseTopics(error_code=code, name=name)
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
 
 
 def _description(
-    row: MetadataResponseTopics, partitions: Sequence[MetadataResponseTopicsPartitions]
-) -> DescribeTopicPartitionsResponseTopics:
+    row: MetadataResponseTopic, partitions: Sequence[MetadataResponsePartition]
+) -> DescribeTopicPartitionsResponseTopic:
     """Return a topic with some of its partitions. No replica is ever waited for: nothing is known of eligible ones."""
-    return DescribeTopicPartitionsResponseTopics(
+    return DescribeTopicPartitionsResponseTopic(
         name=row.name,
         topic_id=row.topic_id,
         is_internal=row.is_internal,
         partitions=[
-            DescribeTopicPartitionsResponseTopicsPartitions(
+            DescribeTopicPartitionsResponsePartition(
                 error_code=one.error_code,
                 partition_index=one.partition_index,
                 leader_id=one.leader_id,

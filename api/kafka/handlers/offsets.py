@@ -20,18 +20,18 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.offsets import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
-    DeleteRecordsResponseTopics,
-    DeleteRecordsResponseTopicsPartitions,
+    DeleteRecordsResponsePartitionResult,
+    DeleteRecordsResponseTopicResult,
     ListOffsetsRequest,
-    ListOffsetsRequestTopicsPartitions,
+    ListOffsetsRequestPartition,
     ListOffsetsResponse,
-    ListOffsetsResponseTopics,
-    ListOffsetsResponseTopicsPartitions,
+    ListOffsetsResponsePartitionResponse,
+    ListOffsetsResponseTopicResponse,
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochRequestTopicsPartitions,
+    OffsetForLeaderEpochRequestOffsetForLeaderPartition,
     OffsetForLeaderEpochResponse,
-    OffsetForLeaderEpochResponseTopics,
-    OffsetForLeaderEpochResponseTopicsPartitions,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
 )
 from api.kafka.refusals import code_of, epoch_code
 from logserver.service.fetch import visible_end
@@ -54,7 +54,7 @@ READ_COMMITTED: Final = 1
 ALL: Final = -1
 """The offset of DeleteRecords that stands for the end that readers see."""
 
-Row = ListOffsetsResponseTopicsPartitions
+Row = ListOffsetsResponsePartitionResponse
 
 
 async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -68,7 +68,7 @@ def _list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRespons
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsResponseTopics(
+            ListOffsetsResponseTopicResponse(
                 name=topic.name,
                 partitions=[_row(call, topic.name, asked, isolation) for asked in topic.partitions],
             )
@@ -77,9 +77,7 @@ def _list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRespons
     )
 
 
-def _row(
-    call: Call, topic: str, asked: ListOffsetsRequestTopicsPartitions, isolation: Isolation
-) -> Row:
+def _row(call: Call, topic: str, asked: ListOffsetsRequestPartition, isolation: Isolation) -> Row:
     partition = TopicPartition(topic, asked.partition_index)
     service = call.service
     try:
@@ -131,7 +129,7 @@ async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRec
     """Delete records below an offset; durable on return."""
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsResponseTopics(
+            DeleteRecordsResponseTopicResult(
                 name=topic.name,
                 partitions=[
                     await _deleted(call, topic.name, partition.partition_index, partition.offset)
@@ -145,8 +143,8 @@ async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRec
 
 async def _deleted(
     call: Call, topic: str, number: int, offset: int
-) -> DeleteRecordsResponseTopicsPartitions:
-    row = DeleteRecordsResponseTopicsPartitions(partition_index=number, low_watermark=-1)
+) -> DeleteRecordsResponsePartitionResult:
+    row = DeleteRecordsResponsePartitionResult(partition_index=number, low_watermark=-1)
     await call.give_way()
     try:
         partition = call.topics.partition(topic, number)
@@ -169,7 +167,7 @@ async def offset_for_leader_epoch(
     """Return the end of a leader epoch of each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderEpochResponseTopics(
+            OffsetForLeaderEpochResponseOffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
                     await _end(call, topic.topic, partition) for partition in topic.partitions
@@ -181,9 +179,9 @@ async def offset_for_leader_epoch(
 
 
 async def _end(
-    call: Call, topic: str, asked: OffsetForLeaderEpochRequestTopicsPartitions
-) -> OffsetForLeaderEpochResponseTopicsPartitions:
-    row = OffsetForLeaderEpochResponseTopicsPartitions(partition=asked.partition)
+    call: Call, topic: str, asked: OffsetForLeaderEpochRequestOffsetForLeaderPartition
+) -> OffsetForLeaderEpochResponseEpochEndOffset:
+    row = OffsetForLeaderEpochResponseEpochEndOffset(partition=asked.partition)
     await call.give_way()
     try:
         partition = call.topics.partition(topic, asked.partition)

@@ -18,21 +18,21 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.placement import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    AlterPartitionReassignmentsResponseResponses,
-    AlterPartitionReassignmentsResponseResponsesPartitions,
+    AlterPartitionReassignmentsResponseReassignablePartitionResponse,
+    AlterPartitionReassignmentsResponseReassignableTopicResponse,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirsResponseResults,
-    AlterReplicaLogDirsResponseResultsPartitions,
+    AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-    DescribeLogDirsResponseResults,
-    DescribeLogDirsResponseResultsTopics,
-    DescribeLogDirsResponseResultsTopicsPartitions,
+    DescribeLogDirsResponsePartition,
+    DescribeLogDirsResponseResult,
+    DescribeLogDirsResponseTopic,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    ElectLeadersResponseReplicaElectionResults,
-    ElectLeadersResponseReplicaElectionResultsPartitionResult,
+    ElectLeadersResponsePartitionResult,
+    ElectLeadersResponseReplicaElectionResult,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
@@ -61,10 +61,10 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[
-            ElectLeadersResponseReplicaElectionResults(
+            ElectLeadersResponseReplicaElectionResult(
                 topic=name,
                 partition_result=[
-                    ElectLeadersResponseReplicaElectionResultsPartitionResult(
+                    ElectLeadersResponsePartitionResult(
                         partition_id=number,
                         error_code=code or _election_code(known, number),
                         error_message=None,
@@ -92,10 +92,10 @@ async def alter_partition_reassignments(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=[
-            AlterPartitionReassignmentsResponseResponses(
+            AlterPartitionReassignmentsResponseReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
-                    AlterPartitionReassignmentsResponseResponsesPartitions(
+                    AlterPartitionReassignmentsResponseReassignablePartitionResponse(
                         partition_index=asked.partition_index,
                         error_code=_assignment_code(
                             call, known, asked.partition_index, asked.replicas
@@ -138,10 +138,10 @@ async def alter_replica_log_dirs(
     own = str(call.service.settings.data.absolute())
     return AlterReplicaLogDirsResponse(
         results=[
-            AlterReplicaLogDirsResponseResults(
+            AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult(
                 topic_name=topic.name,
                 partitions=[
-                    AlterReplicaLogDirsResponseResultsPartitions(
+                    AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult(
                         partition_index=number,
                         error_code=_move_code(known, number, is_own=directory.path == own),
                     )
@@ -183,7 +183,7 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Desc
     )
     return DescribeLogDirsResponse(
         results=[
-            DescribeLogDirsResponseResults(
+            DescribeLogDirsResponseResult(
                 log_dir=str(path.absolute()),
                 topics=rows,
                 total_bytes=total_bytes,
@@ -195,16 +195,16 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Desc
 
 def _sizes(
     store: LogStore, path: Path, wanted: Sequence[tuple[str, Sequence[int]]]
-) -> tuple[list[DescribeLogDirsResponseResultsTopics], int, int]:
+) -> tuple[list[DescribeLogDirsResponseTopic], int, int]:
     """Return a row of each topic, and the size and the free bytes of the file system (-1: unknown). Blocking."""
     rows = []
     for name, numbers in wanted:
-        row = DescribeLogDirsResponseResultsTopics(name=name)
+        row = DescribeLogDirsResponseTopic(name=name)
         for number in numbers:
             with suppress(StorageError):  # deleted meanwhile
                 size_bytes = store.log_bytes(TopicPartition(name, number))
                 row.partitions.append(
-                    DescribeLogDirsResponseResultsTopicsPartitions(
+                    DescribeLogDirsResponsePartition(
                         partition_index=number, partition_size=size_bytes or 0
                     )
                 )

@@ -22,9 +22,9 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
-    ProduceResponseResponses,
-    ProduceResponseResponsesPartitionResponses,
-    ProduceResponseResponsesPartitionResponsesRecordErrors,
+    ProduceResponseBatchIndexAndErrorMessage,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
 )
 from api.kafka.refusals import coordinator_code_of, message_of, produce_code_of, refusal
 from logserver.errors import TimedOut, TransactionEnded, UnknownTransaction
@@ -235,12 +235,14 @@ def _error(part: _Part, timeout_ms: int) -> StorageError | None:
 
 
 def _response(call: Call, request: ProduceRequest, parts: Sequence[_Part]) -> ProduceResponse:
-    topics: dict[tuple[str, bytes], ProduceResponseResponses] = {}
+    topics: dict[tuple[str, bytes], ProduceResponseTopicProduceResponse] = {}
     asked = (topic for topic in request.topic_data for _ in topic.partition_data)
     for topic, part in zip(asked, parts, strict=True):
         key = topic.name, topic.topic_id
         if key not in topics:
-            topics[key] = ProduceResponseResponses(name=topic.name, topic_id=topic.topic_id)
+            topics[key] = ProduceResponseTopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id
+            )
         row = _row(call, part, _error(part, request.timeout_ms))
         topics[key].partition_responses.append(row)
     return ProduceResponse(responses=list(topics.values()))
@@ -248,11 +250,11 @@ def _response(call: Call, request: ProduceRequest, parts: Sequence[_Part]) -> Pr
 
 def _row(
     call: Call, part: _Part, error: StorageError | None
-) -> ProduceResponseResponsesPartitionResponses:
+) -> ProduceResponsePartitionProduceResponse:
     if error is not None or part.appending is None:
         return _error_row(part, error)
     (outcome,) = part.appending.result()
-    return ProduceResponseResponsesPartitionResponses(
+    return ProduceResponsePartitionProduceResponse(
         index=part.partition,
         base_offset=outcome.base_offset,
         log_append_time_ms=outcome.timestamp_ms,
@@ -260,19 +262,17 @@ def _row(
     )
 
 
-def _error_row(
-    part: _Part, error: StorageError | None
-) -> ProduceResponseResponsesPartitionResponses:
+def _error_row(part: _Part, error: StorageError | None) -> ProduceResponsePartitionProduceResponse:
     code = part.code
     if code is None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else produce_code_of(error)
     message = None if error is None else message_of(error)
-    row = ProduceResponseResponsesPartitionResponses(
+    row = ProduceResponsePartitionProduceResponse(
         index=part.partition, error_code=code, base_offset=-1, error_message=message
     )
     if isinstance(error, UnrepresentableRecord):
         row.record_errors = [
-            ProduceResponseResponsesPartitionResponsesRecordErrors(
+            ProduceResponseBatchIndexAndErrorMessage(
                 batch_index=index, batch_index_error_message=message if number == 0 else None
             )
             for number, index in enumerate(_indexes(error))

@@ -15,17 +15,17 @@ from api.kafka.handlers.configs import described, would_have
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,
-    CreatePartitionsRequestTopics,
+    CreatePartitionsRequestTopic,
     CreatePartitionsResponse,
-    CreatePartitionsResponseResults,
+    CreatePartitionsResponseTopicResult,
     CreateTopicsRequest,
-    CreateTopicsRequestTopics,
+    CreateTopicsRequestCreatableTopic,
     CreateTopicsResponse,
-    CreateTopicsResponseTopics,
-    CreateTopicsResponseTopicsConfigs,
+    CreateTopicsResponseCreatableTopicConfigs,
+    CreateTopicsResponseCreatableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DeleteTopicsResponseResponses,
+    DeleteTopicsResponseDeletableTopicResult,
 )
 from api.kafka.refusals import code_of, message_of, refusal
 from logserver.service.topics import NO_ID, check_new_name
@@ -59,7 +59,7 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopic
         rows.append(
             await _created(call, topic, check_only=request.validate_only)
             if count == 1
-            else CreateTopicsResponseTopics(
+            else CreateTopicsResponseCreatableTopicResult(
                 name=name,
                 error_code=ErrorCode.INVALID_REQUEST,
                 error_message="the topic is in the request more than once",
@@ -69,8 +69,8 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopic
 
 
 async def _created(
-    call: Call, topic: CreateTopicsRequestTopics, *, check_only: bool
-) -> CreateTopicsResponseTopics:
+    call: Call, topic: CreateTopicsRequestCreatableTopic, *, check_only: bool
+) -> CreateTopicsResponseCreatableTopicResult:
     """Create or check one topic, and return its row."""
     try:
         partitions = _partitions(topic, call.node_id)
@@ -87,7 +87,7 @@ async def _created(
         if not is_new:
             raise TopicExists(f"topic {topic.name!r} exists already", topic=topic.name)
     except Refused as refused:
-        return CreateTopicsResponseTopics(
+        return CreateTopicsResponseCreatableTopicResult(
             name=topic.name, error_code=refused.code, error_message=str(refused)
         )
     except StorageError as error:
@@ -95,7 +95,7 @@ async def _created(
             isinstance(error, InvalidArgument) and error.facts().get("field") == "partitions"
         )
         code = ErrorCode.INVALID_PARTITIONS if count_is_wrong else code_of(error)
-        return CreateTopicsResponseTopics(
+        return CreateTopicsResponseCreatableTopicResult(
             name=topic.name, error_code=code, error_message=message_of(error)
         )
     row = _row(topic.name, call.ids.id_of(topic.name), len(info.partitions))
@@ -103,17 +103,19 @@ async def _created(
     return row
 
 
-def _configs(configs: Iterable[tuple[str, str, int]]) -> list[CreateTopicsResponseTopicsConfigs]:
+def _configs(
+    configs: Iterable[tuple[str, str, int]],
+) -> list[CreateTopicsResponseCreatableTopicConfigs]:
     return [
-        CreateTopicsResponseTopicsConfigs(
+        CreateTopicsResponseCreatableTopicConfigs(
             name=name, value=value, config_source=source, read_only=False
         )
         for name, value, source in configs
     ]
 
 
-def _row(name: str, topic_id: bytes, partitions: int) -> CreateTopicsResponseTopics:
-    return CreateTopicsResponseTopics(
+def _row(name: str, topic_id: bytes, partitions: int) -> CreateTopicsResponseCreatableTopicResult:
+    return CreateTopicsResponseCreatableTopicResult(
         name=name,
         topic_id=topic_id,
         error_message=None,
@@ -132,7 +134,7 @@ async def _checked(call: Call, name: str, partitions: int | None, configs: dict[
     return len(info.partitions) if partitions is None else partitions
 
 
-def _partitions(topic: CreateTopicsRequestTopics, node_id: int) -> int | None:
+def _partitions(topic: CreateTopicsRequestCreatableTopic, node_id: int) -> int | None:
     """Return the number of partitions; None: the store's default. Raises Refused."""
     if topic.assignments:
         if topic.num_partitions != -1 or topic.replication_factor != -1:
@@ -168,7 +170,7 @@ async def create_partitions(
     """Raise the numbers of partitions of topics, or only check them; durable on return."""
     rows = []
     for topic in request.topics:
-        row = CreatePartitionsResponseResults(name=topic.name)
+        row = CreatePartitionsResponseTopicResult(name=topic.name)
         try:
             _check_more(call, topic)
             if not request.validate_only:
@@ -183,7 +185,7 @@ async def create_partitions(
     return CreatePartitionsResponse(results=rows)
 
 
-def _check_more(call: Call, topic: CreatePartitionsRequestTopics) -> None:
+def _check_more(call: Call, topic: CreatePartitionsRequestTopic) -> None:
     """Check a new number of partitions. Raises Refused, UnknownTopic, StoreReadOnly."""
     call.service.topics.access.check_writable()
     info = call.topics.info(topic.name)
@@ -211,8 +213,10 @@ async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopic
     )
 
 
-async def _deleted(call: Call, name: str | None, topic_id: bytes) -> DeleteTopicsResponseResponses:
-    row = DeleteTopicsResponseResponses(name=name, topic_id=topic_id)
+async def _deleted(
+    call: Call, name: str | None, topic_id: bytes
+) -> DeleteTopicsResponseDeletableTopicResult:
+    row = DeleteTopicsResponseDeletableTopicResult(name=name, topic_id=topic_id)
     found = name if name is not None else call.ids.name_of(topic_id)
     if found is None:
         row.error_code = ErrorCode.UNKNOWN_TOPIC_ID

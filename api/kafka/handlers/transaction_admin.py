@@ -14,22 +14,22 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
-    DescribeProducersResponseTopics,
-    DescribeProducersResponseTopicsPartitions,
-    DescribeProducersResponseTopicsPartitionsActiveProducers,
+    DescribeProducersResponsePartitionResponse,
+    DescribeProducersResponseProducerState,
+    DescribeProducersResponseTopicResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    DescribeTransactionsResponseTransactionStates,
-    DescribeTransactionsResponseTransactionStatesTopics,
+    DescribeTransactionsResponseTopicData,
+    DescribeTransactionsResponseTransactionState,
     ListTransactionsRequest,
     ListTransactionsResponse,
-    ListTransactionsResponseTransactionStates,
+    ListTransactionsResponseTransactionState,
     WriteTxnMarkersRequest,
-    WriteTxnMarkersRequestMarkers,
+    WriteTxnMarkersRequestWritableTxnMarker,
     WriteTxnMarkersResponse,
-    WriteTxnMarkersResponseMarkers,
-    WriteTxnMarkersResponseMarkersTopics,
-    WriteTxnMarkersResponseMarkersTopicsPartitions,
+    WriteTxnMarkersResponseWritableTxnMarkerPartitionResult,
+    WriteTxnMarkersResponseWritableTxnMarkerResult,
+    WriteTxnMarkersResponseWritableTxnMarkerTopicResult,
 )
 from api.kafka.refusals import code_of
 from logserver.groups.topic_pattern import TopicPattern
@@ -61,7 +61,7 @@ async def list_transactions(
     unknown = [name for name in request.state_filters if name not in {*STATES, *OTHER_STATES}]
     now_ms = call.service.topics.access.clock()
     rows = [
-        ListTransactionsResponseTransactionStates(
+        ListTransactionsResponseTransactionState(
             transactional_id=state.transactional_id,
             producer_id=state.producer_id,
             transaction_state=state.status.label,
@@ -95,17 +95,17 @@ async def describe_transactions(
             continue
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST
         rows.append(
-            DescribeTransactionsResponseTransactionStates(error_code=code, transactional_id=name)
+            DescribeTransactionsResponseTransactionState(error_code=code, transactional_id=name)
         )
     return DescribeTransactionsResponse(transaction_states=rows)
 
 
-def _described(state: TransactionState) -> DescribeTransactionsResponseTransactionStates:
-    topics: dict[str, DescribeTransactionsResponseTransactionStatesTopics] = {}
+def _described(state: TransactionState) -> DescribeTransactionsResponseTransactionState:
+    topics: dict[str, DescribeTransactionsResponseTopicData] = {}
     for name, number in sorted(state.partitions):
-        topic = DescribeTransactionsResponseTransactionStatesTopics(topic=name)
+        topic = DescribeTransactionsResponseTopicData(topic=name)
         topics.setdefault(name, topic).partitions.append(number)
-    return DescribeTransactionsResponseTransactionStates(
+    return DescribeTransactionsResponseTransactionState(
         transactional_id=state.transactional_id,
         transaction_state=state.status.label,
         transaction_timeout_ms=state.timeout_ms,
@@ -122,7 +122,7 @@ async def describe_producers(
     """Return the producers that each partition knows, with their open transactions."""
     return DescribeProducersResponse(
         topics=[
-            DescribeProducersResponseTopics(
+            DescribeProducersResponseTopicResponse(
                 name=topic.name,
                 partitions=[
                     await _producers(call, TopicPartition(topic.name, number))
@@ -134,7 +134,7 @@ async def describe_producers(
     )
 
 
-async def _producers(call: Call, at: TopicPartition) -> DescribeProducersResponseTopicsPartitions:
+async def _producers(call: Call, at: TopicPartition) -> DescribeProducersResponsePartitionResponse:
     store = call.service.store
     assert isinstance(store, SupportsTransactions)
     await call.give_way()
@@ -142,13 +142,13 @@ async def _producers(call: Call, at: TopicPartition) -> DescribeProducersRespons
         call.topics.partition(*at)
         producers = await call.service.topics.access.run(store.active_producers, at)
     except StorageError as error:
-        return DescribeProducersResponseTopicsPartitions(
+        return DescribeProducersResponsePartitionResponse(
             partition_index=at.partition, error_code=code_of(error), error_message=error.message
         )
-    return DescribeProducersResponseTopicsPartitions(
+    return DescribeProducersResponsePartitionResponse(
         partition_index=at.partition,
         active_producers=[
-            DescribeProducersResponseTopicsPartitionsActiveProducers(
+            DescribeProducersResponseProducerState(
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
@@ -174,13 +174,17 @@ async def write_markers(call: Call, request: WriteTxnMarkersRequest) -> WriteTxn
                 found.setdefault(marker.producer_id, {})[at] = code
     return WriteTxnMarkersResponse(
         markers=[
-            WriteTxnMarkersResponseMarkers(producer_id=producer_id, topics=_marked(codes))
+            WriteTxnMarkersResponseWritableTxnMarkerResult(
+                producer_id=producer_id, topics=_marked(codes)
+            )
             for producer_id, codes in found.items()
         ]
     )
 
 
-async def _mark(call: Call, at: TopicPartition, wanted: WriteTxnMarkersRequestMarkers) -> ErrorCode:
+async def _mark(
+    call: Call, at: TopicPartition, wanted: WriteTxnMarkersRequestWritableTxnMarker
+) -> ErrorCode:
     """Write a marker. Return its number, which is that of a failure of the server for a negative id or epoch."""
     store = call.service.store
     assert isinstance(store, SupportsTransactions)
@@ -205,11 +209,15 @@ async def _mark(call: Call, at: TopicPartition, wanted: WriteTxnMarkersRequestMa
 
 def _marked(
     codes: Mapping[TopicPartition, ErrorCode],
-) -> list[WriteTxnMarkersResponseMarkersTopics]:
-    topics: dict[str, WriteTxnMarkersResponseMarkersTopics] = {}
+) -> list[WriteTxnMarkersResponseWritableTxnMarkerTopicResult]:
+    topics: dict[str, WriteTxnMarkersResponseWritableTxnMarkerTopicResult] = {}
     for (name, number), code in codes.items():
-        topic = topics.setdefault(name, WriteTxnMarkersResponseMarkersTopics(name=name))
+        topic = topics.setdefault(
+            name, WriteTxnMarkersResponseWritableTxnMarkerTopicResult(name=name)
+        )
         topic.partitions.append(
-            WriteTxnMarkersResponseMarkersTopicsPartitions(partition_index=number, error_code=code)
+            WriteTxnMarkersResponseWritableTxnMarkerPartitionResult(
+                partition_index=number, error_code=code
+            )
         )
     return list(topics.values())

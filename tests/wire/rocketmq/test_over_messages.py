@@ -21,33 +21,33 @@ from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.cluster import ApiVersionsRequest, FindCoordinatorRequest
 from api.kafka.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsRequestResources,
-    IncrementalAlterConfigsRequestResourcesConfigs,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
     ListConfigResourcesRequest,
 )
 from api.kafka.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 from api.kafka.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsRequestTopics,
+    DescribeTopicPartitionsRequestTopicRequest,
     MetadataRequest,
-    MetadataRequestTopics,
+    MetadataRequestTopic,
 )
 from api.kafka.protocol.messages.offsets import (
     DeleteRecordsRequest,
-    DeleteRecordsRequestTopics,
-    DeleteRecordsRequestTopicsPartitions,
+    DeleteRecordsRequestPartition,
+    DeleteRecordsRequestTopic,
     ListOffsetsRequest,
-    ListOffsetsRequestTopics,
-    ListOffsetsRequestTopicsPartitions,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochRequestTopics,
-    OffsetForLeaderEpochRequestTopicsPartitions,
+    OffsetForLeaderEpochRequestOffsetForLeaderPartition,
+    OffsetForLeaderEpochRequestOffsetForLeaderTopic,
 )
 from api.kafka.protocol.messages.placement import DescribeLogDirsRequest
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
 from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,
-    CreatePartitionsRequestTopics,
+    CreatePartitionsRequestTopic,
     DeleteTopicsRequest,
 )
 from storage.kafka.format.batch import encode_batch
@@ -225,7 +225,7 @@ async def test_topics_that_are_not_for_clients(kafka: Broker, connection: Connec
     await kafka.api.create("t")
     everything = await connection.call(MetadataRequest(topics=None), 12)
     assert [row.name for row in everything.topics] == ["t"]
-    asked: list[Any] = [MetadataRequestTopics(name=name) for name in HIDDEN]
+    asked: list[Any] = [MetadataRequestTopic(name=name) for name in HIDDEN]
     for allow in (False, True):
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=allow)
         by_name = (await connection.call(request, 12)).topics
@@ -233,7 +233,7 @@ async def test_topics_that_are_not_for_clients(kafka: Broker, connection: Connec
     invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
     listed = await connection.call(DescribeTopicPartitionsRequest(topics=[]), 0)
     assert [(row.name, row.error_code) for row in listed.topics] == [("t", 0)]
-    wanted = [DescribeTopicPartitionsRequestTopics(name=name) for name in HIDDEN]
+    wanted = [DescribeTopicPartitionsRequestTopicRequest(name=name) for name in HIDDEN]
     listed = await connection.call(DescribeTopicPartitionsRequest(topics=wanted), 0)
     assert {row.error_code for row in listed.topics} == {invalid}
     for name in HIDDEN:
@@ -244,11 +244,11 @@ async def test_topics_that_are_not_for_clients(kafka: Broker, connection: Connec
         assert produced.error_code == invalid  # type: ignore[attr-defined]
         (fetch_row,) = (await connection.call(fetch(name, (0, 0)), 12)).responses[0].partitions
         assert fetch_row.error_code == invalid
-        at = ListOffsetsRequestTopicsPartitions(partition_index=0, timestamp=-1)
-        of = ListOffsetsRequestTopics(name=name, partitions=[at])
+        at = ListOffsetsRequestPartition(partition_index=0, timestamp=-1)
+        of = ListOffsetsRequestTopic(name=name, partitions=[at])
         offsets = await connection.call(ListOffsetsRequest(topics=[of]), 7)
         assert offsets.topics[0].partitions[0].error_code == invalid
-        more = CreatePartitionsRequestTopics(name=name, count=5, assignments=None)
+        more = CreatePartitionsRequestTopic(name=name, count=5, assignments=None)
         (made,) = (await connection.call(CreatePartitionsRequest(topics=[more]))).results
         assert made.error_code == invalid
         gone = await connection.call(DeleteTopicsRequest(topic_names=[name]), 5)
@@ -315,10 +315,10 @@ async def test_configs(kafka: Broker, connection: Connection) -> None:
     assert configs["max.message.bytes"].value == str(4 << 20)
 
     async def changed(name: str, value: str) -> int:
-        config = IncrementalAlterConfigsRequestResourcesConfigs(
+        config = IncrementalAlterConfigsRequestAlterableConfig(
             name=name, config_operation=SET, value=value
         )
-        resource = IncrementalAlterConfigsRequestResources(
+        resource = IncrementalAlterConfigsRequestAlterConfigsResource(
             resource_type=TOPIC, resource_name="t", configs=[config]
         )
         request = IncrementalAlterConfigsRequest(resources=[resource])
@@ -334,8 +334,8 @@ async def test_records_cannot_be_deleted(
     kafka: Broker, connection: Connection, version: int
 ) -> None:
     await kafka.api.create("t")
-    asked = DeleteRecordsRequestTopicsPartitions(partition_index=0, offset=0)
-    of = DeleteRecordsRequestTopics(name="t", partitions=[asked])
+    asked = DeleteRecordsRequestPartition(partition_index=0, offset=0)
+    of = DeleteRecordsRequestTopic(name="t", partitions=[asked])
     response = await connection.call(DeleteRecordsRequest(topics=[of]), version)
     (row,) = response.topics[0].partitions
     assert (row.error_code, row.low_watermark) == (ErrorCode.UNSUPPORTED_VERSION, -1)
@@ -349,10 +349,10 @@ async def test_there_is_one_leader_epoch(
     await connection.call(produce("t", (0, batch(b"a", b"b"))), 9)
 
     async def end(epoch: int, current: int = -1) -> tuple[int, int, int]:
-        asked = OffsetForLeaderEpochRequestTopicsPartitions(
+        asked = OffsetForLeaderEpochRequestOffsetForLeaderPartition(
             partition=0, leader_epoch=epoch, current_leader_epoch=current
         )
-        of = OffsetForLeaderEpochRequestTopics(topic="t", partitions=[asked])
+        of = OffsetForLeaderEpochRequestOffsetForLeaderTopic(topic="t", partitions=[asked])
         response = await connection.call(OffsetForLeaderEpochRequest(topics=[of]), version)
         (row,) = response.topics[0].partitions
         return row.error_code, row.leader_epoch, row.end_offset

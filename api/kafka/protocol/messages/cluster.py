@@ -39,15 +39,15 @@ class ApiVersionsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ApiVersionsResponseApiKeys(Struct, kw_only=True):
-    """An entry of `api_keys` in ApiVersionsResponse."""
+class ApiVersionsResponseApiVersion(Struct, kw_only=True):
+    """Struct ApiVersion of ApiVersionsResponse."""
 
     api_key: int = 0
     min_version: int = 0
     max_version: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ApiVersionsResponseApiKeys:
+    def read(cls, r: Reader, v: int) -> ApiVersionsResponseApiVersion:
         """Read one of version `v`."""
         m = cls()
         m.api_key = r.int16()
@@ -64,15 +64,15 @@ class ApiVersionsResponseApiKeys(Struct, kw_only=True):
         w.end_struct()
 
 
-class ApiVersionsResponseSupportedFeatures(Struct, kw_only=True):
-    """An entry of `supported_features` in ApiVersionsResponse."""
+class ApiVersionsResponseSupportedFeatureKey(Struct, kw_only=True):
+    """Struct SupportedFeatureKey of ApiVersionsResponse."""
 
     name: str = ""
     min_version: int = 0
     max_version: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ApiVersionsResponseSupportedFeatures:
+    def read(cls, r: Reader, v: int) -> ApiVersionsResponseSupportedFeatureKey:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -89,15 +89,15 @@ class ApiVersionsResponseSupportedFeatures(Struct, kw_only=True):
         w.end_struct()
 
 
-class ApiVersionsResponseFinalizedFeatures(Struct, kw_only=True):
-    """An entry of `finalized_features` in ApiVersionsResponse."""
+class ApiVersionsResponseFinalizedFeatureKey(Struct, kw_only=True):
+    """Struct FinalizedFeatureKey of ApiVersionsResponse."""
 
     name: str = ""
     max_version_level: int = 0
     min_version_level: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ApiVersionsResponseFinalizedFeatures:
+    def read(cls, r: Reader, v: int) -> ApiVersionsResponseFinalizedFeatureKey:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -120,11 +120,11 @@ class ApiVersionsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 18
 
     error_code: int = 0
-    api_keys: list[ApiVersionsResponseApiKeys] = field(default_factory=list)
+    api_keys: list[ApiVersionsResponseApiVersion] = field(default_factory=list)
     throttle_time_ms: int = 0
-    supported_features: list[ApiVersionsResponseSupportedFeatures] = field(default_factory=list)
+    supported_features: list[ApiVersionsResponseSupportedFeatureKey] = field(default_factory=list)
     finalized_features_epoch: int = -1
-    finalized_features: list[ApiVersionsResponseFinalizedFeatures] = field(default_factory=list)
+    finalized_features: list[ApiVersionsResponseFinalizedFeatureKey] = field(default_factory=list)
     zk_migration_ready: bool = False
 
     @classmethod
@@ -132,16 +132,16 @@ class ApiVersionsResponse(Struct, kw_only=True):
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
-        m.api_keys = [ApiVersionsResponseApiKeys.read(r, v) for _ in range(r.count())]
+        m.api_keys = [ApiVersionsResponseApiVersion.read(r, v) for _ in range(r.count())]
         if v >= 1:
             m.throttle_time_ms = r.int32()
         for tag in r.tags():
             if tag == 0 and v >= 3:
-                m.supported_features = [ApiVersionsResponseSupportedFeatures.read(r, v) for _ in range(r.count())]
+                m.supported_features = [ApiVersionsResponseSupportedFeatureKey.read(r, v) for _ in range(r.count())]
             elif tag == 1 and v >= 3:
                 m.finalized_features_epoch = r.int64()
             elif tag == 2 and v >= 3:
-                m.finalized_features = [ApiVersionsResponseFinalizedFeatures.read(r, v) for _ in range(r.count())]
+                m.finalized_features = [ApiVersionsResponseFinalizedFeatureKey.read(r, v) for _ in range(r.count())]
             elif tag == 3 and v >= 3:
                 m.zk_migration_ready = r.boolean()
             else:
@@ -202,8 +202,8 @@ class DescribeClusterRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeClusterResponseBrokers(Struct, kw_only=True):
-    """An entry of `brokers` in DescribeClusterResponse."""
+class DescribeClusterResponseBroker(Struct, kw_only=True):
+    """Struct DescribeClusterBroker of DescribeClusterResponse."""
 
     broker_id: int = 0
     host: str = ""
@@ -212,7 +212,7 @@ class DescribeClusterResponseBrokers(Struct, kw_only=True):
     is_fenced: bool = False
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeClusterResponseBrokers:
+    def read(cls, r: Reader, v: int) -> DescribeClusterResponseBroker:
         """Read one of version `v`."""
         m = cls()
         m.broker_id = r.int32()
@@ -246,7 +246,7 @@ class DescribeClusterResponse(Struct, kw_only=True):
     endpoint_type: int = 1
     cluster_id: str = ""
     controller_id: int = -1
-    brokers: list[DescribeClusterResponseBrokers] = field(default_factory=list)
+    brokers: list[DescribeClusterResponseBroker] = field(default_factory=list)
     cluster_authorized_operations: int = -2147483648
 
     @classmethod
@@ -260,7 +260,7 @@ class DescribeClusterResponse(Struct, kw_only=True):
             m.endpoint_type = r.int8()
         m.cluster_id = r.string()
         m.controller_id = r.int32()
-        m.brokers = [DescribeClusterResponseBrokers.read(r, v) for _ in range(r.count())]
+        m.brokers = [DescribeClusterResponseBroker.read(r, v) for _ in range(r.count())]
         m.cluster_authorized_operations = r.int32()
         r.skip_tags()
         return m
@@ -280,13 +280,13 @@ class DescribeClusterResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeQuorumRequestTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in DescribeQuorumRequestTopics."""
+class DescribeQuorumRequestPartitionData(Struct, kw_only=True):
+    """Struct PartitionData of DescribeQuorumRequest."""
 
     partition_index: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeQuorumRequestTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> DescribeQuorumRequestPartitionData:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -299,18 +299,18 @@ class DescribeQuorumRequestTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeQuorumRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in DescribeQuorumRequest."""
+class DescribeQuorumRequestTopicData(Struct, kw_only=True):
+    """Struct TopicData of DescribeQuorumRequest."""
 
     topic_name: str = ""
-    partitions: list[DescribeQuorumRequestTopicsPartitions] = field(default_factory=list)
+    partitions: list[DescribeQuorumRequestPartitionData] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeQuorumRequestTopics:
+    def read(cls, r: Reader, v: int) -> DescribeQuorumRequestTopicData:
         """Read one of version `v`."""
         m = cls()
         m.topic_name = r.string()
-        m.partitions = [DescribeQuorumRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [DescribeQuorumRequestPartitionData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -327,13 +327,13 @@ class DescribeQuorumRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 55
 
-    topics: list[DescribeQuorumRequestTopics] = field(default_factory=list)
+    topics: list[DescribeQuorumRequestTopicData] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumRequest:
         """Read one of version `v`."""
         m = cls()
-        m.topics = [DescribeQuorumRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [DescribeQuorumRequestTopicData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -344,8 +344,8 @@ class DescribeQuorumRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeQuorumResponseTopicsPartitionsCurrentVoters(Struct, kw_only=True):
-    """An entry of `current_voters` in DescribeQuorumResponseTopicsPartitions."""
+class DescribeQuorumResponseReplicaState(Struct, kw_only=True):
+    """Struct ReplicaState of DescribeQuorumResponse."""
 
     replica_id: int = 0
     replica_directory_id: bytes = bytes(16)
@@ -354,7 +354,7 @@ class DescribeQuorumResponseTopicsPartitionsCurrentVoters(Struct, kw_only=True):
     last_caught_up_timestamp: int = -1
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopicsPartitionsCurrentVoters:
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseReplicaState:
         """Read one of version `v`."""
         m = cls()
         m.replica_id = r.int32()
@@ -379,43 +379,8 @@ class DescribeQuorumResponseTopicsPartitionsCurrentVoters(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeQuorumResponseTopicsPartitionsObservers(Struct, kw_only=True):
-    """An entry of `observers` in DescribeQuorumResponseTopicsPartitions."""
-
-    replica_id: int = 0
-    replica_directory_id: bytes = bytes(16)
-    log_end_offset: int = 0
-    last_fetch_timestamp: int = -1
-    last_caught_up_timestamp: int = -1
-
-    @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopicsPartitionsObservers:
-        """Read one of version `v`."""
-        m = cls()
-        m.replica_id = r.int32()
-        if v >= 2:
-            m.replica_directory_id = r.uuid()
-        m.log_end_offset = r.int64()
-        if v >= 1:
-            m.last_fetch_timestamp = r.int64()
-            m.last_caught_up_timestamp = r.int64()
-        r.skip_tags()
-        return m
-
-    def write(self, w: Writer, v: int) -> None:
-        """Write it in version `v`."""
-        w.int32(self.replica_id)
-        if v >= 2:
-            w.uuid(self.replica_directory_id)
-        w.int64(self.log_end_offset)
-        if v >= 1:
-            w.int64(self.last_fetch_timestamp)
-            w.int64(self.last_caught_up_timestamp)
-        w.end_struct()
-
-
-class DescribeQuorumResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in DescribeQuorumResponseTopics."""
+class DescribeQuorumResponsePartitionData(Struct, kw_only=True):
+    """Struct PartitionData of DescribeQuorumResponse."""
 
     partition_index: int = 0
     error_code: int = 0
@@ -423,11 +388,11 @@ class DescribeQuorumResponseTopicsPartitions(Struct, kw_only=True):
     leader_id: int = 0
     leader_epoch: int = 0
     high_watermark: int = 0
-    current_voters: list[DescribeQuorumResponseTopicsPartitionsCurrentVoters] = field(default_factory=list)
-    observers: list[DescribeQuorumResponseTopicsPartitionsObservers] = field(default_factory=list)
+    current_voters: list[DescribeQuorumResponseReplicaState] = field(default_factory=list)
+    observers: list[DescribeQuorumResponseReplicaState] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponsePartitionData:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -437,8 +402,8 @@ class DescribeQuorumResponseTopicsPartitions(Struct, kw_only=True):
         m.leader_id = r.int32()
         m.leader_epoch = r.int32()
         m.high_watermark = r.int64()
-        m.current_voters = [DescribeQuorumResponseTopicsPartitionsCurrentVoters.read(r, v) for _ in range(r.count())]
-        m.observers = [DescribeQuorumResponseTopicsPartitionsObservers.read(r, v) for _ in range(r.count())]
+        m.current_voters = [DescribeQuorumResponseReplicaState.read(r, v) for _ in range(r.count())]
+        m.observers = [DescribeQuorumResponseReplicaState.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -458,18 +423,18 @@ class DescribeQuorumResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeQuorumResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in DescribeQuorumResponse."""
+class DescribeQuorumResponseTopicData(Struct, kw_only=True):
+    """Struct TopicData of DescribeQuorumResponse."""
 
     topic_name: str = ""
-    partitions: list[DescribeQuorumResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[DescribeQuorumResponsePartitionData] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopics:
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopicData:
         """Read one of version `v`."""
         m = cls()
         m.topic_name = r.string()
-        m.partitions = [DescribeQuorumResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [DescribeQuorumResponsePartitionData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -481,15 +446,15 @@ class DescribeQuorumResponseTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeQuorumResponseNodesListeners(Struct, kw_only=True):
-    """An entry of `listeners` in DescribeQuorumResponseNodes."""
+class DescribeQuorumResponseListener(Struct, kw_only=True):
+    """Struct Listener of DescribeQuorumResponse."""
 
     name: str = ""
     host: str = ""
     port: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseNodesListeners:
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseListener:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -506,18 +471,18 @@ class DescribeQuorumResponseNodesListeners(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeQuorumResponseNodes(Struct, kw_only=True):
-    """An entry of `nodes` in DescribeQuorumResponse."""
+class DescribeQuorumResponseNode(Struct, kw_only=True):
+    """Struct Node of DescribeQuorumResponse."""
 
     node_id: int = 0
-    listeners: list[DescribeQuorumResponseNodesListeners] = field(default_factory=list)
+    listeners: list[DescribeQuorumResponseListener] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseNodes:
+    def read(cls, r: Reader, v: int) -> DescribeQuorumResponseNode:
         """Read one of version `v`."""
         m = cls()
         m.node_id = r.int32()
-        m.listeners = [DescribeQuorumResponseNodesListeners.read(r, v) for _ in range(r.count())]
+        m.listeners = [DescribeQuorumResponseListener.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -536,8 +501,8 @@ class DescribeQuorumResponse(Struct, kw_only=True):
 
     error_code: int = 0
     error_message: str | None = ""
-    topics: list[DescribeQuorumResponseTopics] = field(default_factory=list)
-    nodes: list[DescribeQuorumResponseNodes] = field(default_factory=list)
+    topics: list[DescribeQuorumResponseTopicData] = field(default_factory=list)
+    nodes: list[DescribeQuorumResponseNode] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumResponse:
@@ -546,9 +511,9 @@ class DescribeQuorumResponse(Struct, kw_only=True):
         m.error_code = r.int16()
         if v >= 2:
             m.error_message = r.nullable_string()
-        m.topics = [DescribeQuorumResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [DescribeQuorumResponseTopicData.read(r, v) for _ in range(r.count())]
         if v >= 2:
-            m.nodes = [DescribeQuorumResponseNodes.read(r, v) for _ in range(r.count())]
+            m.nodes = [DescribeQuorumResponseNode.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -599,8 +564,8 @@ class FindCoordinatorRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class FindCoordinatorResponseCoordinators(Struct, kw_only=True):
-    """An entry of `coordinators` in FindCoordinatorResponse."""
+class FindCoordinatorResponseCoordinator(Struct, kw_only=True):
+    """Struct Coordinator of FindCoordinatorResponse."""
 
     key: str = ""
     node_id: int = 0
@@ -610,7 +575,7 @@ class FindCoordinatorResponseCoordinators(Struct, kw_only=True):
     error_message: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FindCoordinatorResponseCoordinators:
+    def read(cls, r: Reader, v: int) -> FindCoordinatorResponseCoordinator:
         """Read one of version `v`."""
         m = cls()
         m.key = r.string()
@@ -644,7 +609,7 @@ class FindCoordinatorResponse(Struct, kw_only=True):
     node_id: int = 0
     host: str = ""
     port: int = 0
-    coordinators: list[FindCoordinatorResponseCoordinators] = field(default_factory=list)
+    coordinators: list[FindCoordinatorResponseCoordinator] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FindCoordinatorResponse:
@@ -661,7 +626,7 @@ class FindCoordinatorResponse(Struct, kw_only=True):
             m.host = r.string()
             m.port = r.int32()
         if v >= 4:
-            m.coordinators = [FindCoordinatorResponseCoordinators.read(r, v) for _ in range(r.count())]
+            m.coordinators = [FindCoordinatorResponseCoordinator.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

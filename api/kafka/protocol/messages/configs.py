@@ -13,14 +13,14 @@ from msgspec import Struct, field
 from api.kafka.protocol.primitives import Reader, Writer
 
 
-class AlterConfigsRequestResourcesConfigs(Struct, kw_only=True):
-    """An entry of `configs` in AlterConfigsRequestResources."""
+class AlterConfigsRequestAlterableConfig(Struct, kw_only=True):
+    """Struct AlterableConfig of AlterConfigsRequest."""
 
     name: str = ""
     value: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterConfigsRequestResourcesConfigs:
+    def read(cls, r: Reader, v: int) -> AlterConfigsRequestAlterableConfig:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -35,20 +35,20 @@ class AlterConfigsRequestResourcesConfigs(Struct, kw_only=True):
         w.end_struct()
 
 
-class AlterConfigsRequestResources(Struct, kw_only=True):
-    """An entry of `resources` in AlterConfigsRequest."""
+class AlterConfigsRequestResource(Struct, kw_only=True):
+    """Struct AlterConfigsResource of AlterConfigsRequest."""
 
     resource_type: int = 0
     resource_name: str = ""
-    configs: list[AlterConfigsRequestResourcesConfigs] = field(default_factory=list)
+    configs: list[AlterConfigsRequestAlterableConfig] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterConfigsRequestResources:
+    def read(cls, r: Reader, v: int) -> AlterConfigsRequestResource:
         """Read one of version `v`."""
         m = cls()
         m.resource_type = r.int8()
         m.resource_name = r.string()
-        m.configs = [AlterConfigsRequestResourcesConfigs.read(r, v) for _ in range(r.count())]
+        m.configs = [AlterConfigsRequestAlterableConfig.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -66,14 +66,14 @@ class AlterConfigsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 33
 
-    resources: list[AlterConfigsRequestResources] = field(default_factory=list)
+    resources: list[AlterConfigsRequestResource] = field(default_factory=list)
     validate_only: bool = False
 
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterConfigsRequest:
         """Read one of version `v`."""
         m = cls()
-        m.resources = [AlterConfigsRequestResources.read(r, v) for _ in range(r.count())]
+        m.resources = [AlterConfigsRequestResource.read(r, v) for _ in range(r.count())]
         m.validate_only = r.boolean()
         r.skip_tags()
         return m
@@ -86,8 +86,8 @@ class AlterConfigsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class AlterConfigsResponseResponses(Struct, kw_only=True):
-    """An entry of `responses` in AlterConfigsResponse."""
+class AlterConfigsResponseResourceResponse(Struct, kw_only=True):
+    """Struct AlterConfigsResourceResponse of AlterConfigsResponse."""
 
     error_code: int = 0
     error_message: str | None = ""
@@ -95,7 +95,7 @@ class AlterConfigsResponseResponses(Struct, kw_only=True):
     resource_name: str = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterConfigsResponseResponses:
+    def read(cls, r: Reader, v: int) -> AlterConfigsResponseResourceResponse:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
@@ -120,14 +120,14 @@ class AlterConfigsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 33
 
     throttle_time_ms: int = 0
-    responses: list[AlterConfigsResponseResponses] = field(default_factory=list)
+    responses: list[AlterConfigsResponseResourceResponse] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterConfigsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.responses = [AlterConfigsResponseResponses.read(r, v) for _ in range(r.count())]
+        m.responses = [AlterConfigsResponseResourceResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -139,15 +139,15 @@ class AlterConfigsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeConfigsRequestResources(Struct, kw_only=True):
-    """An entry of `resources` in DescribeConfigsRequest."""
+class DescribeConfigsRequestResource(Struct, kw_only=True):
+    """Struct DescribeConfigsResource of DescribeConfigsRequest."""
 
     resource_type: int = 0
     resource_name: str = ""
     configuration_keys: list[str] | None = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeConfigsRequestResources:
+    def read(cls, r: Reader, v: int) -> DescribeConfigsRequestResource:
         """Read one of version `v`."""
         m = cls()
         m.resource_type = r.int8()
@@ -171,7 +171,7 @@ class DescribeConfigsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 32
 
-    resources: list[DescribeConfigsRequestResources] = field(default_factory=list)
+    resources: list[DescribeConfigsRequestResource] = field(default_factory=list)
     include_synonyms: bool = False
     include_documentation: bool = False
 
@@ -179,7 +179,7 @@ class DescribeConfigsRequest(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> DescribeConfigsRequest:
         """Read one of version `v`."""
         m = cls()
-        m.resources = [DescribeConfigsRequestResources.read(r, v) for _ in range(r.count())]
+        m.resources = [DescribeConfigsRequestResource.read(r, v) for _ in range(r.count())]
         m.include_synonyms = r.boolean()
         if v >= 3:
             m.include_documentation = r.boolean()
@@ -196,15 +196,15 @@ class DescribeConfigsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeConfigsResponseResultsConfigsSynonyms(Struct, kw_only=True):
-    """An entry of `synonyms` in DescribeConfigsResponseResultsConfigs."""
+class DescribeConfigsResponseSynonym(Struct, kw_only=True):
+    """Struct DescribeConfigsSynonym of DescribeConfigsResponse."""
 
     name: str = ""
     value: str | None = ""
     source: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeConfigsResponseResultsConfigsSynonyms:
+    def read(cls, r: Reader, v: int) -> DescribeConfigsResponseSynonym:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -221,20 +221,20 @@ class DescribeConfigsResponseResultsConfigsSynonyms(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeConfigsResponseResultsConfigs(Struct, kw_only=True):
-    """An entry of `configs` in DescribeConfigsResponseResults."""
+class DescribeConfigsResponseResourceResult(Struct, kw_only=True):
+    """Struct DescribeConfigsResourceResult of DescribeConfigsResponse."""
 
     name: str = ""
     value: str | None = ""
     read_only: bool = False
     config_source: int = -1
     is_sensitive: bool = False
-    synonyms: list[DescribeConfigsResponseResultsConfigsSynonyms] = field(default_factory=list)
+    synonyms: list[DescribeConfigsResponseSynonym] = field(default_factory=list)
     config_type: int = 0
     documentation: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeConfigsResponseResultsConfigs:
+    def read(cls, r: Reader, v: int) -> DescribeConfigsResponseResourceResult:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -242,7 +242,7 @@ class DescribeConfigsResponseResultsConfigs(Struct, kw_only=True):
         m.read_only = r.boolean()
         m.config_source = r.int8()
         m.is_sensitive = r.boolean()
-        m.synonyms = [DescribeConfigsResponseResultsConfigsSynonyms.read(r, v) for _ in range(r.count())]
+        m.synonyms = [DescribeConfigsResponseSynonym.read(r, v) for _ in range(r.count())]
         if v >= 3:
             m.config_type = r.int8()
             m.documentation = r.nullable_string()
@@ -264,24 +264,24 @@ class DescribeConfigsResponseResultsConfigs(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeConfigsResponseResults(Struct, kw_only=True):
-    """An entry of `results` in DescribeConfigsResponse."""
+class DescribeConfigsResponseResult(Struct, kw_only=True):
+    """Struct DescribeConfigsResult of DescribeConfigsResponse."""
 
     error_code: int = 0
     error_message: str | None = ""
     resource_type: int = 0
     resource_name: str = ""
-    configs: list[DescribeConfigsResponseResultsConfigs] = field(default_factory=list)
+    configs: list[DescribeConfigsResponseResourceResult] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeConfigsResponseResults:
+    def read(cls, r: Reader, v: int) -> DescribeConfigsResponseResult:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
         m.resource_type = r.int8()
         m.resource_name = r.string()
-        m.configs = [DescribeConfigsResponseResultsConfigs.read(r, v) for _ in range(r.count())]
+        m.configs = [DescribeConfigsResponseResourceResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -302,14 +302,14 @@ class DescribeConfigsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 32
 
     throttle_time_ms: int = 0
-    results: list[DescribeConfigsResponseResults] = field(default_factory=list)
+    results: list[DescribeConfigsResponseResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeConfigsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.results = [DescribeConfigsResponseResults.read(r, v) for _ in range(r.count())]
+        m.results = [DescribeConfigsResponseResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -321,15 +321,15 @@ class DescribeConfigsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class IncrementalAlterConfigsRequestResourcesConfigs(Struct, kw_only=True):
-    """An entry of `configs` in IncrementalAlterConfigsRequestResources."""
+class IncrementalAlterConfigsRequestAlterableConfig(Struct, kw_only=True):
+    """Struct AlterableConfig of IncrementalAlterConfigsRequest."""
 
     name: str = ""
     config_operation: int = 0
     value: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsRequestResourcesConfigs:
+    def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsRequestAlterableConfig:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -346,20 +346,20 @@ class IncrementalAlterConfigsRequestResourcesConfigs(Struct, kw_only=True):
         w.end_struct()
 
 
-class IncrementalAlterConfigsRequestResources(Struct, kw_only=True):
-    """An entry of `resources` in IncrementalAlterConfigsRequest."""
+class IncrementalAlterConfigsRequestAlterConfigsResource(Struct, kw_only=True):
+    """Struct AlterConfigsResource of IncrementalAlterConfigsRequest."""
 
     resource_type: int = 0
     resource_name: str = ""
-    configs: list[IncrementalAlterConfigsRequestResourcesConfigs] = field(default_factory=list)
+    configs: list[IncrementalAlterConfigsRequestAlterableConfig] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsRequestResources:
+    def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsRequestAlterConfigsResource:
         """Read one of version `v`."""
         m = cls()
         m.resource_type = r.int8()
         m.resource_name = r.string()
-        m.configs = [IncrementalAlterConfigsRequestResourcesConfigs.read(r, v) for _ in range(r.count())]
+        m.configs = [IncrementalAlterConfigsRequestAlterableConfig.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -377,14 +377,14 @@ class IncrementalAlterConfigsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 44
 
-    resources: list[IncrementalAlterConfigsRequestResources] = field(default_factory=list)
+    resources: list[IncrementalAlterConfigsRequestAlterConfigsResource] = field(default_factory=list)
     validate_only: bool = False
 
     @classmethod
     def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsRequest:
         """Read one of version `v`."""
         m = cls()
-        m.resources = [IncrementalAlterConfigsRequestResources.read(r, v) for _ in range(r.count())]
+        m.resources = [IncrementalAlterConfigsRequestAlterConfigsResource.read(r, v) for _ in range(r.count())]
         m.validate_only = r.boolean()
         r.skip_tags()
         return m
@@ -397,8 +397,8 @@ class IncrementalAlterConfigsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class IncrementalAlterConfigsResponseResponses(Struct, kw_only=True):
-    """An entry of `responses` in IncrementalAlterConfigsResponse."""
+class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Struct, kw_only=True):
+    """Struct AlterConfigsResourceResponse of IncrementalAlterConfigsResponse."""
 
     error_code: int = 0
     error_message: str | None = ""
@@ -406,7 +406,7 @@ class IncrementalAlterConfigsResponseResponses(Struct, kw_only=True):
     resource_name: str = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsResponseResponses:
+    def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsResponseAlterConfigsResourceResponse:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
@@ -431,14 +431,14 @@ class IncrementalAlterConfigsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 44
 
     throttle_time_ms: int = 0
-    responses: list[IncrementalAlterConfigsResponseResponses] = field(default_factory=list)
+    responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.responses = [IncrementalAlterConfigsResponseResponses.read(r, v) for _ in range(r.count())]
+        m.responses = [IncrementalAlterConfigsResponseAlterConfigsResourceResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -474,14 +474,14 @@ class ListConfigResourcesRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListConfigResourcesResponseConfigResources(Struct, kw_only=True):
-    """An entry of `config_resources` in ListConfigResourcesResponse."""
+class ListConfigResourcesResponseConfigResource(Struct, kw_only=True):
+    """Struct ConfigResource of ListConfigResourcesResponse."""
 
     resource_name: str = ""
     resource_type: int = 16
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ListConfigResourcesResponseConfigResources:
+    def read(cls, r: Reader, v: int) -> ListConfigResourcesResponseConfigResource:
         """Read one of version `v`."""
         m = cls()
         m.resource_name = r.string()
@@ -505,7 +505,7 @@ class ListConfigResourcesResponse(Struct, kw_only=True):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    config_resources: list[ListConfigResourcesResponseConfigResources] = field(default_factory=list)
+    config_resources: list[ListConfigResourcesResponseConfigResource] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListConfigResourcesResponse:
@@ -513,7 +513,7 @@ class ListConfigResourcesResponse(Struct, kw_only=True):
         m = cls()
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
-        m.config_resources = [ListConfigResourcesResponseConfigResources.read(r, v) for _ in range(r.count())]
+        m.config_resources = [ListConfigResourcesResponseConfigResource.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

@@ -14,7 +14,7 @@ from api.kafka.protocol.primitives import Reader, Tags, Writer
 
 
 class FetchRequestReplicaState(Struct, kw_only=True):
-    """An entry of `replica_state` in FetchRequest."""
+    """Struct ReplicaState of FetchRequest."""
 
     replica_id: int = -1
     replica_epoch: int = -1
@@ -35,8 +35,8 @@ class FetchRequestReplicaState(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchRequestTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in FetchRequestTopics."""
+class FetchRequestPartition(Struct, kw_only=True):
+    """Struct FetchPartition of FetchRequest."""
 
     partition: int = 0
     current_leader_epoch: int = -1
@@ -48,7 +48,7 @@ class FetchRequestTopicsPartitions(Struct, kw_only=True):
     high_watermark: int = 9223372036854775807
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchRequestTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> FetchRequestPartition:
         """Read one of version `v`."""
         m = cls()
         m.partition = r.int32()
@@ -88,22 +88,22 @@ class FetchRequestTopicsPartitions(Struct, kw_only=True):
         w.end_struct(tags)
 
 
-class FetchRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in FetchRequest."""
+class FetchRequestTopic(Struct, kw_only=True):
+    """Struct FetchTopic of FetchRequest."""
 
     topic: str = ""
     topic_id: bytes = bytes(16)
-    partitions: list[FetchRequestTopicsPartitions] = field(default_factory=list)
+    partitions: list[FetchRequestPartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchRequestTopics:
+    def read(cls, r: Reader, v: int) -> FetchRequestTopic:
         """Read one of version `v`."""
         m = cls()
         if v <= 12:
             m.topic = r.string()
         if v >= 13:
             m.topic_id = r.uuid()
-        m.partitions = [FetchRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [FetchRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -118,15 +118,15 @@ class FetchRequestTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchRequestForgottenTopicsData(Struct, kw_only=True):
-    """An entry of `forgotten_topics_data` in FetchRequest."""
+class FetchRequestForgottenTopic(Struct, kw_only=True):
+    """Struct ForgottenTopic of FetchRequest."""
 
     topic: str = ""
     topic_id: bytes = bytes(16)
     partitions: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchRequestForgottenTopicsData:
+    def read(cls, r: Reader, v: int) -> FetchRequestForgottenTopic:
         """Read one of version `v`."""
         m = cls()
         if v <= 12:
@@ -162,8 +162,8 @@ class FetchRequest(Struct, kw_only=True):
     isolation_level: int = 0
     session_id: int = 0
     session_epoch: int = -1
-    topics: list[FetchRequestTopics] = field(default_factory=list)
-    forgotten_topics_data: list[FetchRequestForgottenTopicsData] = field(default_factory=list)
+    topics: list[FetchRequestTopic] = field(default_factory=list)
+    forgotten_topics_data: list[FetchRequestForgottenTopic] = field(default_factory=list)
     rack_id: str = ""
 
     @classmethod
@@ -179,9 +179,9 @@ class FetchRequest(Struct, kw_only=True):
         if v >= 7:
             m.session_id = r.int32()
             m.session_epoch = r.int32()
-        m.topics = [FetchRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [FetchRequestTopic.read(r, v) for _ in range(r.count())]
         if v >= 7:
-            m.forgotten_topics_data = [FetchRequestForgottenTopicsData.read(r, v) for _ in range(r.count())]
+            m.forgotten_topics_data = [FetchRequestForgottenTopic.read(r, v) for _ in range(r.count())]
         if v >= 11:
             m.rack_id = r.string()
         for tag in r.tags():
@@ -219,14 +219,14 @@ class FetchRequest(Struct, kw_only=True):
         w.end_struct(tags)
 
 
-class FetchResponseResponsesPartitionsDivergingEpoch(Struct, kw_only=True):
-    """An entry of `diverging_epoch` in FetchResponseResponsesPartitions."""
+class FetchResponseEpochEndOffset(Struct, kw_only=True):
+    """Struct EpochEndOffset of FetchResponse."""
 
     epoch: int = -1
     end_offset: int = -1
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchResponseResponsesPartitionsDivergingEpoch:
+    def read(cls, r: Reader, v: int) -> FetchResponseEpochEndOffset:
         """Read one of version `v`."""
         m = cls()
         m.epoch = r.int32()
@@ -241,14 +241,14 @@ class FetchResponseResponsesPartitionsDivergingEpoch(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponseResponsesPartitionsCurrentLeader(Struct, kw_only=True):
-    """An entry of `current_leader` in FetchResponseResponsesPartitions."""
+class FetchResponseLeaderIdAndEpoch(Struct, kw_only=True):
+    """Struct LeaderIdAndEpoch of FetchResponse."""
 
     leader_id: int = -1
     leader_epoch: int = -1
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchResponseResponsesPartitionsCurrentLeader:
+    def read(cls, r: Reader, v: int) -> FetchResponseLeaderIdAndEpoch:
         """Read one of version `v`."""
         m = cls()
         m.leader_id = r.int32()
@@ -263,14 +263,14 @@ class FetchResponseResponsesPartitionsCurrentLeader(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponseResponsesPartitionsSnapshotId(Struct, kw_only=True):
-    """An entry of `snapshot_id` in FetchResponseResponsesPartitions."""
+class FetchResponseSnapshotId(Struct, kw_only=True):
+    """Struct SnapshotId of FetchResponse."""
 
     end_offset: int = -1
     epoch: int = -1
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchResponseResponsesPartitionsSnapshotId:
+    def read(cls, r: Reader, v: int) -> FetchResponseSnapshotId:
         """Read one of version `v`."""
         m = cls()
         m.end_offset = r.int64()
@@ -285,14 +285,14 @@ class FetchResponseResponsesPartitionsSnapshotId(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponseResponsesPartitionsAbortedTransactions(Struct, kw_only=True):
-    """An entry of `aborted_transactions` in FetchResponseResponsesPartitions."""
+class FetchResponseAbortedTransaction(Struct, kw_only=True):
+    """Struct AbortedTransaction of FetchResponse."""
 
     producer_id: int = 0
     first_offset: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchResponseResponsesPartitionsAbortedTransactions:
+    def read(cls, r: Reader, v: int) -> FetchResponseAbortedTransaction:
         """Read one of version `v`."""
         m = cls()
         m.producer_id = r.int64()
@@ -307,23 +307,23 @@ class FetchResponseResponsesPartitionsAbortedTransactions(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponseResponsesPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in FetchResponseResponses."""
+class FetchResponsePartitionData(Struct, kw_only=True):
+    """Struct PartitionData of FetchResponse."""
 
     partition_index: int = 0
     error_code: int = 0
     high_watermark: int = 0
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    diverging_epoch: FetchResponseResponsesPartitionsDivergingEpoch = field(default_factory=lambda: FetchResponseResponsesPartitionsDivergingEpoch())
-    current_leader: FetchResponseResponsesPartitionsCurrentLeader = field(default_factory=lambda: FetchResponseResponsesPartitionsCurrentLeader())
-    snapshot_id: FetchResponseResponsesPartitionsSnapshotId = field(default_factory=lambda: FetchResponseResponsesPartitionsSnapshotId())
-    aborted_transactions: list[FetchResponseResponsesPartitionsAbortedTransactions] | None = field(default_factory=list)
+    diverging_epoch: FetchResponseEpochEndOffset = field(default_factory=lambda: FetchResponseEpochEndOffset())
+    current_leader: FetchResponseLeaderIdAndEpoch = field(default_factory=lambda: FetchResponseLeaderIdAndEpoch())
+    snapshot_id: FetchResponseSnapshotId = field(default_factory=lambda: FetchResponseSnapshotId())
+    aborted_transactions: list[FetchResponseAbortedTransaction] | None = field(default_factory=list)
     preferred_read_replica: int = -1
     records: bytes | None = b""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchResponseResponsesPartitions:
+    def read(cls, r: Reader, v: int) -> FetchResponsePartitionData:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -333,17 +333,17 @@ class FetchResponseResponsesPartitions(Struct, kw_only=True):
         if v >= 5:
             m.log_start_offset = r.int64()
         n = r.nullable_count()
-        m.aborted_transactions = None if n is None else [FetchResponseResponsesPartitionsAbortedTransactions.read(r, v) for _ in range(n)]
+        m.aborted_transactions = None if n is None else [FetchResponseAbortedTransaction.read(r, v) for _ in range(n)]
         if v >= 11:
             m.preferred_read_replica = r.int32()
         m.records = r.nullable_data()
         for tag in r.tags():
             if tag == 0 and v >= 12:
-                m.diverging_epoch = FetchResponseResponsesPartitionsDivergingEpoch.read(r, v)
+                m.diverging_epoch = FetchResponseEpochEndOffset.read(r, v)
             elif tag == 1 and v >= 12:
-                m.current_leader = FetchResponseResponsesPartitionsCurrentLeader.read(r, v)
+                m.current_leader = FetchResponseLeaderIdAndEpoch.read(r, v)
             elif tag == 2 and v >= 12:
-                m.snapshot_id = FetchResponseResponsesPartitionsSnapshotId.read(r, v)
+                m.snapshot_id = FetchResponseSnapshotId.read(r, v)
             else:
                 r.skip_tag()
         return m
@@ -362,31 +362,31 @@ class FetchResponseResponsesPartitions(Struct, kw_only=True):
             w.int32(self.preferred_read_replica)
         w.nullable_data(self.records)
         tags: Tags = []
-        if v >= 12 and self.diverging_epoch != FetchResponseResponsesPartitionsDivergingEpoch():
+        if v >= 12 and self.diverging_epoch != FetchResponseEpochEndOffset():
             self.diverging_epoch.write(w.tag(tags, 0), v)
-        if v >= 12 and self.current_leader != FetchResponseResponsesPartitionsCurrentLeader():
+        if v >= 12 and self.current_leader != FetchResponseLeaderIdAndEpoch():
             self.current_leader.write(w.tag(tags, 1), v)
-        if v >= 12 and self.snapshot_id != FetchResponseResponsesPartitionsSnapshotId():
+        if v >= 12 and self.snapshot_id != FetchResponseSnapshotId():
             self.snapshot_id.write(w.tag(tags, 2), v)
         w.end_struct(tags)
 
 
-class FetchResponseResponses(Struct, kw_only=True):
-    """An entry of `responses` in FetchResponse."""
+class FetchResponseFetchableTopicResponse(Struct, kw_only=True):
+    """Struct FetchableTopicResponse of FetchResponse."""
 
     topic: str = ""
     topic_id: bytes = bytes(16)
-    partitions: list[FetchResponseResponsesPartitions] = field(default_factory=list)
+    partitions: list[FetchResponsePartitionData] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchResponseResponses:
+    def read(cls, r: Reader, v: int) -> FetchResponseFetchableTopicResponse:
         """Read one of version `v`."""
         m = cls()
         if v <= 12:
             m.topic = r.string()
         if v >= 13:
             m.topic_id = r.uuid()
-        m.partitions = [FetchResponseResponsesPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [FetchResponsePartitionData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -401,8 +401,8 @@ class FetchResponseResponses(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponseNodeEndpoints(Struct, kw_only=True):
-    """An entry of `node_endpoints` in FetchResponse."""
+class FetchResponseNodeEndpoint(Struct, kw_only=True):
+    """Struct NodeEndpoint of FetchResponse."""
 
     node_id: int = 0
     host: str = ""
@@ -410,7 +410,7 @@ class FetchResponseNodeEndpoints(Struct, kw_only=True):
     rack: str | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> FetchResponseNodeEndpoints:
+    def read(cls, r: Reader, v: int) -> FetchResponseNodeEndpoint:
         """Read one of version `v`."""
         m = cls()
         m.node_id = r.int32()
@@ -437,8 +437,8 @@ class FetchResponse(Struct, kw_only=True):
     throttle_time_ms: int = 0
     error_code: int = 0
     session_id: int = 0
-    responses: list[FetchResponseResponses] = field(default_factory=list)
-    node_endpoints: list[FetchResponseNodeEndpoints] = field(default_factory=list)
+    responses: list[FetchResponseFetchableTopicResponse] = field(default_factory=list)
+    node_endpoints: list[FetchResponseNodeEndpoint] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponse:
@@ -448,10 +448,10 @@ class FetchResponse(Struct, kw_only=True):
         if v >= 7:
             m.error_code = r.int16()
             m.session_id = r.int32()
-        m.responses = [FetchResponseResponses.read(r, v) for _ in range(r.count())]
+        m.responses = [FetchResponseFetchableTopicResponse.read(r, v) for _ in range(r.count())]
         for tag in r.tags():
             if tag == 0 and v >= 16:
-                m.node_endpoints = [FetchResponseNodeEndpoints.read(r, v) for _ in range(r.count())]
+                m.node_endpoints = [FetchResponseNodeEndpoint.read(r, v) for _ in range(r.count())]
             else:
                 r.skip_tag()
         return m

@@ -38,15 +38,15 @@ class ConsumerGroupDescribeRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions(Struct, kw_only=True):
-    """An entry of `topic_partitions` in ConsumerGroupDescribeResponseGroupsMembersAssignment."""
+class ConsumerGroupDescribeResponseTopicPartitions(Struct, kw_only=True):
+    """Struct TopicPartitions of ConsumerGroupDescribeResponse."""
 
     topic_id: bytes = bytes(16)
     topic_name: str = ""
     partitions: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions:
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseTopicPartitions:
         """Read one of version `v`."""
         m = cls()
         m.topic_id = r.uuid()
@@ -64,16 +64,16 @@ class ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions(Struct
         w.end_struct()
 
 
-class ConsumerGroupDescribeResponseGroupsMembersAssignment(Struct, kw_only=True):
-    """An entry of `assignment` in ConsumerGroupDescribeResponseGroupsMembers."""
+class ConsumerGroupDescribeResponseAssignment(Struct, kw_only=True):
+    """Struct Assignment of ConsumerGroupDescribeResponse."""
 
-    topic_partitions: list[ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions] = field(default_factory=list)
+    topic_partitions: list[ConsumerGroupDescribeResponseTopicPartitions] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembersAssignment:
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseAssignment:
         """Read one of version `v`."""
         m = cls()
-        m.topic_partitions = [ConsumerGroupDescribeResponseGroupsMembersAssignmentTopicPartitions.read(r, v) for _ in range(r.count())]
+        m.topic_partitions = [ConsumerGroupDescribeResponseTopicPartitions.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -84,54 +84,8 @@ class ConsumerGroupDescribeResponseGroupsMembersAssignment(Struct, kw_only=True)
         w.end_struct()
 
 
-class ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions(Struct, kw_only=True):
-    """An entry of `topic_partitions` in ConsumerGroupDescribeResponseGroupsMembersTargetAssignment."""
-
-    topic_id: bytes = bytes(16)
-    topic_name: str = ""
-    partitions: list[int] = field(default_factory=list)
-
-    @classmethod
-    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions:
-        """Read one of version `v`."""
-        m = cls()
-        m.topic_id = r.uuid()
-        m.topic_name = r.string()
-        m.partitions = [r.int32() for _ in range(r.count())]
-        r.skip_tags()
-        return m
-
-    def write(self, w: Writer, v: int) -> None:
-        """Write it in version `v`."""
-        w.uuid(self.topic_id)
-        w.string(self.topic_name)
-        for partitions_item in w.array(self.partitions):
-            w.int32(partitions_item)
-        w.end_struct()
-
-
-class ConsumerGroupDescribeResponseGroupsMembersTargetAssignment(Struct, kw_only=True):
-    """An entry of `target_assignment` in ConsumerGroupDescribeResponseGroupsMembers."""
-
-    topic_partitions: list[ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions] = field(default_factory=list)
-
-    @classmethod
-    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembersTargetAssignment:
-        """Read one of version `v`."""
-        m = cls()
-        m.topic_partitions = [ConsumerGroupDescribeResponseGroupsMembersTargetAssignmentTopicPartitions.read(r, v) for _ in range(r.count())]
-        r.skip_tags()
-        return m
-
-    def write(self, w: Writer, v: int) -> None:
-        """Write it in version `v`."""
-        for topic_partitions_item in w.array(self.topic_partitions):
-            topic_partitions_item.write(w, v)
-        w.end_struct()
-
-
-class ConsumerGroupDescribeResponseGroupsMembers(Struct, kw_only=True):
-    """An entry of `members` in ConsumerGroupDescribeResponseGroups."""
+class ConsumerGroupDescribeResponseMember(Struct, kw_only=True):
+    """Struct Member of ConsumerGroupDescribeResponse."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -141,12 +95,12 @@ class ConsumerGroupDescribeResponseGroupsMembers(Struct, kw_only=True):
     client_host: str = ""
     subscribed_topic_names: list[str] = field(default_factory=list)
     subscribed_topic_regex: str | None = None
-    assignment: ConsumerGroupDescribeResponseGroupsMembersAssignment = field(default_factory=lambda: ConsumerGroupDescribeResponseGroupsMembersAssignment())
-    target_assignment: ConsumerGroupDescribeResponseGroupsMembersTargetAssignment = field(default_factory=lambda: ConsumerGroupDescribeResponseGroupsMembersTargetAssignment())
+    assignment: ConsumerGroupDescribeResponseAssignment = field(default_factory=lambda: ConsumerGroupDescribeResponseAssignment())
+    target_assignment: ConsumerGroupDescribeResponseAssignment = field(default_factory=lambda: ConsumerGroupDescribeResponseAssignment())
     member_type: int = -1
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroupsMembers:
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseMember:
         """Read one of version `v`."""
         m = cls()
         m.member_id = r.string()
@@ -157,8 +111,8 @@ class ConsumerGroupDescribeResponseGroupsMembers(Struct, kw_only=True):
         m.client_host = r.string()
         m.subscribed_topic_names = [r.string() for _ in range(r.count())]
         m.subscribed_topic_regex = r.nullable_string()
-        m.assignment = ConsumerGroupDescribeResponseGroupsMembersAssignment.read(r, v)
-        m.target_assignment = ConsumerGroupDescribeResponseGroupsMembersTargetAssignment.read(r, v)
+        m.assignment = ConsumerGroupDescribeResponseAssignment.read(r, v)
+        m.target_assignment = ConsumerGroupDescribeResponseAssignment.read(r, v)
         if v >= 1:
             m.member_type = r.int8()
         r.skip_tags()
@@ -182,8 +136,8 @@ class ConsumerGroupDescribeResponseGroupsMembers(Struct, kw_only=True):
         w.end_struct()
 
 
-class ConsumerGroupDescribeResponseGroups(Struct, kw_only=True):
-    """An entry of `groups` in ConsumerGroupDescribeResponse."""
+class ConsumerGroupDescribeResponseDescribedGroup(Struct, kw_only=True):
+    """Struct DescribedGroup of ConsumerGroupDescribeResponse."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -192,11 +146,11 @@ class ConsumerGroupDescribeResponseGroups(Struct, kw_only=True):
     group_epoch: int = 0
     assignment_epoch: int = 0
     assignor_name: str = ""
-    members: list[ConsumerGroupDescribeResponseGroupsMembers] = field(default_factory=list)
+    members: list[ConsumerGroupDescribeResponseMember] = field(default_factory=list)
     authorized_operations: int = -2147483648
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseGroups:
+    def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseDescribedGroup:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
@@ -206,7 +160,7 @@ class ConsumerGroupDescribeResponseGroups(Struct, kw_only=True):
         m.group_epoch = r.int32()
         m.assignment_epoch = r.int32()
         m.assignor_name = r.string()
-        m.members = [ConsumerGroupDescribeResponseGroupsMembers.read(r, v) for _ in range(r.count())]
+        m.members = [ConsumerGroupDescribeResponseMember.read(r, v) for _ in range(r.count())]
         m.authorized_operations = r.int32()
         r.skip_tags()
         return m
@@ -232,14 +186,14 @@ class ConsumerGroupDescribeResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 69
 
     throttle_time_ms: int = 0
-    groups: list[ConsumerGroupDescribeResponseGroups] = field(default_factory=list)
+    groups: list[ConsumerGroupDescribeResponseDescribedGroup] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.groups = [ConsumerGroupDescribeResponseGroups.read(r, v) for _ in range(r.count())]
+        m.groups = [ConsumerGroupDescribeResponseDescribedGroup.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -273,14 +227,14 @@ class DeleteGroupsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteGroupsResponseResults(Struct, kw_only=True):
-    """An entry of `results` in DeleteGroupsResponse."""
+class DeleteGroupsResponseDeletableGroupResult(Struct, kw_only=True):
+    """Struct DeletableGroupResult of DeleteGroupsResponse."""
 
     group_id: str = ""
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DeleteGroupsResponseResults:
+    def read(cls, r: Reader, v: int) -> DeleteGroupsResponseDeletableGroupResult:
         """Read one of version `v`."""
         m = cls()
         m.group_id = r.string()
@@ -301,14 +255,14 @@ class DeleteGroupsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 42
 
     throttle_time_ms: int = 0
-    results: list[DeleteGroupsResponseResults] = field(default_factory=list)
+    results: list[DeleteGroupsResponseDeletableGroupResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteGroupsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.results = [DeleteGroupsResponseResults.read(r, v) for _ in range(r.count())]
+        m.results = [DeleteGroupsResponseDeletableGroupResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -347,8 +301,8 @@ class DescribeGroupsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeGroupsResponseGroupsMembers(Struct, kw_only=True):
-    """An entry of `members` in DescribeGroupsResponseGroups."""
+class DescribeGroupsResponseDescribedGroupMember(Struct, kw_only=True):
+    """Struct DescribedGroupMember of DescribeGroupsResponse."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -358,7 +312,7 @@ class DescribeGroupsResponseGroupsMembers(Struct, kw_only=True):
     member_assignment: bytes = b""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeGroupsResponseGroupsMembers:
+    def read(cls, r: Reader, v: int) -> DescribeGroupsResponseDescribedGroupMember:
         """Read one of version `v`."""
         m = cls()
         m.member_id = r.string()
@@ -383,8 +337,8 @@ class DescribeGroupsResponseGroupsMembers(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeGroupsResponseGroups(Struct, kw_only=True):
-    """An entry of `groups` in DescribeGroupsResponse."""
+class DescribeGroupsResponseDescribedGroup(Struct, kw_only=True):
+    """Struct DescribedGroup of DescribeGroupsResponse."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -392,11 +346,11 @@ class DescribeGroupsResponseGroups(Struct, kw_only=True):
     group_state: str = ""
     protocol_type: str = ""
     protocol_data: str = ""
-    members: list[DescribeGroupsResponseGroupsMembers] = field(default_factory=list)
+    members: list[DescribeGroupsResponseDescribedGroupMember] = field(default_factory=list)
     authorized_operations: int = -2147483648
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeGroupsResponseGroups:
+    def read(cls, r: Reader, v: int) -> DescribeGroupsResponseDescribedGroup:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
@@ -406,7 +360,7 @@ class DescribeGroupsResponseGroups(Struct, kw_only=True):
         m.group_state = r.string()
         m.protocol_type = r.string()
         m.protocol_data = r.string()
-        m.members = [DescribeGroupsResponseGroupsMembers.read(r, v) for _ in range(r.count())]
+        m.members = [DescribeGroupsResponseDescribedGroupMember.read(r, v) for _ in range(r.count())]
         if v >= 3:
             m.authorized_operations = r.int32()
         r.skip_tags()
@@ -434,7 +388,7 @@ class DescribeGroupsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 15
 
     throttle_time_ms: int = 0
-    groups: list[DescribeGroupsResponseGroups] = field(default_factory=list)
+    groups: list[DescribeGroupsResponseDescribedGroup] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeGroupsResponse:
@@ -442,7 +396,7 @@ class DescribeGroupsResponse(Struct, kw_only=True):
         m = cls()
         if v >= 1:
             m.throttle_time_ms = r.int32()
-        m.groups = [DescribeGroupsResponseGroups.read(r, v) for _ in range(r.count())]
+        m.groups = [DescribeGroupsResponseDescribedGroup.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -485,8 +439,8 @@ class ListGroupsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListGroupsResponseGroups(Struct, kw_only=True):
-    """An entry of `groups` in ListGroupsResponse."""
+class ListGroupsResponseListedGroup(Struct, kw_only=True):
+    """Struct ListedGroup of ListGroupsResponse."""
 
     group_id: str = ""
     protocol_type: str = ""
@@ -494,7 +448,7 @@ class ListGroupsResponseGroups(Struct, kw_only=True):
     group_type: str = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ListGroupsResponseGroups:
+    def read(cls, r: Reader, v: int) -> ListGroupsResponseListedGroup:
         """Read one of version `v`."""
         m = cls()
         m.group_id = r.string()
@@ -524,7 +478,7 @@ class ListGroupsResponse(Struct, kw_only=True):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    groups: list[ListGroupsResponseGroups] = field(default_factory=list)
+    groups: list[ListGroupsResponseListedGroup] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListGroupsResponse:
@@ -533,7 +487,7 @@ class ListGroupsResponse(Struct, kw_only=True):
         if v >= 1:
             m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
-        m.groups = [ListGroupsResponseGroups.read(r, v) for _ in range(r.count())]
+        m.groups = [ListGroupsResponseListedGroup.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

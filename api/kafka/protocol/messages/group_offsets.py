@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from api.kafka.protocol.primitives import Reader, Writer
 
 
-class OffsetCommitRequestTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in OffsetCommitRequestTopics."""
+class OffsetCommitRequestPartition(Struct, kw_only=True):
+    """Struct OffsetCommitRequestPartition of OffsetCommitRequest."""
 
     partition_index: int = 0
     committed_offset: int = 0
@@ -22,7 +22,7 @@ class OffsetCommitRequestTopicsPartitions(Struct, kw_only=True):
     committed_metadata: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetCommitRequestTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> OffsetCommitRequestPartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -43,22 +43,22 @@ class OffsetCommitRequestTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetCommitRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetCommitRequest."""
+class OffsetCommitRequestTopic(Struct, kw_only=True):
+    """Struct OffsetCommitRequestTopic of OffsetCommitRequest."""
 
     name: str = ""
     topic_id: bytes = bytes(16)
-    partitions: list[OffsetCommitRequestTopicsPartitions] = field(default_factory=list)
+    partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetCommitRequestTopics:
+    def read(cls, r: Reader, v: int) -> OffsetCommitRequestTopic:
         """Read one of version `v`."""
         m = cls()
         if v <= 9:
             m.name = r.string()
         if v >= 10:
             m.topic_id = r.uuid()
-        m.partitions = [OffsetCommitRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [OffsetCommitRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -83,7 +83,7 @@ class OffsetCommitRequest(Struct, kw_only=True):
     member_id: str = ""
     group_instance_id: str | None = None
     retention_time_ms: int = -1
-    topics: list[OffsetCommitRequestTopics] = field(default_factory=list)
+    topics: list[OffsetCommitRequestTopic] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetCommitRequest:
@@ -96,7 +96,7 @@ class OffsetCommitRequest(Struct, kw_only=True):
             m.group_instance_id = r.nullable_string()
         if v <= 4:
             m.retention_time_ms = r.int64()
-        m.topics = [OffsetCommitRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [OffsetCommitRequestTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -114,14 +114,14 @@ class OffsetCommitRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetCommitResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in OffsetCommitResponseTopics."""
+class OffsetCommitResponsePartition(Struct, kw_only=True):
+    """Struct OffsetCommitResponsePartition of OffsetCommitResponse."""
 
     partition_index: int = 0
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetCommitResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> OffsetCommitResponsePartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -136,22 +136,22 @@ class OffsetCommitResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetCommitResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetCommitResponse."""
+class OffsetCommitResponseTopic(Struct, kw_only=True):
+    """Struct OffsetCommitResponseTopic of OffsetCommitResponse."""
 
     name: str = ""
     topic_id: bytes = bytes(16)
-    partitions: list[OffsetCommitResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetCommitResponseTopics:
+    def read(cls, r: Reader, v: int) -> OffsetCommitResponseTopic:
         """Read one of version `v`."""
         m = cls()
         if v <= 9:
             m.name = r.string()
         if v >= 10:
             m.topic_id = r.uuid()
-        m.partitions = [OffsetCommitResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [OffsetCommitResponsePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -172,7 +172,7 @@ class OffsetCommitResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 8
 
     throttle_time_ms: int = 0
-    topics: list[OffsetCommitResponseTopics] = field(default_factory=list)
+    topics: list[OffsetCommitResponseTopic] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetCommitResponse:
@@ -180,7 +180,7 @@ class OffsetCommitResponse(Struct, kw_only=True):
         m = cls()
         if v >= 3:
             m.throttle_time_ms = r.int32()
-        m.topics = [OffsetCommitResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [OffsetCommitResponseTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -193,13 +193,13 @@ class OffsetCommitResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteRequestTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in OffsetDeleteRequestTopics."""
+class OffsetDeleteRequestPartition(Struct, kw_only=True):
+    """Struct OffsetDeleteRequestPartition of OffsetDeleteRequest."""
 
     partition_index: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetDeleteRequestTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> OffsetDeleteRequestPartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -212,18 +212,18 @@ class OffsetDeleteRequestTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetDeleteRequest."""
+class OffsetDeleteRequestTopic(Struct, kw_only=True):
+    """Struct OffsetDeleteRequestTopic of OffsetDeleteRequest."""
 
     name: str = ""
-    partitions: list[OffsetDeleteRequestTopicsPartitions] = field(default_factory=list)
+    partitions: list[OffsetDeleteRequestPartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetDeleteRequestTopics:
+    def read(cls, r: Reader, v: int) -> OffsetDeleteRequestTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [OffsetDeleteRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [OffsetDeleteRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -241,14 +241,14 @@ class OffsetDeleteRequest(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 47
 
     group_id: str = ""
-    topics: list[OffsetDeleteRequestTopics] = field(default_factory=list)
+    topics: list[OffsetDeleteRequestTopic] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetDeleteRequest:
         """Read one of version `v`."""
         m = cls()
         m.group_id = r.string()
-        m.topics = [OffsetDeleteRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [OffsetDeleteRequestTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -260,14 +260,14 @@ class OffsetDeleteRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in OffsetDeleteResponseTopics."""
+class OffsetDeleteResponsePartition(Struct, kw_only=True):
+    """Struct OffsetDeleteResponsePartition of OffsetDeleteResponse."""
 
     partition_index: int = 0
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetDeleteResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> OffsetDeleteResponsePartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -282,18 +282,18 @@ class OffsetDeleteResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetDeleteResponse."""
+class OffsetDeleteResponseTopic(Struct, kw_only=True):
+    """Struct OffsetDeleteResponseTopic of OffsetDeleteResponse."""
 
     name: str = ""
-    partitions: list[OffsetDeleteResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[OffsetDeleteResponsePartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetDeleteResponseTopics:
+    def read(cls, r: Reader, v: int) -> OffsetDeleteResponseTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [OffsetDeleteResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [OffsetDeleteResponsePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -312,7 +312,7 @@ class OffsetDeleteResponse(Struct, kw_only=True):
 
     error_code: int = 0
     throttle_time_ms: int = 0
-    topics: list[OffsetDeleteResponseTopics] = field(default_factory=list)
+    topics: list[OffsetDeleteResponseTopic] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetDeleteResponse:
@@ -320,7 +320,7 @@ class OffsetDeleteResponse(Struct, kw_only=True):
         m = cls()
         m.error_code = r.int16()
         m.throttle_time_ms = r.int32()
-        m.topics = [OffsetDeleteResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [OffsetDeleteResponseTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -333,14 +333,14 @@ class OffsetDeleteResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetFetchRequest."""
+class OffsetFetchRequestTopic(Struct, kw_only=True):
+    """Struct OffsetFetchRequestTopic of OffsetFetchRequest."""
 
     name: str = ""
     partition_indexes: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetFetchRequestTopics:
+    def read(cls, r: Reader, v: int) -> OffsetFetchRequestTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -356,15 +356,15 @@ class OffsetFetchRequestTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchRequestGroupsTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetFetchRequestGroups."""
+class OffsetFetchRequestTopics(Struct, kw_only=True):
+    """Struct OffsetFetchRequestTopics of OffsetFetchRequest."""
 
     name: str = ""
     topic_id: bytes = bytes(16)
     partition_indexes: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetFetchRequestGroupsTopics:
+    def read(cls, r: Reader, v: int) -> OffsetFetchRequestTopics:
         """Read one of version `v`."""
         m = cls()
         if v <= 9:
@@ -386,16 +386,16 @@ class OffsetFetchRequestGroupsTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchRequestGroups(Struct, kw_only=True):
-    """An entry of `groups` in OffsetFetchRequest."""
+class OffsetFetchRequestGroup(Struct, kw_only=True):
+    """Struct OffsetFetchRequestGroup of OffsetFetchRequest."""
 
     group_id: str = ""
     member_id: str | None = None
     member_epoch: int = -1
-    topics: list[OffsetFetchRequestGroupsTopics] | None = field(default_factory=list)
+    topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetFetchRequestGroups:
+    def read(cls, r: Reader, v: int) -> OffsetFetchRequestGroup:
         """Read one of version `v`."""
         m = cls()
         m.group_id = r.string()
@@ -403,7 +403,7 @@ class OffsetFetchRequestGroups(Struct, kw_only=True):
             m.member_id = r.nullable_string()
             m.member_epoch = r.int32()
         n = r.nullable_count()
-        m.topics = None if n is None else [OffsetFetchRequestGroupsTopics.read(r, v) for _ in range(n)]
+        m.topics = None if n is None else [OffsetFetchRequestTopics.read(r, v) for _ in range(n)]
         r.skip_tags()
         return m
 
@@ -424,8 +424,8 @@ class OffsetFetchRequest(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 9
 
     group_id: str = ""
-    topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)
-    groups: list[OffsetFetchRequestGroups] = field(default_factory=list)
+    topics: list[OffsetFetchRequestTopic] | None = field(default_factory=list)
+    groups: list[OffsetFetchRequestGroup] = field(default_factory=list)
     require_stable: bool = False
 
     @classmethod
@@ -435,9 +435,9 @@ class OffsetFetchRequest(Struct, kw_only=True):
         if v <= 7:
             m.group_id = r.string()
             n = r.nullable_count() if v >= 2 else r.count()
-            m.topics = None if n is None else [OffsetFetchRequestTopics.read(r, v) for _ in range(n)]
+            m.topics = None if n is None else [OffsetFetchRequestTopic.read(r, v) for _ in range(n)]
         if v >= 8:
-            m.groups = [OffsetFetchRequestGroups.read(r, v) for _ in range(r.count())]
+            m.groups = [OffsetFetchRequestGroup.read(r, v) for _ in range(r.count())]
         if v >= 7:
             m.require_stable = r.boolean()
         r.skip_tags()
@@ -457,8 +457,8 @@ class OffsetFetchRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in OffsetFetchResponseTopics."""
+class OffsetFetchResponsePartition(Struct, kw_only=True):
+    """Struct OffsetFetchResponsePartition of OffsetFetchResponse."""
 
     partition_index: int = 0
     committed_offset: int = 0
@@ -467,7 +467,7 @@ class OffsetFetchResponseTopicsPartitions(Struct, kw_only=True):
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetFetchResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> OffsetFetchResponsePartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -490,18 +490,18 @@ class OffsetFetchResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetFetchResponse."""
+class OffsetFetchResponseTopic(Struct, kw_only=True):
+    """Struct OffsetFetchResponseTopic of OffsetFetchResponse."""
 
     name: str = ""
-    partitions: list[OffsetFetchResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetFetchResponseTopics:
+    def read(cls, r: Reader, v: int) -> OffsetFetchResponseTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [OffsetFetchResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [OffsetFetchResponsePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -513,8 +513,8 @@ class OffsetFetchResponseTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponseGroupsTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in OffsetFetchResponseGroupsTopics."""
+class OffsetFetchResponsePartitions(Struct, kw_only=True):
+    """Struct OffsetFetchResponsePartitions of OffsetFetchResponse."""
 
     partition_index: int = 0
     committed_offset: int = 0
@@ -523,7 +523,7 @@ class OffsetFetchResponseGroupsTopicsPartitions(Struct, kw_only=True):
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetFetchResponseGroupsTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> OffsetFetchResponsePartitions:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -544,22 +544,22 @@ class OffsetFetchResponseGroupsTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponseGroupsTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetFetchResponseGroups."""
+class OffsetFetchResponseTopics(Struct, kw_only=True):
+    """Struct OffsetFetchResponseTopics of OffsetFetchResponse."""
 
     name: str = ""
     topic_id: bytes = bytes(16)
-    partitions: list[OffsetFetchResponseGroupsTopicsPartitions] = field(default_factory=list)
+    partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetFetchResponseGroupsTopics:
+    def read(cls, r: Reader, v: int) -> OffsetFetchResponseTopics:
         """Read one of version `v`."""
         m = cls()
         if v <= 9:
             m.name = r.string()
         if v >= 10:
             m.topic_id = r.uuid()
-        m.partitions = [OffsetFetchResponseGroupsTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [OffsetFetchResponsePartitions.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -574,19 +574,19 @@ class OffsetFetchResponseGroupsTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponseGroups(Struct, kw_only=True):
-    """An entry of `groups` in OffsetFetchResponse."""
+class OffsetFetchResponseGroup(Struct, kw_only=True):
+    """Struct OffsetFetchResponseGroup of OffsetFetchResponse."""
 
     group_id: str = ""
-    topics: list[OffsetFetchResponseGroupsTopics] = field(default_factory=list)
+    topics: list[OffsetFetchResponseTopics] = field(default_factory=list)
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetFetchResponseGroups:
+    def read(cls, r: Reader, v: int) -> OffsetFetchResponseGroup:
         """Read one of version `v`."""
         m = cls()
         m.group_id = r.string()
-        m.topics = [OffsetFetchResponseGroupsTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [OffsetFetchResponseTopics.read(r, v) for _ in range(r.count())]
         m.error_code = r.int16()
         r.skip_tags()
         return m
@@ -606,9 +606,9 @@ class OffsetFetchResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 9
 
     throttle_time_ms: int = 0
-    topics: list[OffsetFetchResponseTopics] = field(default_factory=list)
+    topics: list[OffsetFetchResponseTopic] = field(default_factory=list)
     error_code: int = 0
-    groups: list[OffsetFetchResponseGroups] = field(default_factory=list)
+    groups: list[OffsetFetchResponseGroup] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchResponse:
@@ -617,11 +617,11 @@ class OffsetFetchResponse(Struct, kw_only=True):
         if v >= 3:
             m.throttle_time_ms = r.int32()
         if v <= 7:
-            m.topics = [OffsetFetchResponseTopics.read(r, v) for _ in range(r.count())]
+            m.topics = [OffsetFetchResponseTopic.read(r, v) for _ in range(r.count())]
         if v >= 2 and v <= 7:
             m.error_code = r.int16()
         if v >= 8:
-            m.groups = [OffsetFetchResponseGroups.read(r, v) for _ in range(r.count())]
+            m.groups = [OffsetFetchResponseGroup.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

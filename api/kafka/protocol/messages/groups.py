@@ -14,7 +14,7 @@ from api.kafka.protocol.primitives import Reader, Writer
 
 
 class ConsumerGroupHeartbeatRequestTopicPartitions(Struct, kw_only=True):
-    """An entry of `topic_partitions` in ConsumerGroupHeartbeatRequest."""
+    """Struct TopicPartitions of ConsumerGroupHeartbeatRequest."""
 
     topic_id: bytes = bytes(16)
     partitions: list[int] = field(default_factory=list)
@@ -90,14 +90,14 @@ class ConsumerGroupHeartbeatRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ConsumerGroupHeartbeatResponseAssignmentTopicPartitions(Struct, kw_only=True):
-    """An entry of `topic_partitions` in ConsumerGroupHeartbeatResponseAssignment."""
+class ConsumerGroupHeartbeatResponseTopicPartitions(Struct, kw_only=True):
+    """Struct TopicPartitions of ConsumerGroupHeartbeatResponse."""
 
     topic_id: bytes = bytes(16)
     partitions: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatResponseAssignmentTopicPartitions:
+    def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatResponseTopicPartitions:
         """Read one of version `v`."""
         m = cls()
         m.topic_id = r.uuid()
@@ -114,15 +114,15 @@ class ConsumerGroupHeartbeatResponseAssignmentTopicPartitions(Struct, kw_only=Tr
 
 
 class ConsumerGroupHeartbeatResponseAssignment(Struct, kw_only=True):
-    """An entry of `assignment` in ConsumerGroupHeartbeatResponse."""
+    """Struct Assignment of ConsumerGroupHeartbeatResponse."""
 
-    topic_partitions: list[ConsumerGroupHeartbeatResponseAssignmentTopicPartitions] = field(default_factory=list)
+    topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartitions] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatResponseAssignment:
         """Read one of version `v`."""
         m = cls()
-        m.topic_partitions = [ConsumerGroupHeartbeatResponseAssignmentTopicPartitions.read(r, v) for _ in range(r.count())]
+        m.topic_partitions = [ConsumerGroupHeartbeatResponseTopicPartitions.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -234,14 +234,14 @@ class HeartbeatResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class JoinGroupRequestProtocols(Struct, kw_only=True):
-    """An entry of `protocols` in JoinGroupRequest."""
+class JoinGroupRequestProtocol(Struct, kw_only=True):
+    """Struct JoinGroupRequestProtocol of JoinGroupRequest."""
 
     name: str = ""
     metadata: bytes = b""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> JoinGroupRequestProtocols:
+    def read(cls, r: Reader, v: int) -> JoinGroupRequestProtocol:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -267,7 +267,7 @@ class JoinGroupRequest(Struct, kw_only=True):
     member_id: str = ""
     group_instance_id: str | None = None
     protocol_type: str = ""
-    protocols: list[JoinGroupRequestProtocols] = field(default_factory=list)
+    protocols: list[JoinGroupRequestProtocol] = field(default_factory=list)
     reason: str | None = None
 
     @classmethod
@@ -282,7 +282,7 @@ class JoinGroupRequest(Struct, kw_only=True):
         if v >= 5:
             m.group_instance_id = r.nullable_string()
         m.protocol_type = r.string()
-        m.protocols = [JoinGroupRequestProtocols.read(r, v) for _ in range(r.count())]
+        m.protocols = [JoinGroupRequestProtocol.read(r, v) for _ in range(r.count())]
         if v >= 8:
             m.reason = r.nullable_string()
         r.skip_tags()
@@ -305,15 +305,15 @@ class JoinGroupRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class JoinGroupResponseMembers(Struct, kw_only=True):
-    """An entry of `members` in JoinGroupResponse."""
+class JoinGroupResponseMember(Struct, kw_only=True):
+    """Struct JoinGroupResponseMember of JoinGroupResponse."""
 
     member_id: str = ""
     group_instance_id: str | None = None
     metadata: bytes = b""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> JoinGroupResponseMembers:
+    def read(cls, r: Reader, v: int) -> JoinGroupResponseMember:
         """Read one of version `v`."""
         m = cls()
         m.member_id = r.string()
@@ -345,7 +345,7 @@ class JoinGroupResponse(Struct, kw_only=True):
     leader: str = ""
     skip_assignment: bool = False
     member_id: str = ""
-    members: list[JoinGroupResponseMembers] = field(default_factory=list)
+    members: list[JoinGroupResponseMember] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> JoinGroupResponse:
@@ -362,7 +362,7 @@ class JoinGroupResponse(Struct, kw_only=True):
         if v >= 9:
             m.skip_assignment = r.boolean()
         m.member_id = r.string()
-        m.members = [JoinGroupResponseMembers.read(r, v) for _ in range(r.count())]
+        m.members = [JoinGroupResponseMember.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -387,15 +387,15 @@ class JoinGroupResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class LeaveGroupRequestMembers(Struct, kw_only=True):
-    """An entry of `members` in LeaveGroupRequest."""
+class LeaveGroupRequestMemberIdentity(Struct, kw_only=True):
+    """Struct MemberIdentity of LeaveGroupRequest."""
 
     member_id: str = ""
     group_instance_id: str | None = None
     reason: str | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> LeaveGroupRequestMembers:
+    def read(cls, r: Reader, v: int) -> LeaveGroupRequestMemberIdentity:
         """Read one of version `v`."""
         m = cls()
         m.member_id = r.string()
@@ -421,7 +421,7 @@ class LeaveGroupRequest(Struct, kw_only=True):
 
     group_id: str = ""
     member_id: str = ""
-    members: list[LeaveGroupRequestMembers] = field(default_factory=list)
+    members: list[LeaveGroupRequestMemberIdentity] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> LeaveGroupRequest:
@@ -431,7 +431,7 @@ class LeaveGroupRequest(Struct, kw_only=True):
         if v <= 2:
             m.member_id = r.string()
         if v >= 3:
-            m.members = [LeaveGroupRequestMembers.read(r, v) for _ in range(r.count())]
+            m.members = [LeaveGroupRequestMemberIdentity.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -446,15 +446,15 @@ class LeaveGroupRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class LeaveGroupResponseMembers(Struct, kw_only=True):
-    """An entry of `members` in LeaveGroupResponse."""
+class LeaveGroupResponseMemberResponse(Struct, kw_only=True):
+    """Struct MemberResponse of LeaveGroupResponse."""
 
     member_id: str = ""
     group_instance_id: str | None = ""
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> LeaveGroupResponseMembers:
+    def read(cls, r: Reader, v: int) -> LeaveGroupResponseMemberResponse:
         """Read one of version `v`."""
         m = cls()
         m.member_id = r.string()
@@ -478,7 +478,7 @@ class LeaveGroupResponse(Struct, kw_only=True):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    members: list[LeaveGroupResponseMembers] = field(default_factory=list)
+    members: list[LeaveGroupResponseMemberResponse] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> LeaveGroupResponse:
@@ -488,7 +488,7 @@ class LeaveGroupResponse(Struct, kw_only=True):
             m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         if v >= 3:
-            m.members = [LeaveGroupResponseMembers.read(r, v) for _ in range(r.count())]
+            m.members = [LeaveGroupResponseMemberResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -503,14 +503,14 @@ class LeaveGroupResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class SyncGroupRequestAssignments(Struct, kw_only=True):
-    """An entry of `assignments` in SyncGroupRequest."""
+class SyncGroupRequestAssignment(Struct, kw_only=True):
+    """Struct SyncGroupRequestAssignment of SyncGroupRequest."""
 
     member_id: str = ""
     assignment: bytes = b""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> SyncGroupRequestAssignments:
+    def read(cls, r: Reader, v: int) -> SyncGroupRequestAssignment:
         """Read one of version `v`."""
         m = cls()
         m.member_id = r.string()
@@ -536,7 +536,7 @@ class SyncGroupRequest(Struct, kw_only=True):
     group_instance_id: str | None = None
     protocol_type: str | None = None
     protocol_name: str | None = None
-    assignments: list[SyncGroupRequestAssignments] = field(default_factory=list)
+    assignments: list[SyncGroupRequestAssignment] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> SyncGroupRequest:
@@ -550,7 +550,7 @@ class SyncGroupRequest(Struct, kw_only=True):
         if v >= 5:
             m.protocol_type = r.nullable_string()
             m.protocol_name = r.nullable_string()
-        m.assignments = [SyncGroupRequestAssignments.read(r, v) for _ in range(r.count())]
+        m.assignments = [SyncGroupRequestAssignment.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

@@ -13,13 +13,13 @@ from msgspec import Struct, field
 from api.kafka.protocol.primitives import Reader, Writer
 
 
-class DescribeTopicPartitionsRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in DescribeTopicPartitionsRequest."""
+class DescribeTopicPartitionsRequestTopicRequest(Struct, kw_only=True):
+    """Struct TopicRequest of DescribeTopicPartitionsRequest."""
 
     name: str = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsRequestTopics:
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsRequestTopicRequest:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -33,7 +33,7 @@ class DescribeTopicPartitionsRequestTopics(Struct, kw_only=True):
 
 
 class DescribeTopicPartitionsRequestCursor(Struct, kw_only=True):
-    """An entry of `cursor` in DescribeTopicPartitionsRequest."""
+    """Struct Cursor of DescribeTopicPartitionsRequest."""
 
     topic_name: str = ""
     partition_index: int = 0
@@ -59,7 +59,7 @@ class DescribeTopicPartitionsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 75
 
-    topics: list[DescribeTopicPartitionsRequestTopics] = field(default_factory=list)
+    topics: list[DescribeTopicPartitionsRequestTopicRequest] = field(default_factory=list)
     response_partition_limit: int = 2000
     cursor: DescribeTopicPartitionsRequestCursor | None = None
 
@@ -67,7 +67,7 @@ class DescribeTopicPartitionsRequest(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsRequest:
         """Read one of version `v`."""
         m = cls()
-        m.topics = [DescribeTopicPartitionsRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [DescribeTopicPartitionsRequestTopicRequest.read(r, v) for _ in range(r.count())]
         m.response_partition_limit = r.int32()
         m.cursor = DescribeTopicPartitionsRequestCursor.read(r, v) if r.int8() >= 0 else None
         r.skip_tags()
@@ -86,8 +86,8 @@ class DescribeTopicPartitionsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeTopicPartitionsResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in DescribeTopicPartitionsResponseTopics."""
+class DescribeTopicPartitionsResponsePartition(Struct, kw_only=True):
+    """Struct DescribeTopicPartitionsResponsePartition of DescribeTopicPartitionsResponse."""
 
     error_code: int = 0
     partition_index: int = 0
@@ -100,7 +100,7 @@ class DescribeTopicPartitionsResponseTopicsPartitions(Struct, kw_only=True):
     offline_replicas: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponsePartition:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
@@ -136,25 +136,25 @@ class DescribeTopicPartitionsResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeTopicPartitionsResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in DescribeTopicPartitionsResponse."""
+class DescribeTopicPartitionsResponseTopic(Struct, kw_only=True):
+    """Struct DescribeTopicPartitionsResponseTopic of DescribeTopicPartitionsResponse."""
 
     error_code: int = 0
     name: str | None = ""
     topic_id: bytes = bytes(16)
     is_internal: bool = False
-    partitions: list[DescribeTopicPartitionsResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[DescribeTopicPartitionsResponsePartition] = field(default_factory=list)
     topic_authorized_operations: int = -2147483648
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseTopics:
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseTopic:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
         m.name = r.nullable_string()
         m.topic_id = r.uuid()
         m.is_internal = r.boolean()
-        m.partitions = [DescribeTopicPartitionsResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [DescribeTopicPartitionsResponsePartition.read(r, v) for _ in range(r.count())]
         m.topic_authorized_operations = r.int32()
         r.skip_tags()
         return m
@@ -171,14 +171,14 @@ class DescribeTopicPartitionsResponseTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeTopicPartitionsResponseNextCursor(Struct, kw_only=True):
-    """An entry of `next_cursor` in DescribeTopicPartitionsResponse."""
+class DescribeTopicPartitionsResponseCursor(Struct, kw_only=True):
+    """Struct Cursor of DescribeTopicPartitionsResponse."""
 
     topic_name: str = ""
     partition_index: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseNextCursor:
+    def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseCursor:
         """Read one of version `v`."""
         m = cls()
         m.topic_name = r.string()
@@ -199,16 +199,16 @@ class DescribeTopicPartitionsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 75
 
     throttle_time_ms: int = 0
-    topics: list[DescribeTopicPartitionsResponseTopics] = field(default_factory=list)
-    next_cursor: DescribeTopicPartitionsResponseNextCursor | None = None
+    topics: list[DescribeTopicPartitionsResponseTopic] = field(default_factory=list)
+    next_cursor: DescribeTopicPartitionsResponseCursor | None = None
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.topics = [DescribeTopicPartitionsResponseTopics.read(r, v) for _ in range(r.count())]
-        m.next_cursor = DescribeTopicPartitionsResponseNextCursor.read(r, v) if r.int8() >= 0 else None
+        m.topics = [DescribeTopicPartitionsResponseTopic.read(r, v) for _ in range(r.count())]
+        m.next_cursor = DescribeTopicPartitionsResponseCursor.read(r, v) if r.int8() >= 0 else None
         r.skip_tags()
         return m
 
@@ -225,14 +225,14 @@ class DescribeTopicPartitionsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class MetadataRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in MetadataRequest."""
+class MetadataRequestTopic(Struct, kw_only=True):
+    """Struct MetadataRequestTopic of MetadataRequest."""
 
     topic_id: bytes = bytes(16)
     name: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> MetadataRequestTopics:
+    def read(cls, r: Reader, v: int) -> MetadataRequestTopic:
         """Read one of version `v`."""
         m = cls()
         if v >= 10:
@@ -257,7 +257,7 @@ class MetadataRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 3
 
-    topics: list[MetadataRequestTopics] | None = field(default_factory=list)
+    topics: list[MetadataRequestTopic] | None = field(default_factory=list)
     allow_auto_topic_creation: bool = True
     include_cluster_authorized_operations: bool = False
     include_topic_authorized_operations: bool = False
@@ -267,7 +267,7 @@ class MetadataRequest(Struct, kw_only=True):
         """Read one of version `v`."""
         m = cls()
         n = r.nullable_count() if v >= 1 else r.count()
-        m.topics = None if n is None else [MetadataRequestTopics.read(r, v) for _ in range(n)]
+        m.topics = None if n is None else [MetadataRequestTopic.read(r, v) for _ in range(n)]
         if v >= 4:
             m.allow_auto_topic_creation = r.boolean()
         if v >= 8 and v <= 10:
@@ -290,8 +290,8 @@ class MetadataRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class MetadataResponseBrokers(Struct, kw_only=True):
-    """An entry of `brokers` in MetadataResponse."""
+class MetadataResponseBroker(Struct, kw_only=True):
+    """Struct MetadataResponseBroker of MetadataResponse."""
 
     node_id: int = 0
     host: str = ""
@@ -299,7 +299,7 @@ class MetadataResponseBrokers(Struct, kw_only=True):
     rack: str | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> MetadataResponseBrokers:
+    def read(cls, r: Reader, v: int) -> MetadataResponseBroker:
         """Read one of version `v`."""
         m = cls()
         m.node_id = r.int32()
@@ -320,8 +320,8 @@ class MetadataResponseBrokers(Struct, kw_only=True):
         w.end_struct()
 
 
-class MetadataResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in MetadataResponseTopics."""
+class MetadataResponsePartition(Struct, kw_only=True):
+    """Struct MetadataResponsePartition of MetadataResponse."""
 
     error_code: int = 0
     partition_index: int = 0
@@ -332,7 +332,7 @@ class MetadataResponseTopicsPartitions(Struct, kw_only=True):
     offline_replicas: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> MetadataResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> MetadataResponsePartition:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
@@ -364,18 +364,18 @@ class MetadataResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class MetadataResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in MetadataResponse."""
+class MetadataResponseTopic(Struct, kw_only=True):
+    """Struct MetadataResponseTopic of MetadataResponse."""
 
     error_code: int = 0
     name: str | None = ""
     topic_id: bytes = bytes(16)
     is_internal: bool = False
-    partitions: list[MetadataResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[MetadataResponsePartition] = field(default_factory=list)
     topic_authorized_operations: int = -2147483648
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> MetadataResponseTopics:
+    def read(cls, r: Reader, v: int) -> MetadataResponseTopic:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
@@ -384,7 +384,7 @@ class MetadataResponseTopics(Struct, kw_only=True):
             m.topic_id = r.uuid()
         if v >= 1:
             m.is_internal = r.boolean()
-        m.partitions = [MetadataResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [MetadataResponsePartition.read(r, v) for _ in range(r.count())]
         if v >= 8:
             m.topic_authorized_operations = r.int32()
         r.skip_tags()
@@ -414,10 +414,10 @@ class MetadataResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 3
 
     throttle_time_ms: int = 0
-    brokers: list[MetadataResponseBrokers] = field(default_factory=list)
+    brokers: list[MetadataResponseBroker] = field(default_factory=list)
     cluster_id: str | None = None
     controller_id: int = -1
-    topics: list[MetadataResponseTopics] = field(default_factory=list)
+    topics: list[MetadataResponseTopic] = field(default_factory=list)
     cluster_authorized_operations: int = -2147483648
     error_code: int = 0
 
@@ -427,12 +427,12 @@ class MetadataResponse(Struct, kw_only=True):
         m = cls()
         if v >= 3:
             m.throttle_time_ms = r.int32()
-        m.brokers = [MetadataResponseBrokers.read(r, v) for _ in range(r.count())]
+        m.brokers = [MetadataResponseBroker.read(r, v) for _ in range(r.count())]
         if v >= 2:
             m.cluster_id = r.nullable_string()
         if v >= 1:
             m.controller_id = r.int32()
-        m.topics = [MetadataResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [MetadataResponseTopic.read(r, v) for _ in range(r.count())]
         if v >= 8 and v <= 10:
             m.cluster_authorized_operations = r.int32()
         if v >= 13:

@@ -13,14 +13,14 @@ from msgspec import Struct, field
 from api.kafka.protocol.primitives import Reader, Writer
 
 
-class DeleteRecordsRequestTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in DeleteRecordsRequestTopics."""
+class DeleteRecordsRequestPartition(Struct, kw_only=True):
+    """Struct DeleteRecordsPartition of DeleteRecordsRequest."""
 
     partition_index: int = 0
     offset: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DeleteRecordsRequestTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> DeleteRecordsRequestPartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -35,18 +35,18 @@ class DeleteRecordsRequestTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteRecordsRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in DeleteRecordsRequest."""
+class DeleteRecordsRequestTopic(Struct, kw_only=True):
+    """Struct DeleteRecordsTopic of DeleteRecordsRequest."""
 
     name: str = ""
-    partitions: list[DeleteRecordsRequestTopicsPartitions] = field(default_factory=list)
+    partitions: list[DeleteRecordsRequestPartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DeleteRecordsRequestTopics:
+    def read(cls, r: Reader, v: int) -> DeleteRecordsRequestTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [DeleteRecordsRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [DeleteRecordsRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -63,14 +63,14 @@ class DeleteRecordsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 21
 
-    topics: list[DeleteRecordsRequestTopics] = field(default_factory=list)
+    topics: list[DeleteRecordsRequestTopic] = field(default_factory=list)
     timeout_ms: int = 0
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteRecordsRequest:
         """Read one of version `v`."""
         m = cls()
-        m.topics = [DeleteRecordsRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [DeleteRecordsRequestTopic.read(r, v) for _ in range(r.count())]
         m.timeout_ms = r.int32()
         r.skip_tags()
         return m
@@ -83,15 +83,15 @@ class DeleteRecordsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteRecordsResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in DeleteRecordsResponseTopics."""
+class DeleteRecordsResponsePartitionResult(Struct, kw_only=True):
+    """Struct DeleteRecordsPartitionResult of DeleteRecordsResponse."""
 
     partition_index: int = 0
     low_watermark: int = 0
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DeleteRecordsResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> DeleteRecordsResponsePartitionResult:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -108,18 +108,18 @@ class DeleteRecordsResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteRecordsResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in DeleteRecordsResponse."""
+class DeleteRecordsResponseTopicResult(Struct, kw_only=True):
+    """Struct DeleteRecordsTopicResult of DeleteRecordsResponse."""
 
     name: str = ""
-    partitions: list[DeleteRecordsResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[DeleteRecordsResponsePartitionResult] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DeleteRecordsResponseTopics:
+    def read(cls, r: Reader, v: int) -> DeleteRecordsResponseTopicResult:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [DeleteRecordsResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [DeleteRecordsResponsePartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -137,14 +137,14 @@ class DeleteRecordsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 21
 
     throttle_time_ms: int = 0
-    topics: list[DeleteRecordsResponseTopics] = field(default_factory=list)
+    topics: list[DeleteRecordsResponseTopicResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteRecordsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.topics = [DeleteRecordsResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [DeleteRecordsResponseTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -156,15 +156,15 @@ class DeleteRecordsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsRequestTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in ListOffsetsRequestTopics."""
+class ListOffsetsRequestPartition(Struct, kw_only=True):
+    """Struct ListOffsetsPartition of ListOffsetsRequest."""
 
     partition_index: int = 0
     current_leader_epoch: int = -1
     timestamp: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ListOffsetsRequestTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> ListOffsetsRequestPartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -183,18 +183,18 @@ class ListOffsetsRequestTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in ListOffsetsRequest."""
+class ListOffsetsRequestTopic(Struct, kw_only=True):
+    """Struct ListOffsetsTopic of ListOffsetsRequest."""
 
     name: str = ""
-    partitions: list[ListOffsetsRequestTopicsPartitions] = field(default_factory=list)
+    partitions: list[ListOffsetsRequestPartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ListOffsetsRequestTopics:
+    def read(cls, r: Reader, v: int) -> ListOffsetsRequestTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [ListOffsetsRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [ListOffsetsRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -213,7 +213,7 @@ class ListOffsetsRequest(Struct, kw_only=True):
 
     replica_id: int = 0
     isolation_level: int = 0
-    topics: list[ListOffsetsRequestTopics] = field(default_factory=list)
+    topics: list[ListOffsetsRequestTopic] = field(default_factory=list)
     timeout_ms: int = 0
 
     @classmethod
@@ -223,7 +223,7 @@ class ListOffsetsRequest(Struct, kw_only=True):
         m.replica_id = r.int32()
         if v >= 2:
             m.isolation_level = r.int8()
-        m.topics = [ListOffsetsRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [ListOffsetsRequestTopic.read(r, v) for _ in range(r.count())]
         if v >= 10:
             m.timeout_ms = r.int32()
         r.skip_tags()
@@ -241,8 +241,8 @@ class ListOffsetsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in ListOffsetsResponseTopics."""
+class ListOffsetsResponsePartitionResponse(Struct, kw_only=True):
+    """Struct ListOffsetsPartitionResponse of ListOffsetsResponse."""
 
     partition_index: int = 0
     error_code: int = 0
@@ -251,7 +251,7 @@ class ListOffsetsResponseTopicsPartitions(Struct, kw_only=True):
     leader_epoch: int = -1
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ListOffsetsResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> ListOffsetsResponsePartitionResponse:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -274,18 +274,18 @@ class ListOffsetsResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in ListOffsetsResponse."""
+class ListOffsetsResponseTopicResponse(Struct, kw_only=True):
+    """Struct ListOffsetsTopicResponse of ListOffsetsResponse."""
 
     name: str = ""
-    partitions: list[ListOffsetsResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[ListOffsetsResponsePartitionResponse] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ListOffsetsResponseTopics:
+    def read(cls, r: Reader, v: int) -> ListOffsetsResponseTopicResponse:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [ListOffsetsResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [ListOffsetsResponsePartitionResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -303,7 +303,7 @@ class ListOffsetsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 2
 
     throttle_time_ms: int = 0
-    topics: list[ListOffsetsResponseTopics] = field(default_factory=list)
+    topics: list[ListOffsetsResponseTopicResponse] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListOffsetsResponse:
@@ -311,7 +311,7 @@ class ListOffsetsResponse(Struct, kw_only=True):
         m = cls()
         if v >= 2:
             m.throttle_time_ms = r.int32()
-        m.topics = [ListOffsetsResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [ListOffsetsResponseTopicResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -324,15 +324,15 @@ class ListOffsetsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetForLeaderEpochRequestTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in OffsetForLeaderEpochRequestTopics."""
+class OffsetForLeaderEpochRequestOffsetForLeaderPartition(Struct, kw_only=True):
+    """Struct OffsetForLeaderPartition of OffsetForLeaderEpochRequest."""
 
     partition: int = 0
     current_leader_epoch: int = -1
     leader_epoch: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochRequestTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochRequestOffsetForLeaderPartition:
         """Read one of version `v`."""
         m = cls()
         m.partition = r.int32()
@@ -349,18 +349,18 @@ class OffsetForLeaderEpochRequestTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetForLeaderEpochRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetForLeaderEpochRequest."""
+class OffsetForLeaderEpochRequestOffsetForLeaderTopic(Struct, kw_only=True):
+    """Struct OffsetForLeaderTopic of OffsetForLeaderEpochRequest."""
 
     topic: str = ""
-    partitions: list[OffsetForLeaderEpochRequestTopicsPartitions] = field(default_factory=list)
+    partitions: list[OffsetForLeaderEpochRequestOffsetForLeaderPartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochRequestTopics:
+    def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochRequestOffsetForLeaderTopic:
         """Read one of version `v`."""
         m = cls()
         m.topic = r.string()
-        m.partitions = [OffsetForLeaderEpochRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [OffsetForLeaderEpochRequestOffsetForLeaderPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -378,7 +378,7 @@ class OffsetForLeaderEpochRequest(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 23
 
     replica_id: int = -2
-    topics: list[OffsetForLeaderEpochRequestTopics] = field(default_factory=list)
+    topics: list[OffsetForLeaderEpochRequestOffsetForLeaderTopic] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochRequest:
@@ -386,7 +386,7 @@ class OffsetForLeaderEpochRequest(Struct, kw_only=True):
         m = cls()
         if v >= 3:
             m.replica_id = r.int32()
-        m.topics = [OffsetForLeaderEpochRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [OffsetForLeaderEpochRequestOffsetForLeaderTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -399,8 +399,8 @@ class OffsetForLeaderEpochRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetForLeaderEpochResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in OffsetForLeaderEpochResponseTopics."""
+class OffsetForLeaderEpochResponseEpochEndOffset(Struct, kw_only=True):
+    """Struct EpochEndOffset of OffsetForLeaderEpochResponse."""
 
     error_code: int = 0
     partition: int = 0
@@ -408,7 +408,7 @@ class OffsetForLeaderEpochResponseTopicsPartitions(Struct, kw_only=True):
     end_offset: int = -1
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochResponseEpochEndOffset:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
@@ -427,18 +427,18 @@ class OffsetForLeaderEpochResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetForLeaderEpochResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in OffsetForLeaderEpochResponse."""
+class OffsetForLeaderEpochResponseOffsetForLeaderTopicResult(Struct, kw_only=True):
+    """Struct OffsetForLeaderTopicResult of OffsetForLeaderEpochResponse."""
 
     topic: str = ""
-    partitions: list[OffsetForLeaderEpochResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[OffsetForLeaderEpochResponseEpochEndOffset] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochResponseTopics:
+    def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochResponseOffsetForLeaderTopicResult:
         """Read one of version `v`."""
         m = cls()
         m.topic = r.string()
-        m.partitions = [OffsetForLeaderEpochResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [OffsetForLeaderEpochResponseEpochEndOffset.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -456,14 +456,14 @@ class OffsetForLeaderEpochResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 23
 
     throttle_time_ms: int = 0
-    topics: list[OffsetForLeaderEpochResponseTopics] = field(default_factory=list)
+    topics: list[OffsetForLeaderEpochResponseOffsetForLeaderTopicResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.topics = [OffsetForLeaderEpochResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [OffsetForLeaderEpochResponseOffsetForLeaderTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

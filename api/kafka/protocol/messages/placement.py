@@ -13,14 +13,14 @@ from msgspec import Struct, field
 from api.kafka.protocol.primitives import Reader, Writer
 
 
-class AlterPartitionReassignmentsRequestTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in AlterPartitionReassignmentsRequestTopics."""
+class AlterPartitionReassignmentsRequestReassignablePartition(Struct, kw_only=True):
+    """Struct ReassignablePartition of AlterPartitionReassignmentsRequest."""
 
     partition_index: int = 0
     replicas: list[int] | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsRequestTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsRequestReassignablePartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -37,18 +37,18 @@ class AlterPartitionReassignmentsRequestTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class AlterPartitionReassignmentsRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in AlterPartitionReassignmentsRequest."""
+class AlterPartitionReassignmentsRequestReassignableTopic(Struct, kw_only=True):
+    """Struct ReassignableTopic of AlterPartitionReassignmentsRequest."""
 
     name: str = ""
-    partitions: list[AlterPartitionReassignmentsRequestTopicsPartitions] = field(default_factory=list)
+    partitions: list[AlterPartitionReassignmentsRequestReassignablePartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsRequestTopics:
+    def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsRequestReassignableTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [AlterPartitionReassignmentsRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [AlterPartitionReassignmentsRequestReassignablePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -67,7 +67,7 @@ class AlterPartitionReassignmentsRequest(Struct, kw_only=True):
 
     timeout_ms: int = 60000
     allow_replication_factor_change: bool = True
-    topics: list[AlterPartitionReassignmentsRequestTopics] = field(default_factory=list)
+    topics: list[AlterPartitionReassignmentsRequestReassignableTopic] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsRequest:
@@ -76,7 +76,7 @@ class AlterPartitionReassignmentsRequest(Struct, kw_only=True):
         m.timeout_ms = r.int32()
         if v >= 1:
             m.allow_replication_factor_change = r.boolean()
-        m.topics = [AlterPartitionReassignmentsRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [AlterPartitionReassignmentsRequestReassignableTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -90,15 +90,15 @@ class AlterPartitionReassignmentsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class AlterPartitionReassignmentsResponseResponsesPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in AlterPartitionReassignmentsResponseResponses."""
+class AlterPartitionReassignmentsResponseReassignablePartitionResponse(Struct, kw_only=True):
+    """Struct ReassignablePartitionResponse of AlterPartitionReassignmentsResponse."""
 
     partition_index: int = 0
     error_code: int = 0
     error_message: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsResponseResponsesPartitions:
+    def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsResponseReassignablePartitionResponse:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -115,18 +115,18 @@ class AlterPartitionReassignmentsResponseResponsesPartitions(Struct, kw_only=Tru
         w.end_struct()
 
 
-class AlterPartitionReassignmentsResponseResponses(Struct, kw_only=True):
-    """An entry of `responses` in AlterPartitionReassignmentsResponse."""
+class AlterPartitionReassignmentsResponseReassignableTopicResponse(Struct, kw_only=True):
+    """Struct ReassignableTopicResponse of AlterPartitionReassignmentsResponse."""
 
     name: str = ""
-    partitions: list[AlterPartitionReassignmentsResponseResponsesPartitions] = field(default_factory=list)
+    partitions: list[AlterPartitionReassignmentsResponseReassignablePartitionResponse] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsResponseResponses:
+    def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsResponseReassignableTopicResponse:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [AlterPartitionReassignmentsResponseResponsesPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [AlterPartitionReassignmentsResponseReassignablePartitionResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -147,7 +147,7 @@ class AlterPartitionReassignmentsResponse(Struct, kw_only=True):
     allow_replication_factor_change: bool = True
     error_code: int = 0
     error_message: str | None = ""
-    responses: list[AlterPartitionReassignmentsResponseResponses] = field(default_factory=list)
+    responses: list[AlterPartitionReassignmentsResponseReassignableTopicResponse] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsResponse:
@@ -158,7 +158,7 @@ class AlterPartitionReassignmentsResponse(Struct, kw_only=True):
             m.allow_replication_factor_change = r.boolean()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
-        m.responses = [AlterPartitionReassignmentsResponseResponses.read(r, v) for _ in range(r.count())]
+        m.responses = [AlterPartitionReassignmentsResponseReassignableTopicResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -174,14 +174,14 @@ class AlterPartitionReassignmentsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class AlterReplicaLogDirsRequestDirsTopics(Struct, kw_only=True):
-    """An entry of `topics` in AlterReplicaLogDirsRequestDirs."""
+class AlterReplicaLogDirsRequestAlterReplicaLogDirTopic(Struct, kw_only=True):
+    """Struct AlterReplicaLogDirTopic of AlterReplicaLogDirsRequest."""
 
     name: str = ""
     partitions: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsRequestDirsTopics:
+    def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsRequestAlterReplicaLogDirTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -197,18 +197,18 @@ class AlterReplicaLogDirsRequestDirsTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class AlterReplicaLogDirsRequestDirs(Struct, kw_only=True):
-    """An entry of `dirs` in AlterReplicaLogDirsRequest."""
+class AlterReplicaLogDirsRequestAlterReplicaLogDir(Struct, kw_only=True):
+    """Struct AlterReplicaLogDir of AlterReplicaLogDirsRequest."""
 
     path: str = ""
-    topics: list[AlterReplicaLogDirsRequestDirsTopics] = field(default_factory=list)
+    topics: list[AlterReplicaLogDirsRequestAlterReplicaLogDirTopic] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsRequestDirs:
+    def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsRequestAlterReplicaLogDir:
         """Read one of version `v`."""
         m = cls()
         m.path = r.string()
-        m.topics = [AlterReplicaLogDirsRequestDirsTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [AlterReplicaLogDirsRequestAlterReplicaLogDirTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -225,13 +225,13 @@ class AlterReplicaLogDirsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 34
 
-    dirs: list[AlterReplicaLogDirsRequestDirs] = field(default_factory=list)
+    dirs: list[AlterReplicaLogDirsRequestAlterReplicaLogDir] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsRequest:
         """Read one of version `v`."""
         m = cls()
-        m.dirs = [AlterReplicaLogDirsRequestDirs.read(r, v) for _ in range(r.count())]
+        m.dirs = [AlterReplicaLogDirsRequestAlterReplicaLogDir.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -242,14 +242,14 @@ class AlterReplicaLogDirsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class AlterReplicaLogDirsResponseResultsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in AlterReplicaLogDirsResponseResults."""
+class AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult(Struct, kw_only=True):
+    """Struct AlterReplicaLogDirPartitionResult of AlterReplicaLogDirsResponse."""
 
     partition_index: int = 0
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsResponseResultsPartitions:
+    def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -264,18 +264,18 @@ class AlterReplicaLogDirsResponseResultsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class AlterReplicaLogDirsResponseResults(Struct, kw_only=True):
-    """An entry of `results` in AlterReplicaLogDirsResponse."""
+class AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult(Struct, kw_only=True):
+    """Struct AlterReplicaLogDirTopicResult of AlterReplicaLogDirsResponse."""
 
     topic_name: str = ""
-    partitions: list[AlterReplicaLogDirsResponseResultsPartitions] = field(default_factory=list)
+    partitions: list[AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsResponseResults:
+    def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult:
         """Read one of version `v`."""
         m = cls()
         m.topic_name = r.string()
-        m.partitions = [AlterReplicaLogDirsResponseResultsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -293,14 +293,14 @@ class AlterReplicaLogDirsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 34
 
     throttle_time_ms: int = 0
-    results: list[AlterReplicaLogDirsResponseResults] = field(default_factory=list)
+    results: list[AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.results = [AlterReplicaLogDirsResponseResults.read(r, v) for _ in range(r.count())]
+        m.results = [AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -312,14 +312,14 @@ class AlterReplicaLogDirsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeLogDirsRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in DescribeLogDirsRequest."""
+class DescribeLogDirsRequestDescribableLogDirTopic(Struct, kw_only=True):
+    """Struct DescribableLogDirTopic of DescribeLogDirsRequest."""
 
     topic: str = ""
     partitions: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeLogDirsRequestTopics:
+    def read(cls, r: Reader, v: int) -> DescribeLogDirsRequestDescribableLogDirTopic:
         """Read one of version `v`."""
         m = cls()
         m.topic = r.string()
@@ -340,14 +340,14 @@ class DescribeLogDirsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 35
 
-    topics: list[DescribeLogDirsRequestTopics] | None = field(default_factory=list)
+    topics: list[DescribeLogDirsRequestDescribableLogDirTopic] | None = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeLogDirsRequest:
         """Read one of version `v`."""
         m = cls()
         n = r.nullable_count()
-        m.topics = None if n is None else [DescribeLogDirsRequestTopics.read(r, v) for _ in range(n)]
+        m.topics = None if n is None else [DescribeLogDirsRequestDescribableLogDirTopic.read(r, v) for _ in range(n)]
         r.skip_tags()
         return m
 
@@ -358,8 +358,8 @@ class DescribeLogDirsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeLogDirsResponseResultsTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in DescribeLogDirsResponseResultsTopics."""
+class DescribeLogDirsResponsePartition(Struct, kw_only=True):
+    """Struct DescribeLogDirsPartition of DescribeLogDirsResponse."""
 
     partition_index: int = 0
     partition_size: int = 0
@@ -367,7 +367,7 @@ class DescribeLogDirsResponseResultsTopicsPartitions(Struct, kw_only=True):
     is_future_key: bool = False
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeLogDirsResponseResultsTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> DescribeLogDirsResponsePartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -386,18 +386,18 @@ class DescribeLogDirsResponseResultsTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeLogDirsResponseResultsTopics(Struct, kw_only=True):
-    """An entry of `topics` in DescribeLogDirsResponseResults."""
+class DescribeLogDirsResponseTopic(Struct, kw_only=True):
+    """Struct DescribeLogDirsTopic of DescribeLogDirsResponse."""
 
     name: str = ""
-    partitions: list[DescribeLogDirsResponseResultsTopicsPartitions] = field(default_factory=list)
+    partitions: list[DescribeLogDirsResponsePartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeLogDirsResponseResultsTopics:
+    def read(cls, r: Reader, v: int) -> DescribeLogDirsResponseTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [DescribeLogDirsResponseResultsTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [DescribeLogDirsResponsePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -409,23 +409,23 @@ class DescribeLogDirsResponseResultsTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeLogDirsResponseResults(Struct, kw_only=True):
-    """An entry of `results` in DescribeLogDirsResponse."""
+class DescribeLogDirsResponseResult(Struct, kw_only=True):
+    """Struct DescribeLogDirsResult of DescribeLogDirsResponse."""
 
     error_code: int = 0
     log_dir: str = ""
-    topics: list[DescribeLogDirsResponseResultsTopics] = field(default_factory=list)
+    topics: list[DescribeLogDirsResponseTopic] = field(default_factory=list)
     total_bytes: int = -1
     usable_bytes: int = -1
     is_cordoned: bool = False
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeLogDirsResponseResults:
+    def read(cls, r: Reader, v: int) -> DescribeLogDirsResponseResult:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
         m.log_dir = r.string()
-        m.topics = [DescribeLogDirsResponseResultsTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [DescribeLogDirsResponseTopic.read(r, v) for _ in range(r.count())]
         if v >= 4:
             m.total_bytes = r.int64()
             m.usable_bytes = r.int64()
@@ -455,7 +455,7 @@ class DescribeLogDirsResponse(Struct, kw_only=True):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    results: list[DescribeLogDirsResponseResults] = field(default_factory=list)
+    results: list[DescribeLogDirsResponseResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeLogDirsResponse:
@@ -464,7 +464,7 @@ class DescribeLogDirsResponse(Struct, kw_only=True):
         m.throttle_time_ms = r.int32()
         if v >= 3:
             m.error_code = r.int16()
-        m.results = [DescribeLogDirsResponseResults.read(r, v) for _ in range(r.count())]
+        m.results = [DescribeLogDirsResponseResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -479,7 +479,7 @@ class DescribeLogDirsResponse(Struct, kw_only=True):
 
 
 class ElectLeadersRequestTopicPartitions(Struct, kw_only=True):
-    """An entry of `topic_partitions` in ElectLeadersRequest."""
+    """Struct TopicPartitions of ElectLeadersRequest."""
 
     topic: str = ""
     partitions: list[int] = field(default_factory=list)
@@ -532,15 +532,15 @@ class ElectLeadersRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ElectLeadersResponseReplicaElectionResultsPartitionResult(Struct, kw_only=True):
-    """An entry of `partition_result` in ElectLeadersResponseReplicaElectionResults."""
+class ElectLeadersResponsePartitionResult(Struct, kw_only=True):
+    """Struct PartitionResult of ElectLeadersResponse."""
 
     partition_id: int = 0
     error_code: int = 0
     error_message: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ElectLeadersResponseReplicaElectionResultsPartitionResult:
+    def read(cls, r: Reader, v: int) -> ElectLeadersResponsePartitionResult:
         """Read one of version `v`."""
         m = cls()
         m.partition_id = r.int32()
@@ -557,18 +557,18 @@ class ElectLeadersResponseReplicaElectionResultsPartitionResult(Struct, kw_only=
         w.end_struct()
 
 
-class ElectLeadersResponseReplicaElectionResults(Struct, kw_only=True):
-    """An entry of `replica_election_results` in ElectLeadersResponse."""
+class ElectLeadersResponseReplicaElectionResult(Struct, kw_only=True):
+    """Struct ReplicaElectionResult of ElectLeadersResponse."""
 
     topic: str = ""
-    partition_result: list[ElectLeadersResponseReplicaElectionResultsPartitionResult] = field(default_factory=list)
+    partition_result: list[ElectLeadersResponsePartitionResult] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ElectLeadersResponseReplicaElectionResults:
+    def read(cls, r: Reader, v: int) -> ElectLeadersResponseReplicaElectionResult:
         """Read one of version `v`."""
         m = cls()
         m.topic = r.string()
-        m.partition_result = [ElectLeadersResponseReplicaElectionResultsPartitionResult.read(r, v) for _ in range(r.count())]
+        m.partition_result = [ElectLeadersResponsePartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -587,7 +587,7 @@ class ElectLeadersResponse(Struct, kw_only=True):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    replica_election_results: list[ElectLeadersResponseReplicaElectionResults] = field(default_factory=list)
+    replica_election_results: list[ElectLeadersResponseReplicaElectionResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ElectLeadersResponse:
@@ -596,7 +596,7 @@ class ElectLeadersResponse(Struct, kw_only=True):
         m.throttle_time_ms = r.int32()
         if v >= 1:
             m.error_code = r.int16()
-        m.replica_election_results = [ElectLeadersResponseReplicaElectionResults.read(r, v) for _ in range(r.count())]
+        m.replica_election_results = [ElectLeadersResponseReplicaElectionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -611,7 +611,7 @@ class ElectLeadersResponse(Struct, kw_only=True):
 
 
 class ListPartitionReassignmentsRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in ListPartitionReassignmentsRequest."""
+    """Struct ListPartitionReassignmentsTopics of ListPartitionReassignmentsRequest."""
 
     name: str = ""
     partition_indexes: list[int] = field(default_factory=list)
@@ -659,8 +659,8 @@ class ListPartitionReassignmentsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListPartitionReassignmentsResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in ListPartitionReassignmentsResponseTopics."""
+class ListPartitionReassignmentsResponseOngoingPartitionReassignment(Struct, kw_only=True):
+    """Struct OngoingPartitionReassignment of ListPartitionReassignmentsResponse."""
 
     partition_index: int = 0
     replicas: list[int] = field(default_factory=list)
@@ -668,7 +668,7 @@ class ListPartitionReassignmentsResponseTopicsPartitions(Struct, kw_only=True):
     removing_replicas: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsResponseOngoingPartitionReassignment:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -690,18 +690,18 @@ class ListPartitionReassignmentsResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListPartitionReassignmentsResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in ListPartitionReassignmentsResponse."""
+class ListPartitionReassignmentsResponseOngoingTopicReassignment(Struct, kw_only=True):
+    """Struct OngoingTopicReassignment of ListPartitionReassignmentsResponse."""
 
     name: str = ""
-    partitions: list[ListPartitionReassignmentsResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[ListPartitionReassignmentsResponseOngoingPartitionReassignment] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsResponseTopics:
+    def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsResponseOngoingTopicReassignment:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [ListPartitionReassignmentsResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [ListPartitionReassignmentsResponseOngoingPartitionReassignment.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -721,7 +721,7 @@ class ListPartitionReassignmentsResponse(Struct, kw_only=True):
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = ""
-    topics: list[ListPartitionReassignmentsResponseTopics] = field(default_factory=list)
+    topics: list[ListPartitionReassignmentsResponseOngoingTopicReassignment] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsResponse:
@@ -730,7 +730,7 @@ class ListPartitionReassignmentsResponse(Struct, kw_only=True):
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
-        m.topics = [ListPartitionReassignmentsResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [ListPartitionReassignmentsResponseOngoingTopicReassignment.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

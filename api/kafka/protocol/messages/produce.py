@@ -91,14 +91,14 @@ class InitProducerIdResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceRequestTopicDataPartitionData(Struct, kw_only=True):
-    """An entry of `partition_data` in ProduceRequestTopicData."""
+class ProduceRequestPartitionProduceData(Struct, kw_only=True):
+    """Struct PartitionProduceData of ProduceRequest."""
 
     index: int = 0
     records: bytes | None = b""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ProduceRequestTopicDataPartitionData:
+    def read(cls, r: Reader, v: int) -> ProduceRequestPartitionProduceData:
         """Read one of version `v`."""
         m = cls()
         m.index = r.int32()
@@ -113,22 +113,22 @@ class ProduceRequestTopicDataPartitionData(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceRequestTopicData(Struct, kw_only=True):
-    """An entry of `topic_data` in ProduceRequest."""
+class ProduceRequestTopicProduceData(Struct, kw_only=True):
+    """Struct TopicProduceData of ProduceRequest."""
 
     name: str = ""
     topic_id: bytes = bytes(16)
-    partition_data: list[ProduceRequestTopicDataPartitionData] = field(default_factory=list)
+    partition_data: list[ProduceRequestPartitionProduceData] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ProduceRequestTopicData:
+    def read(cls, r: Reader, v: int) -> ProduceRequestTopicProduceData:
         """Read one of version `v`."""
         m = cls()
         if v <= 12:
             m.name = r.string()
         if v >= 13:
             m.topic_id = r.uuid()
-        m.partition_data = [ProduceRequestTopicDataPartitionData.read(r, v) for _ in range(r.count())]
+        m.partition_data = [ProduceRequestPartitionProduceData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -151,7 +151,7 @@ class ProduceRequest(Struct, kw_only=True):
     transactional_id: str | None = None
     acks: int = 0
     timeout_ms: int = 0
-    topic_data: list[ProduceRequestTopicData] = field(default_factory=list)
+    topic_data: list[ProduceRequestTopicProduceData] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceRequest:
@@ -160,7 +160,7 @@ class ProduceRequest(Struct, kw_only=True):
         m.transactional_id = r.nullable_string()
         m.acks = r.int16()
         m.timeout_ms = r.int32()
-        m.topic_data = [ProduceRequestTopicData.read(r, v) for _ in range(r.count())]
+        m.topic_data = [ProduceRequestTopicProduceData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -174,14 +174,14 @@ class ProduceRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceResponseResponsesPartitionResponsesRecordErrors(Struct, kw_only=True):
-    """An entry of `record_errors` in ProduceResponseResponsesPartitionResponses."""
+class ProduceResponseBatchIndexAndErrorMessage(Struct, kw_only=True):
+    """Struct BatchIndexAndErrorMessage of ProduceResponse."""
 
     batch_index: int = 0
     batch_index_error_message: str | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ProduceResponseResponsesPartitionResponsesRecordErrors:
+    def read(cls, r: Reader, v: int) -> ProduceResponseBatchIndexAndErrorMessage:
         """Read one of version `v`."""
         m = cls()
         m.batch_index = r.int32()
@@ -196,14 +196,14 @@ class ProduceResponseResponsesPartitionResponsesRecordErrors(Struct, kw_only=Tru
         w.end_struct()
 
 
-class ProduceResponseResponsesPartitionResponsesCurrentLeader(Struct, kw_only=True):
-    """An entry of `current_leader` in ProduceResponseResponsesPartitionResponses."""
+class ProduceResponseLeaderIdAndEpoch(Struct, kw_only=True):
+    """Struct LeaderIdAndEpoch of ProduceResponse."""
 
     leader_id: int = -1
     leader_epoch: int = -1
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ProduceResponseResponsesPartitionResponsesCurrentLeader:
+    def read(cls, r: Reader, v: int) -> ProduceResponseLeaderIdAndEpoch:
         """Read one of version `v`."""
         m = cls()
         m.leader_id = r.int32()
@@ -218,20 +218,20 @@ class ProduceResponseResponsesPartitionResponsesCurrentLeader(Struct, kw_only=Tr
         w.end_struct()
 
 
-class ProduceResponseResponsesPartitionResponses(Struct, kw_only=True):
-    """An entry of `partition_responses` in ProduceResponseResponses."""
+class ProduceResponsePartitionProduceResponse(Struct, kw_only=True):
+    """Struct PartitionProduceResponse of ProduceResponse."""
 
     index: int = 0
     error_code: int = 0
     base_offset: int = 0
     log_append_time_ms: int = -1
     log_start_offset: int = -1
-    record_errors: list[ProduceResponseResponsesPartitionResponsesRecordErrors] = field(default_factory=list)
+    record_errors: list[ProduceResponseBatchIndexAndErrorMessage] = field(default_factory=list)
     error_message: str | None = None
-    current_leader: ProduceResponseResponsesPartitionResponsesCurrentLeader = field(default_factory=lambda: ProduceResponseResponsesPartitionResponsesCurrentLeader())
+    current_leader: ProduceResponseLeaderIdAndEpoch = field(default_factory=lambda: ProduceResponseLeaderIdAndEpoch())
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ProduceResponseResponsesPartitionResponses:
+    def read(cls, r: Reader, v: int) -> ProduceResponsePartitionProduceResponse:
         """Read one of version `v`."""
         m = cls()
         m.index = r.int32()
@@ -241,11 +241,11 @@ class ProduceResponseResponsesPartitionResponses(Struct, kw_only=True):
         if v >= 5:
             m.log_start_offset = r.int64()
         if v >= 8:
-            m.record_errors = [ProduceResponseResponsesPartitionResponsesRecordErrors.read(r, v) for _ in range(r.count())]
+            m.record_errors = [ProduceResponseBatchIndexAndErrorMessage.read(r, v) for _ in range(r.count())]
             m.error_message = r.nullable_string()
         for tag in r.tags():
             if tag == 0 and v >= 10:
-                m.current_leader = ProduceResponseResponsesPartitionResponsesCurrentLeader.read(r, v)
+                m.current_leader = ProduceResponseLeaderIdAndEpoch.read(r, v)
             else:
                 r.skip_tag()
         return m
@@ -263,27 +263,27 @@ class ProduceResponseResponsesPartitionResponses(Struct, kw_only=True):
                 record_errors_item.write(w, v)
             w.nullable_string(self.error_message)
         tags: Tags = []
-        if v >= 10 and self.current_leader != ProduceResponseResponsesPartitionResponsesCurrentLeader():
+        if v >= 10 and self.current_leader != ProduceResponseLeaderIdAndEpoch():
             self.current_leader.write(w.tag(tags, 0), v)
         w.end_struct(tags)
 
 
-class ProduceResponseResponses(Struct, kw_only=True):
-    """An entry of `responses` in ProduceResponse."""
+class ProduceResponseTopicProduceResponse(Struct, kw_only=True):
+    """Struct TopicProduceResponse of ProduceResponse."""
 
     name: str = ""
     topic_id: bytes = bytes(16)
-    partition_responses: list[ProduceResponseResponsesPartitionResponses] = field(default_factory=list)
+    partition_responses: list[ProduceResponsePartitionProduceResponse] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ProduceResponseResponses:
+    def read(cls, r: Reader, v: int) -> ProduceResponseTopicProduceResponse:
         """Read one of version `v`."""
         m = cls()
         if v <= 12:
             m.name = r.string()
         if v >= 13:
             m.topic_id = r.uuid()
-        m.partition_responses = [ProduceResponseResponsesPartitionResponses.read(r, v) for _ in range(r.count())]
+        m.partition_responses = [ProduceResponsePartitionProduceResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -298,8 +298,8 @@ class ProduceResponseResponses(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceResponseNodeEndpoints(Struct, kw_only=True):
-    """An entry of `node_endpoints` in ProduceResponse."""
+class ProduceResponseNodeEndpoint(Struct, kw_only=True):
+    """Struct NodeEndpoint of ProduceResponse."""
 
     node_id: int = 0
     host: str = ""
@@ -307,7 +307,7 @@ class ProduceResponseNodeEndpoints(Struct, kw_only=True):
     rack: str | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ProduceResponseNodeEndpoints:
+    def read(cls, r: Reader, v: int) -> ProduceResponseNodeEndpoint:
         """Read one of version `v`."""
         m = cls()
         m.node_id = r.int32()
@@ -331,19 +331,19 @@ class ProduceResponse(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 0
 
-    responses: list[ProduceResponseResponses] = field(default_factory=list)
+    responses: list[ProduceResponseTopicProduceResponse] = field(default_factory=list)
     throttle_time_ms: int = 0
-    node_endpoints: list[ProduceResponseNodeEndpoints] = field(default_factory=list)
+    node_endpoints: list[ProduceResponseNodeEndpoint] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceResponse:
         """Read one of version `v`."""
         m = cls()
-        m.responses = [ProduceResponseResponses.read(r, v) for _ in range(r.count())]
+        m.responses = [ProduceResponseTopicProduceResponse.read(r, v) for _ in range(r.count())]
         m.throttle_time_ms = r.int32()
         for tag in r.tags():
             if tag == 0 and v >= 10:
-                m.node_endpoints = [ProduceResponseNodeEndpoints.read(r, v) for _ in range(r.count())]
+                m.node_endpoints = [ProduceResponseNodeEndpoint.read(r, v) for _ in range(r.count())]
             else:
                 r.skip_tag()
         return m

@@ -13,13 +13,13 @@ from msgspec import Struct, field
 from api.kafka.protocol.primitives import Reader, Tags, Writer
 
 
-class CreatePartitionsRequestTopicsAssignments(Struct, kw_only=True):
-    """An entry of `assignments` in CreatePartitionsRequestTopics."""
+class CreatePartitionsRequestAssignment(Struct, kw_only=True):
+    """Struct CreatePartitionsAssignment of CreatePartitionsRequest."""
 
     broker_ids: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> CreatePartitionsRequestTopicsAssignments:
+    def read(cls, r: Reader, v: int) -> CreatePartitionsRequestAssignment:
         """Read one of version `v`."""
         m = cls()
         m.broker_ids = [r.int32() for _ in range(r.count())]
@@ -33,21 +33,21 @@ class CreatePartitionsRequestTopicsAssignments(Struct, kw_only=True):
         w.end_struct()
 
 
-class CreatePartitionsRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in CreatePartitionsRequest."""
+class CreatePartitionsRequestTopic(Struct, kw_only=True):
+    """Struct CreatePartitionsTopic of CreatePartitionsRequest."""
 
     name: str = ""
     count: int = 0
-    assignments: list[CreatePartitionsRequestTopicsAssignments] | None = field(default_factory=list)
+    assignments: list[CreatePartitionsRequestAssignment] | None = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> CreatePartitionsRequestTopics:
+    def read(cls, r: Reader, v: int) -> CreatePartitionsRequestTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
         m.count = r.int32()
         n = r.nullable_count()
-        m.assignments = None if n is None else [CreatePartitionsRequestTopicsAssignments.read(r, v) for _ in range(n)]
+        m.assignments = None if n is None else [CreatePartitionsRequestAssignment.read(r, v) for _ in range(n)]
         r.skip_tags()
         return m
 
@@ -65,7 +65,7 @@ class CreatePartitionsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 37
 
-    topics: list[CreatePartitionsRequestTopics] = field(default_factory=list)
+    topics: list[CreatePartitionsRequestTopic] = field(default_factory=list)
     timeout_ms: int = 0
     validate_only: bool = False
 
@@ -73,7 +73,7 @@ class CreatePartitionsRequest(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> CreatePartitionsRequest:
         """Read one of version `v`."""
         m = cls()
-        m.topics = [CreatePartitionsRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [CreatePartitionsRequestTopic.read(r, v) for _ in range(r.count())]
         m.timeout_ms = r.int32()
         m.validate_only = r.boolean()
         r.skip_tags()
@@ -88,15 +88,15 @@ class CreatePartitionsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class CreatePartitionsResponseResults(Struct, kw_only=True):
-    """An entry of `results` in CreatePartitionsResponse."""
+class CreatePartitionsResponseTopicResult(Struct, kw_only=True):
+    """Struct CreatePartitionsTopicResult of CreatePartitionsResponse."""
 
     name: str = ""
     error_code: int = 0
     error_message: str | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> CreatePartitionsResponseResults:
+    def read(cls, r: Reader, v: int) -> CreatePartitionsResponseTopicResult:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -119,14 +119,14 @@ class CreatePartitionsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 37
 
     throttle_time_ms: int = 0
-    results: list[CreatePartitionsResponseResults] = field(default_factory=list)
+    results: list[CreatePartitionsResponseTopicResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> CreatePartitionsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.results = [CreatePartitionsResponseResults.read(r, v) for _ in range(r.count())]
+        m.results = [CreatePartitionsResponseTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -138,14 +138,14 @@ class CreatePartitionsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class CreateTopicsRequestTopicsAssignments(Struct, kw_only=True):
-    """An entry of `assignments` in CreateTopicsRequestTopics."""
+class CreateTopicsRequestCreatableReplicaAssignment(Struct, kw_only=True):
+    """Struct CreatableReplicaAssignment of CreateTopicsRequest."""
 
     partition_index: int = 0
     broker_ids: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> CreateTopicsRequestTopicsAssignments:
+    def read(cls, r: Reader, v: int) -> CreateTopicsRequestCreatableReplicaAssignment:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -161,14 +161,14 @@ class CreateTopicsRequestTopicsAssignments(Struct, kw_only=True):
         w.end_struct()
 
 
-class CreateTopicsRequestTopicsConfigs(Struct, kw_only=True):
-    """An entry of `configs` in CreateTopicsRequestTopics."""
+class CreateTopicsRequestCreatableTopicConfig(Struct, kw_only=True):
+    """Struct CreatableTopicConfig of CreateTopicsRequest."""
 
     name: str = ""
     value: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> CreateTopicsRequestTopicsConfigs:
+    def read(cls, r: Reader, v: int) -> CreateTopicsRequestCreatableTopicConfig:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -183,24 +183,24 @@ class CreateTopicsRequestTopicsConfigs(Struct, kw_only=True):
         w.end_struct()
 
 
-class CreateTopicsRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in CreateTopicsRequest."""
+class CreateTopicsRequestCreatableTopic(Struct, kw_only=True):
+    """Struct CreatableTopic of CreateTopicsRequest."""
 
     name: str = ""
     num_partitions: int = 0
     replication_factor: int = 0
-    assignments: list[CreateTopicsRequestTopicsAssignments] = field(default_factory=list)
-    configs: list[CreateTopicsRequestTopicsConfigs] = field(default_factory=list)
+    assignments: list[CreateTopicsRequestCreatableReplicaAssignment] = field(default_factory=list)
+    configs: list[CreateTopicsRequestCreatableTopicConfig] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> CreateTopicsRequestTopics:
+    def read(cls, r: Reader, v: int) -> CreateTopicsRequestCreatableTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
         m.num_partitions = r.int32()
         m.replication_factor = r.int16()
-        m.assignments = [CreateTopicsRequestTopicsAssignments.read(r, v) for _ in range(r.count())]
-        m.configs = [CreateTopicsRequestTopicsConfigs.read(r, v) for _ in range(r.count())]
+        m.assignments = [CreateTopicsRequestCreatableReplicaAssignment.read(r, v) for _ in range(r.count())]
+        m.configs = [CreateTopicsRequestCreatableTopicConfig.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -221,7 +221,7 @@ class CreateTopicsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 19
 
-    topics: list[CreateTopicsRequestTopics] = field(default_factory=list)
+    topics: list[CreateTopicsRequestCreatableTopic] = field(default_factory=list)
     timeout_ms: int = 60000
     validate_only: bool = False
 
@@ -229,7 +229,7 @@ class CreateTopicsRequest(Struct, kw_only=True):
     def read(cls, r: Reader, v: int) -> CreateTopicsRequest:
         """Read one of version `v`."""
         m = cls()
-        m.topics = [CreateTopicsRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [CreateTopicsRequestCreatableTopic.read(r, v) for _ in range(r.count())]
         m.timeout_ms = r.int32()
         m.validate_only = r.boolean()
         r.skip_tags()
@@ -244,8 +244,8 @@ class CreateTopicsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class CreateTopicsResponseTopicsConfigs(Struct, kw_only=True):
-    """An entry of `configs` in CreateTopicsResponseTopics."""
+class CreateTopicsResponseCreatableTopicConfigs(Struct, kw_only=True):
+    """Struct CreatableTopicConfigs of CreateTopicsResponse."""
 
     name: str = ""
     value: str | None = ""
@@ -254,7 +254,7 @@ class CreateTopicsResponseTopicsConfigs(Struct, kw_only=True):
     is_sensitive: bool = False
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> CreateTopicsResponseTopicsConfigs:
+    def read(cls, r: Reader, v: int) -> CreateTopicsResponseCreatableTopicConfigs:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -275,8 +275,8 @@ class CreateTopicsResponseTopicsConfigs(Struct, kw_only=True):
         w.end_struct()
 
 
-class CreateTopicsResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in CreateTopicsResponse."""
+class CreateTopicsResponseCreatableTopicResult(Struct, kw_only=True):
+    """Struct CreatableTopicResult of CreateTopicsResponse."""
 
     name: str = ""
     topic_id: bytes = bytes(16)
@@ -285,10 +285,10 @@ class CreateTopicsResponseTopics(Struct, kw_only=True):
     topic_config_error_code: int = 0
     num_partitions: int = -1
     replication_factor: int = -1
-    configs: list[CreateTopicsResponseTopicsConfigs] | None = field(default_factory=list)
+    configs: list[CreateTopicsResponseCreatableTopicConfigs] | None = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> CreateTopicsResponseTopics:
+    def read(cls, r: Reader, v: int) -> CreateTopicsResponseCreatableTopicResult:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -300,7 +300,7 @@ class CreateTopicsResponseTopics(Struct, kw_only=True):
             m.num_partitions = r.int32()
             m.replication_factor = r.int16()
             n = r.nullable_count()
-            m.configs = None if n is None else [CreateTopicsResponseTopicsConfigs.read(r, v) for _ in range(n)]
+            m.configs = None if n is None else [CreateTopicsResponseCreatableTopicConfigs.read(r, v) for _ in range(n)]
         for tag in r.tags():
             if tag == 0 and v >= 5:
                 m.topic_config_error_code = r.int16()
@@ -332,14 +332,14 @@ class CreateTopicsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 19
 
     throttle_time_ms: int = 0
-    topics: list[CreateTopicsResponseTopics] = field(default_factory=list)
+    topics: list[CreateTopicsResponseCreatableTopicResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> CreateTopicsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.topics = [CreateTopicsResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [CreateTopicsResponseCreatableTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -351,14 +351,14 @@ class CreateTopicsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteTopicsRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in DeleteTopicsRequest."""
+class DeleteTopicsRequestDeleteTopicState(Struct, kw_only=True):
+    """Struct DeleteTopicState of DeleteTopicsRequest."""
 
     name: str | None = None
     topic_id: bytes = bytes(16)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DeleteTopicsRequestTopics:
+    def read(cls, r: Reader, v: int) -> DeleteTopicsRequestDeleteTopicState:
         """Read one of version `v`."""
         m = cls()
         m.name = r.nullable_string()
@@ -378,7 +378,7 @@ class DeleteTopicsRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 20
 
-    topics: list[DeleteTopicsRequestTopics] = field(default_factory=list)
+    topics: list[DeleteTopicsRequestDeleteTopicState] = field(default_factory=list)
     topic_names: list[str] = field(default_factory=list)
     timeout_ms: int = 0
 
@@ -387,7 +387,7 @@ class DeleteTopicsRequest(Struct, kw_only=True):
         """Read one of version `v`."""
         m = cls()
         if v >= 6:
-            m.topics = [DeleteTopicsRequestTopics.read(r, v) for _ in range(r.count())]
+            m.topics = [DeleteTopicsRequestDeleteTopicState.read(r, v) for _ in range(r.count())]
         if v <= 5:
             m.topic_names = [r.string() for _ in range(r.count())]
         m.timeout_ms = r.int32()
@@ -406,8 +406,8 @@ class DeleteTopicsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteTopicsResponseResponses(Struct, kw_only=True):
-    """An entry of `responses` in DeleteTopicsResponse."""
+class DeleteTopicsResponseDeletableTopicResult(Struct, kw_only=True):
+    """Struct DeletableTopicResult of DeleteTopicsResponse."""
 
     name: str | None = ""
     topic_id: bytes = bytes(16)
@@ -415,7 +415,7 @@ class DeleteTopicsResponseResponses(Struct, kw_only=True):
     error_message: str | None = None
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DeleteTopicsResponseResponses:
+    def read(cls, r: Reader, v: int) -> DeleteTopicsResponseDeletableTopicResult:
         """Read one of version `v`."""
         m = cls()
         m.name = r.nullable_string() if v >= 6 else r.string()
@@ -447,14 +447,14 @@ class DeleteTopicsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 20
 
     throttle_time_ms: int = 0
-    responses: list[DeleteTopicsResponseResponses] = field(default_factory=list)
+    responses: list[DeleteTopicsResponseDeletableTopicResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteTopicsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.responses = [DeleteTopicsResponseResponses.read(r, v) for _ in range(r.count())]
+        m.responses = [DeleteTopicsResponseDeletableTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

@@ -13,14 +13,14 @@ from msgspec import Struct, field
 from api.kafka.protocol.primitives import Reader, Writer
 
 
-class DescribeProducersRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in DescribeProducersRequest."""
+class DescribeProducersRequestTopicRequest(Struct, kw_only=True):
+    """Struct TopicRequest of DescribeProducersRequest."""
 
     name: str = ""
     partition_indexes: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeProducersRequestTopics:
+    def read(cls, r: Reader, v: int) -> DescribeProducersRequestTopicRequest:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -41,13 +41,13 @@ class DescribeProducersRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 61
 
-    topics: list[DescribeProducersRequestTopics] = field(default_factory=list)
+    topics: list[DescribeProducersRequestTopicRequest] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeProducersRequest:
         """Read one of version `v`."""
         m = cls()
-        m.topics = [DescribeProducersRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [DescribeProducersRequestTopicRequest.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -58,8 +58,8 @@ class DescribeProducersRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeProducersResponseTopicsPartitionsActiveProducers(Struct, kw_only=True):
-    """An entry of `active_producers` in DescribeProducersResponseTopicsPartitions."""
+class DescribeProducersResponseProducerState(Struct, kw_only=True):
+    """Struct ProducerState of DescribeProducersResponse."""
 
     producer_id: int = 0
     producer_epoch: int = 0
@@ -69,7 +69,7 @@ class DescribeProducersResponseTopicsPartitionsActiveProducers(Struct, kw_only=T
     current_txn_start_offset: int = -1
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeProducersResponseTopicsPartitionsActiveProducers:
+    def read(cls, r: Reader, v: int) -> DescribeProducersResponseProducerState:
         """Read one of version `v`."""
         m = cls()
         m.producer_id = r.int64()
@@ -92,22 +92,22 @@ class DescribeProducersResponseTopicsPartitionsActiveProducers(Struct, kw_only=T
         w.end_struct()
 
 
-class DescribeProducersResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in DescribeProducersResponseTopics."""
+class DescribeProducersResponsePartitionResponse(Struct, kw_only=True):
+    """Struct PartitionResponse of DescribeProducersResponse."""
 
     partition_index: int = 0
     error_code: int = 0
     error_message: str | None = None
-    active_producers: list[DescribeProducersResponseTopicsPartitionsActiveProducers] = field(default_factory=list)
+    active_producers: list[DescribeProducersResponseProducerState] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeProducersResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> DescribeProducersResponsePartitionResponse:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
-        m.active_producers = [DescribeProducersResponseTopicsPartitionsActiveProducers.read(r, v) for _ in range(r.count())]
+        m.active_producers = [DescribeProducersResponseProducerState.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -121,18 +121,18 @@ class DescribeProducersResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeProducersResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in DescribeProducersResponse."""
+class DescribeProducersResponseTopicResponse(Struct, kw_only=True):
+    """Struct TopicResponse of DescribeProducersResponse."""
 
     name: str = ""
-    partitions: list[DescribeProducersResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[DescribeProducersResponsePartitionResponse] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeProducersResponseTopics:
+    def read(cls, r: Reader, v: int) -> DescribeProducersResponseTopicResponse:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [DescribeProducersResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [DescribeProducersResponsePartitionResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -150,14 +150,14 @@ class DescribeProducersResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 61
 
     throttle_time_ms: int = 0
-    topics: list[DescribeProducersResponseTopics] = field(default_factory=list)
+    topics: list[DescribeProducersResponseTopicResponse] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeProducersResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.topics = [DescribeProducersResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [DescribeProducersResponseTopicResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -191,14 +191,14 @@ class DescribeTransactionsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeTransactionsResponseTransactionStatesTopics(Struct, kw_only=True):
-    """An entry of `topics` in DescribeTransactionsResponseTransactionStates."""
+class DescribeTransactionsResponseTopicData(Struct, kw_only=True):
+    """Struct TopicData of DescribeTransactionsResponse."""
 
     topic: str = ""
     partitions: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeTransactionsResponseTransactionStatesTopics:
+    def read(cls, r: Reader, v: int) -> DescribeTransactionsResponseTopicData:
         """Read one of version `v`."""
         m = cls()
         m.topic = r.string()
@@ -214,8 +214,8 @@ class DescribeTransactionsResponseTransactionStatesTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class DescribeTransactionsResponseTransactionStates(Struct, kw_only=True):
-    """An entry of `transaction_states` in DescribeTransactionsResponse."""
+class DescribeTransactionsResponseTransactionState(Struct, kw_only=True):
+    """Struct TransactionState of DescribeTransactionsResponse."""
 
     error_code: int = 0
     transactional_id: str = ""
@@ -224,10 +224,10 @@ class DescribeTransactionsResponseTransactionStates(Struct, kw_only=True):
     transaction_start_time_ms: int = 0
     producer_id: int = 0
     producer_epoch: int = 0
-    topics: list[DescribeTransactionsResponseTransactionStatesTopics] = field(default_factory=list)
+    topics: list[DescribeTransactionsResponseTopicData] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> DescribeTransactionsResponseTransactionStates:
+    def read(cls, r: Reader, v: int) -> DescribeTransactionsResponseTransactionState:
         """Read one of version `v`."""
         m = cls()
         m.error_code = r.int16()
@@ -237,7 +237,7 @@ class DescribeTransactionsResponseTransactionStates(Struct, kw_only=True):
         m.transaction_start_time_ms = r.int64()
         m.producer_id = r.int64()
         m.producer_epoch = r.int16()
-        m.topics = [DescribeTransactionsResponseTransactionStatesTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [DescribeTransactionsResponseTopicData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -261,14 +261,14 @@ class DescribeTransactionsResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 65
 
     throttle_time_ms: int = 0
-    transaction_states: list[DescribeTransactionsResponseTransactionStates] = field(default_factory=list)
+    transaction_states: list[DescribeTransactionsResponseTransactionState] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTransactionsResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.transaction_states = [DescribeTransactionsResponseTransactionStates.read(r, v) for _ in range(r.count())]
+        m.transaction_states = [DescribeTransactionsResponseTransactionState.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -316,15 +316,15 @@ class ListTransactionsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListTransactionsResponseTransactionStates(Struct, kw_only=True):
-    """An entry of `transaction_states` in ListTransactionsResponse."""
+class ListTransactionsResponseTransactionState(Struct, kw_only=True):
+    """Struct TransactionState of ListTransactionsResponse."""
 
     transactional_id: str = ""
     producer_id: int = 0
     transaction_state: str = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> ListTransactionsResponseTransactionStates:
+    def read(cls, r: Reader, v: int) -> ListTransactionsResponseTransactionState:
         """Read one of version `v`."""
         m = cls()
         m.transactional_id = r.string()
@@ -349,7 +349,7 @@ class ListTransactionsResponse(Struct, kw_only=True):
     throttle_time_ms: int = 0
     error_code: int = 0
     unknown_state_filters: list[str] = field(default_factory=list)
-    transaction_states: list[ListTransactionsResponseTransactionStates] = field(default_factory=list)
+    transaction_states: list[ListTransactionsResponseTransactionState] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListTransactionsResponse:
@@ -358,7 +358,7 @@ class ListTransactionsResponse(Struct, kw_only=True):
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         m.unknown_state_filters = [r.string() for _ in range(r.count())]
-        m.transaction_states = [ListTransactionsResponseTransactionStates.read(r, v) for _ in range(r.count())]
+        m.transaction_states = [ListTransactionsResponseTransactionState.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -373,14 +373,14 @@ class ListTransactionsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class WriteTxnMarkersRequestMarkersTopics(Struct, kw_only=True):
-    """An entry of `topics` in WriteTxnMarkersRequestMarkers."""
+class WriteTxnMarkersRequestWritableTxnMarkerTopic(Struct, kw_only=True):
+    """Struct WritableTxnMarkerTopic of WriteTxnMarkersRequest."""
 
     name: str = ""
     partition_indexes: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequestMarkersTopics:
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequestWritableTxnMarkerTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -396,24 +396,24 @@ class WriteTxnMarkersRequestMarkersTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class WriteTxnMarkersRequestMarkers(Struct, kw_only=True):
-    """An entry of `markers` in WriteTxnMarkersRequest."""
+class WriteTxnMarkersRequestWritableTxnMarker(Struct, kw_only=True):
+    """Struct WritableTxnMarker of WriteTxnMarkersRequest."""
 
     producer_id: int = 0
     producer_epoch: int = 0
     transaction_result: bool = False
-    topics: list[WriteTxnMarkersRequestMarkersTopics] = field(default_factory=list)
+    topics: list[WriteTxnMarkersRequestWritableTxnMarkerTopic] = field(default_factory=list)
     coordinator_epoch: int = 0
     transaction_version: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequestMarkers:
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequestWritableTxnMarker:
         """Read one of version `v`."""
         m = cls()
         m.producer_id = r.int64()
         m.producer_epoch = r.int16()
         m.transaction_result = r.boolean()
-        m.topics = [WriteTxnMarkersRequestMarkersTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [WriteTxnMarkersRequestWritableTxnMarkerTopic.read(r, v) for _ in range(r.count())]
         m.coordinator_epoch = r.int32()
         if v >= 2:
             m.transaction_version = r.int8()
@@ -438,13 +438,13 @@ class WriteTxnMarkersRequest(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 27
 
-    markers: list[WriteTxnMarkersRequestMarkers] = field(default_factory=list)
+    markers: list[WriteTxnMarkersRequestWritableTxnMarker] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequest:
         """Read one of version `v`."""
         m = cls()
-        m.markers = [WriteTxnMarkersRequestMarkers.read(r, v) for _ in range(r.count())]
+        m.markers = [WriteTxnMarkersRequestWritableTxnMarker.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -455,14 +455,14 @@ class WriteTxnMarkersRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class WriteTxnMarkersResponseMarkersTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in WriteTxnMarkersResponseMarkersTopics."""
+class WriteTxnMarkersResponseWritableTxnMarkerPartitionResult(Struct, kw_only=True):
+    """Struct WritableTxnMarkerPartitionResult of WriteTxnMarkersResponse."""
 
     partition_index: int = 0
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseMarkersTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseWritableTxnMarkerPartitionResult:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -477,18 +477,18 @@ class WriteTxnMarkersResponseMarkersTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class WriteTxnMarkersResponseMarkersTopics(Struct, kw_only=True):
-    """An entry of `topics` in WriteTxnMarkersResponseMarkers."""
+class WriteTxnMarkersResponseWritableTxnMarkerTopicResult(Struct, kw_only=True):
+    """Struct WritableTxnMarkerTopicResult of WriteTxnMarkersResponse."""
 
     name: str = ""
-    partitions: list[WriteTxnMarkersResponseMarkersTopicsPartitions] = field(default_factory=list)
+    partitions: list[WriteTxnMarkersResponseWritableTxnMarkerPartitionResult] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseMarkersTopics:
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseWritableTxnMarkerTopicResult:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [WriteTxnMarkersResponseMarkersTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [WriteTxnMarkersResponseWritableTxnMarkerPartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -500,18 +500,18 @@ class WriteTxnMarkersResponseMarkersTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class WriteTxnMarkersResponseMarkers(Struct, kw_only=True):
-    """An entry of `markers` in WriteTxnMarkersResponse."""
+class WriteTxnMarkersResponseWritableTxnMarkerResult(Struct, kw_only=True):
+    """Struct WritableTxnMarkerResult of WriteTxnMarkersResponse."""
 
     producer_id: int = 0
-    topics: list[WriteTxnMarkersResponseMarkersTopics] = field(default_factory=list)
+    topics: list[WriteTxnMarkersResponseWritableTxnMarkerTopicResult] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseMarkers:
+    def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseWritableTxnMarkerResult:
         """Read one of version `v`."""
         m = cls()
         m.producer_id = r.int64()
-        m.topics = [WriteTxnMarkersResponseMarkersTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [WriteTxnMarkersResponseWritableTxnMarkerTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -528,13 +528,13 @@ class WriteTxnMarkersResponse(Struct, kw_only=True):
 
     API_KEY: ClassVar[int] = 27
 
-    markers: list[WriteTxnMarkersResponseMarkers] = field(default_factory=list)
+    markers: list[WriteTxnMarkersResponseWritableTxnMarkerResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponse:
         """Read one of version `v`."""
         m = cls()
-        m.markers = [WriteTxnMarkersResponseMarkers.read(r, v) for _ in range(r.count())]
+        m.markers = [WriteTxnMarkersResponseWritableTxnMarkerResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

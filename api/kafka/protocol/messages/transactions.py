@@ -67,14 +67,14 @@ class AddOffsetsToTxnResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class AddPartitionsToTxnRequestTransactionsTopics(Struct, kw_only=True):
-    """An entry of `topics` in AddPartitionsToTxnRequestTransactions."""
+class AddPartitionsToTxnRequestTopic(Struct, kw_only=True):
+    """Struct AddPartitionsToTxnTopic of AddPartitionsToTxnRequest."""
 
     name: str = ""
     partitions: list[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequestTransactionsTopics:
+    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequestTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
@@ -90,24 +90,24 @@ class AddPartitionsToTxnRequestTransactionsTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class AddPartitionsToTxnRequestTransactions(Struct, kw_only=True):
-    """An entry of `transactions` in AddPartitionsToTxnRequest."""
+class AddPartitionsToTxnRequestTransaction(Struct, kw_only=True):
+    """Struct AddPartitionsToTxnTransaction of AddPartitionsToTxnRequest."""
 
     transactional_id: str = ""
     producer_id: int = 0
     producer_epoch: int = 0
     verify_only: bool = False
-    topics: list[AddPartitionsToTxnRequestTransactionsTopics] = field(default_factory=list)
+    topics: list[AddPartitionsToTxnRequestTopic] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequestTransactions:
+    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequestTransaction:
         """Read one of version `v`."""
         m = cls()
         m.transactional_id = r.string()
         m.producer_id = r.int64()
         m.producer_epoch = r.int16()
         m.verify_only = r.boolean()
-        m.topics = [AddPartitionsToTxnRequestTransactionsTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [AddPartitionsToTxnRequestTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -122,51 +122,28 @@ class AddPartitionsToTxnRequestTransactions(Struct, kw_only=True):
         w.end_struct()
 
 
-class AddPartitionsToTxnRequestV3AndBelowTopics(Struct, kw_only=True):
-    """An entry of `v3_and_below_topics` in AddPartitionsToTxnRequest."""
-
-    name: str = ""
-    partitions: list[int] = field(default_factory=list)
-
-    @classmethod
-    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequestV3AndBelowTopics:
-        """Read one of version `v`."""
-        m = cls()
-        m.name = r.string()
-        m.partitions = [r.int32() for _ in range(r.count())]
-        r.skip_tags()
-        return m
-
-    def write(self, w: Writer, v: int) -> None:
-        """Write it in version `v`."""
-        w.string(self.name)
-        for partitions_item in w.array(self.partitions):
-            w.int32(partitions_item)
-        w.end_struct()
-
-
 class AddPartitionsToTxnRequest(Struct, kw_only=True):
     """Message of API 24: versions 0 to 5, flexible from 3."""
 
     API_KEY: ClassVar[int] = 24
 
-    transactions: list[AddPartitionsToTxnRequestTransactions] = field(default_factory=list)
+    transactions: list[AddPartitionsToTxnRequestTransaction] = field(default_factory=list)
     v3_and_below_transactional_id: str = ""
     v3_and_below_producer_id: int = 0
     v3_and_below_producer_epoch: int = 0
-    v3_and_below_topics: list[AddPartitionsToTxnRequestV3AndBelowTopics] = field(default_factory=list)
+    v3_and_below_topics: list[AddPartitionsToTxnRequestTopic] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequest:
         """Read one of version `v`."""
         m = cls()
         if v >= 4:
-            m.transactions = [AddPartitionsToTxnRequestTransactions.read(r, v) for _ in range(r.count())]
+            m.transactions = [AddPartitionsToTxnRequestTransaction.read(r, v) for _ in range(r.count())]
         if v <= 3:
             m.v3_and_below_transactional_id = r.string()
             m.v3_and_below_producer_id = r.int64()
             m.v3_and_below_producer_epoch = r.int16()
-            m.v3_and_below_topics = [AddPartitionsToTxnRequestV3AndBelowTopics.read(r, v) for _ in range(r.count())]
+            m.v3_and_below_topics = [AddPartitionsToTxnRequestTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -184,14 +161,14 @@ class AddPartitionsToTxnRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class AddPartitionsToTxnResponseResultsByTransactionTopicResultsResultsByPartition(Struct, kw_only=True):
-    """An entry of `results_by_partition` in AddPartitionsToTxnResponseResultsByTransactionTopicResults."""
+class AddPartitionsToTxnResponsePartitionResult(Struct, kw_only=True):
+    """Struct AddPartitionsToTxnPartitionResult of AddPartitionsToTxnResponse."""
 
     partition_index: int = 0
     partition_error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseResultsByTransactionTopicResultsResultsByPartition:
+    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponsePartitionResult:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -206,18 +183,18 @@ class AddPartitionsToTxnResponseResultsByTransactionTopicResultsResultsByPartiti
         w.end_struct()
 
 
-class AddPartitionsToTxnResponseResultsByTransactionTopicResults(Struct, kw_only=True):
-    """An entry of `topic_results` in AddPartitionsToTxnResponseResultsByTransaction."""
+class AddPartitionsToTxnResponseTopicResult(Struct, kw_only=True):
+    """Struct AddPartitionsToTxnTopicResult of AddPartitionsToTxnResponse."""
 
     name: str = ""
-    results_by_partition: list[AddPartitionsToTxnResponseResultsByTransactionTopicResultsResultsByPartition] = field(default_factory=list)
+    results_by_partition: list[AddPartitionsToTxnResponsePartitionResult] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseResultsByTransactionTopicResults:
+    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseTopicResult:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.results_by_partition = [AddPartitionsToTxnResponseResultsByTransactionTopicResultsResultsByPartition.read(r, v) for _ in range(r.count())]
+        m.results_by_partition = [AddPartitionsToTxnResponsePartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -229,18 +206,18 @@ class AddPartitionsToTxnResponseResultsByTransactionTopicResults(Struct, kw_only
         w.end_struct()
 
 
-class AddPartitionsToTxnResponseResultsByTransaction(Struct, kw_only=True):
-    """An entry of `results_by_transaction` in AddPartitionsToTxnResponse."""
+class AddPartitionsToTxnResponseResult(Struct, kw_only=True):
+    """Struct AddPartitionsToTxnResult of AddPartitionsToTxnResponse."""
 
     transactional_id: str = ""
-    topic_results: list[AddPartitionsToTxnResponseResultsByTransactionTopicResults] = field(default_factory=list)
+    topic_results: list[AddPartitionsToTxnResponseTopicResult] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseResultsByTransaction:
+    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseResult:
         """Read one of version `v`."""
         m = cls()
         m.transactional_id = r.string()
-        m.topic_results = [AddPartitionsToTxnResponseResultsByTransactionTopicResults.read(r, v) for _ in range(r.count())]
+        m.topic_results = [AddPartitionsToTxnResponseTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -252,51 +229,6 @@ class AddPartitionsToTxnResponseResultsByTransaction(Struct, kw_only=True):
         w.end_struct()
 
 
-class AddPartitionsToTxnResponseResultsByTopicV3AndBelowResultsByPartition(Struct, kw_only=True):
-    """An entry of `results_by_partition` in AddPartitionsToTxnResponseResultsByTopicV3AndBelow."""
-
-    partition_index: int = 0
-    partition_error_code: int = 0
-
-    @classmethod
-    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseResultsByTopicV3AndBelowResultsByPartition:
-        """Read one of version `v`."""
-        m = cls()
-        m.partition_index = r.int32()
-        m.partition_error_code = r.int16()
-        r.skip_tags()
-        return m
-
-    def write(self, w: Writer, v: int) -> None:
-        """Write it in version `v`."""
-        w.int32(self.partition_index)
-        w.int16(self.partition_error_code)
-        w.end_struct()
-
-
-class AddPartitionsToTxnResponseResultsByTopicV3AndBelow(Struct, kw_only=True):
-    """An entry of `results_by_topic_v3_and_below` in AddPartitionsToTxnResponse."""
-
-    name: str = ""
-    results_by_partition: list[AddPartitionsToTxnResponseResultsByTopicV3AndBelowResultsByPartition] = field(default_factory=list)
-
-    @classmethod
-    def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseResultsByTopicV3AndBelow:
-        """Read one of version `v`."""
-        m = cls()
-        m.name = r.string()
-        m.results_by_partition = [AddPartitionsToTxnResponseResultsByTopicV3AndBelowResultsByPartition.read(r, v) for _ in range(r.count())]
-        r.skip_tags()
-        return m
-
-    def write(self, w: Writer, v: int) -> None:
-        """Write it in version `v`."""
-        w.string(self.name)
-        for results_by_partition_item in w.array(self.results_by_partition):
-            results_by_partition_item.write(w, v)
-        w.end_struct()
-
-
 class AddPartitionsToTxnResponse(Struct, kw_only=True):
     """Message of API 24: versions 0 to 5, flexible from 3."""
 
@@ -304,8 +236,8 @@ class AddPartitionsToTxnResponse(Struct, kw_only=True):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-    results_by_transaction: list[AddPartitionsToTxnResponseResultsByTransaction] = field(default_factory=list)
-    results_by_topic_v3_and_below: list[AddPartitionsToTxnResponseResultsByTopicV3AndBelow] = field(default_factory=list)
+    results_by_transaction: list[AddPartitionsToTxnResponseResult] = field(default_factory=list)
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnResponseTopicResult] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponse:
@@ -314,9 +246,9 @@ class AddPartitionsToTxnResponse(Struct, kw_only=True):
         m.throttle_time_ms = r.int32()
         if v >= 4:
             m.error_code = r.int16()
-            m.results_by_transaction = [AddPartitionsToTxnResponseResultsByTransaction.read(r, v) for _ in range(r.count())]
+            m.results_by_transaction = [AddPartitionsToTxnResponseResult.read(r, v) for _ in range(r.count())]
         if v <= 3:
-            m.results_by_topic_v3_and_below = [AddPartitionsToTxnResponseResultsByTopicV3AndBelow.read(r, v) for _ in range(r.count())]
+            m.results_by_topic_v3_and_below = [AddPartitionsToTxnResponseTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -395,8 +327,8 @@ class EndTxnResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class TxnOffsetCommitRequestTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in TxnOffsetCommitRequestTopics."""
+class TxnOffsetCommitRequestPartition(Struct, kw_only=True):
+    """Struct TxnOffsetCommitRequestPartition of TxnOffsetCommitRequest."""
 
     partition_index: int = 0
     committed_offset: int = 0
@@ -404,7 +336,7 @@ class TxnOffsetCommitRequestTopicsPartitions(Struct, kw_only=True):
     committed_metadata: str | None = ""
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> TxnOffsetCommitRequestTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> TxnOffsetCommitRequestPartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -425,18 +357,18 @@ class TxnOffsetCommitRequestTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class TxnOffsetCommitRequestTopics(Struct, kw_only=True):
-    """An entry of `topics` in TxnOffsetCommitRequest."""
+class TxnOffsetCommitRequestTopic(Struct, kw_only=True):
+    """Struct TxnOffsetCommitRequestTopic of TxnOffsetCommitRequest."""
 
     name: str = ""
-    partitions: list[TxnOffsetCommitRequestTopicsPartitions] = field(default_factory=list)
+    partitions: list[TxnOffsetCommitRequestPartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> TxnOffsetCommitRequestTopics:
+    def read(cls, r: Reader, v: int) -> TxnOffsetCommitRequestTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [TxnOffsetCommitRequestTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [TxnOffsetCommitRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -460,7 +392,7 @@ class TxnOffsetCommitRequest(Struct, kw_only=True):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
-    topics: list[TxnOffsetCommitRequestTopics] = field(default_factory=list)
+    topics: list[TxnOffsetCommitRequestTopic] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> TxnOffsetCommitRequest:
@@ -474,7 +406,7 @@ class TxnOffsetCommitRequest(Struct, kw_only=True):
             m.generation_id = r.int32()
             m.member_id = r.string()
             m.group_instance_id = r.nullable_string()
-        m.topics = [TxnOffsetCommitRequestTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [TxnOffsetCommitRequestTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -493,14 +425,14 @@ class TxnOffsetCommitRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class TxnOffsetCommitResponseTopicsPartitions(Struct, kw_only=True):
-    """An entry of `partitions` in TxnOffsetCommitResponseTopics."""
+class TxnOffsetCommitResponsePartition(Struct, kw_only=True):
+    """Struct TxnOffsetCommitResponsePartition of TxnOffsetCommitResponse."""
 
     partition_index: int = 0
     error_code: int = 0
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> TxnOffsetCommitResponseTopicsPartitions:
+    def read(cls, r: Reader, v: int) -> TxnOffsetCommitResponsePartition:
         """Read one of version `v`."""
         m = cls()
         m.partition_index = r.int32()
@@ -515,18 +447,18 @@ class TxnOffsetCommitResponseTopicsPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class TxnOffsetCommitResponseTopics(Struct, kw_only=True):
-    """An entry of `topics` in TxnOffsetCommitResponse."""
+class TxnOffsetCommitResponseTopic(Struct, kw_only=True):
+    """Struct TxnOffsetCommitResponseTopic of TxnOffsetCommitResponse."""
 
     name: str = ""
-    partitions: list[TxnOffsetCommitResponseTopicsPartitions] = field(default_factory=list)
+    partitions: list[TxnOffsetCommitResponsePartition] = field(default_factory=list)
 
     @classmethod
-    def read(cls, r: Reader, v: int) -> TxnOffsetCommitResponseTopics:
+    def read(cls, r: Reader, v: int) -> TxnOffsetCommitResponseTopic:
         """Read one of version `v`."""
         m = cls()
         m.name = r.string()
-        m.partitions = [TxnOffsetCommitResponseTopicsPartitions.read(r, v) for _ in range(r.count())]
+        m.partitions = [TxnOffsetCommitResponsePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 
@@ -544,14 +476,14 @@ class TxnOffsetCommitResponse(Struct, kw_only=True):
     API_KEY: ClassVar[int] = 28
 
     throttle_time_ms: int = 0
-    topics: list[TxnOffsetCommitResponseTopics] = field(default_factory=list)
+    topics: list[TxnOffsetCommitResponseTopic] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> TxnOffsetCommitResponse:
         """Read one of version `v`."""
         m = cls()
         m.throttle_time_ms = r.int32()
-        m.topics = [TxnOffsetCommitResponseTopics.read(r, v) for _ in range(r.count())]
+        m.topics = [TxnOffsetCommitResponseTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
 

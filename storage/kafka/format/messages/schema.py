@@ -7,7 +7,8 @@ indented line is a field, one space for each level; the fields of a struct follo
      FIELD TYPE VERSIONS [null=VERSIONS] [tag=NUMBER:VERSIONS] [default=VALUE] [flexible=none] [ignorable]
 
 Versions are `3` (that version), `0-4`, `2+` or `none`. KEY is the message's number within its KIND, `-` if it has no
-number. In a flexible version lengths are varints, and every struct ends in tagged fields.
+number. TYPE is `int32`, a struct's name such as `TopicProduceData`, or `[]` and one of both for an array. In a flexible
+version lengths are varints, and every struct ends in tagged fields.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ Versions = range
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field. `type` is without the brackets of an array; `fields` are the fields of a struct."""
+    """One field. `type` is without the brackets of an array, and STRUCT for every struct; `struct` is the name of the
+    struct, `fields` are its fields.
+    """
 
     name: str
     type: str
@@ -53,6 +56,7 @@ class Field:
     default: Any
     compact: bool
     ignorable: bool
+    struct: str
     fields: Sequence[Field] = field(default=())
 
 
@@ -110,18 +114,22 @@ def _field(line: str, fields: tuple[Field, ...]) -> Field:
     name, kind, versions, *extras = line.split()
     facts = dict(extra.partition("=")[::2] for extra in extras)
     type_name = kind.removeprefix("[]")
+    is_array = kind != type_name
+    struct = type_name if type_name[0].isupper() else ""
+    type_name = STRUCT if struct else type_name
     tag, _, tagged = facts.get("tag", "-1:none").partition(":")
     return Field(
         name=name,
         type=type_name,
-        is_array=kind != type_name,
+        is_array=is_array,
         versions=_versions(versions),
         nullable=_versions(facts.get("null", "none")),
         tag=int(tag),
         tagged=_versions(tagged),
-        default=_default(kind, facts.get("default"), fields),
+        default=_default(type_name, is_array, facts.get("default"), fields),
         compact=facts.get("flexible") != "none",
         ignorable="ignorable" in facts,
+        struct=struct,
         fields=fields,
     )
 
@@ -136,11 +144,11 @@ def _versions(text: str) -> Versions:
     return range(first, last + 1)
 
 
-def _default(kind: str, text: str | None, fields: Sequence[Field]) -> Any:
+def _default(kind: str, is_array: bool, text: str | None, fields: Sequence[Field]) -> Any:
     """Return the value of a field that a version lacks, or that is tagged and left out."""
     if text == "null":
         return None
-    if kind.startswith("[]"):
+    if is_array:
         return ()
     if kind == STRUCT:
         return {inner.name: inner.default for inner in fields}
