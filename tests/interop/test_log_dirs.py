@@ -23,7 +23,12 @@ PARTITIONS = {"orders": 4, "a-1.b": 3}
 ADDRESSES = [
     TopicPartition(t, number) for t, count in PARTITIONS.items() for number in range(count)
 ]
-STARTS_EVERY = "log.flush.start.offset.checkpoint.interval.ms"
+CHECKPOINTS = ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint")
+SOON = (
+    "log.flush.start.offset.checkpoint.interval.ms=500",
+    "log.flush.offset.checkpoint.interval.ms=500",
+    "log.initial.task.delay.ms=500",  # 30 s by default, until the first checkpoints
+)
 WAIT_S = 60.0  # for a checkpoint
 TIME_MS = 1_700_000_000_000
 Row = dict[str, Any]
@@ -155,10 +160,12 @@ def our_row(row: Row) -> Row:
 
 
 def wait_for_start(roots: list[Path]) -> None:
-    """Wait until the broker has written the log start of the partition with deleted records."""
+    """Wait until the broker has written the log start of the partition with deleted records, and the recovery point
+    that it raised to it.
+    """
     line = "{} {} 5".format(*ADDRESSES[1])
     ends = time.monotonic() + WAIT_S
-    while not any(line in lines_of(root / "log-start-offset-checkpoint") for root in roots):
+    while not any(all(line in lines_of(root / name) for name in CHECKPOINTS) for root in roots):
         assert time.monotonic() < ends
         time.sleep(0.1)
 
@@ -172,7 +179,7 @@ def test_two_log_directories_of_a_broker_are_read_as_its_consumer_reads_them(
 ) -> None:
     """This holds while the broker runs, and after its clean stop, which writes the checkpoints of both directories."""
     roots = [broker.log, broker.work / "other"]
-    broker.start(["log.dirs=" + ",".join(map(str, roots)), f"{STARTS_EVERY}=500"])
+    broker.start(["log.dirs=" + ",".join(map(str, roots)), *SOON])
     asyncio.run(fill(broker.address))
     theirs = asyncio.run(read(broker.address))
     assert [len(theirs.records[one]) for one in ADDRESSES[:3]] == [20, 16, 22]

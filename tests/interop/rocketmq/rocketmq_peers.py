@@ -175,7 +175,7 @@ def start_broker(
 def stop_broker(work: Path) -> None:
     """End the broker and the name server that were started in `work`; no error if they have already ended.
 
-    The broker needs 18 s to stop. Its lock is then free: it releases it, or its process has ended.
+    The broker sleeps some 11 s while it stops. Its lock is then free: it releases it, or its process has ended.
     """
     if work in IN_JUDGE:
         _lines("broker-stop", work)
@@ -239,8 +239,7 @@ def talk(port: int, *actions: Sequence[str]) -> RocketAnswer:
 
     Actions: ("pull", TOPIC...), ("query", TOPIC, KEY, BEGIN, END), ("send", TOPIC, COUNT), ("timed", TOPIC, COUNT,
     DELAY_MS), ("delayed", TOPIC, COUNT, LEVEL), ("committed", TOPIC, GROUP...), ("consume", TOPIC, GROUP, COUNT,
-    FAIL), ("delete", TOPIC...), ("transact", TOPIC, GROUP, COUNT, END), ("answer", TOPIC, GROUP, COUNT, END). The
-    client waits until the name server knows a newly started broker: 10 s.
+    FAIL), ("delete", TOPIC...), ("transact", TOPIC, GROUP, COUNT, END), ("answer", TOPIC, GROUP, COUNT, END).
     """
     arguments = [word for action in actions for word in ("--", *action)][1:]
     return _sorted(_lines("talk", f"127.0.0.1:{port}", *arguments))

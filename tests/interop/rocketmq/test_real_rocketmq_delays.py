@@ -85,7 +85,7 @@ def test_either_delivers_what_the_other_scheduled(broker: Broker) -> None:
         schedule(store, 16)
         time.sleep(1.1)
         assert store.delays.deliver(wall_clock_ms()).messages == COUNT
-    broker.start(process=True)
+    broker.start()
     found = wait_for(broker, 2 * COUNT)
     assert bodies(found, b"ours") == [
         b"ours %d %d" % (level, n) for level in (1, 3) for n in range(COUNT)

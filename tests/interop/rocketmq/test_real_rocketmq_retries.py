@@ -77,7 +77,7 @@ def we_begin(broker: Broker) -> Mapping[bytes, str]:
 
 def the_broker_goes_on(broker: Broker, origins: Mapping[bytes, str]) -> None:
     """Let the real consumer get both under their topic, and hand one of them back again."""
-    broker.start(process=True)
+    broker.start()
     answer = peers.talk(broker.port, ("consume", "orders", GROUP, "2", "ours 1"))
     assert answer.odd == []
     rows = {body(row): row for row in answer.consumed}
@@ -120,7 +120,7 @@ def we_end(broker: Broker, origins: Mapping[bytes, str]) -> None:
 
 def the_broker_has_the_dead_letters(broker: Broker) -> None:
     """Let the real client read the dead letter, and its own consumer obey the group's new settings."""
-    broker.start(process=True)
+    broker.start()
     answer = peers.talk(
         broker.port,
         ("pull", DEAD.topic),

@@ -101,7 +101,7 @@ def we_begin(broker: Broker) -> None:
 
 def the_broker_ends_ours_and_begins(broker: Broker) -> Sequence[str]:
     """Let the real producers of our groups be asked, and a real producer commit, roll back and leave messages."""
-    broker.start(PROMPT, process=True)
+    broker.start(PROMPT)
     answer = peers.talk(
         broker.port,
         ("answer", "orders", "shop", "2", "commit"),
@@ -153,7 +153,7 @@ def we_end_theirs(broker: Broker, theirs: Sequence[str]) -> None:
 
 def the_broker_ends_the_rest(broker: Broker) -> None:
     """Let the broker ask about the last ones: it knows our op records, and asks about nothing else."""
-    broker.start(PROMPT, process=True)
+    broker.start(PROMPT)
     answer = peers.talk(
         broker.port,
         ("answer", "orders", "theirs", "1", "commit"),

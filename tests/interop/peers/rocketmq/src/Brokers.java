@@ -11,10 +11,19 @@ import org.apache.rocketmq.remoting.netty.*;
 /**
  * Real brokers in this JVM, each with a name server, of what "broker prepare" wrote: "broker-start DIR" returns when the broker
  * serves, "broker-stop DIR" when it has ended cleanly. One that is not stopped ends as if killed, with the JVM.
+ * As a program: BrokerStartup, and the name server knows the broker as soon as it serves.
  */
 class Brokers {
     record Running(NamesrvController names, BrokerController broker) { }
     static final Map<String, Running> running = new ConcurrentHashMap<>();
+
+    public static void main(String[] a) throws Exception { announce(BrokerStartup.start(BrokerStartup.createBrokerController(a))); }
+
+    /** A broker registers when it starts, before its client has found that the name server answers: that reaches none, and the next is due after 10 s. */
+    private static void announce(BrokerController broker) throws InterruptedException {
+        for (int i = 0; i < 100 && broker.getBrokerOuterAPI().getRemotingClient().getAvailableNameSrvList().isEmpty(); i++) Thread.sleep(50);
+        broker.registerBrokerAll(true, false, true);
+    }
 
     static void start(String[] a) throws Exception {
         Path dir = Paths.get(a[1]);
@@ -27,6 +36,7 @@ class Brokers {
             broker = BrokerStartup.buildBrokerController(given);
             if (!broker.initialize()) throw new IllegalStateException("initialize() returned false");
             broker.start();
+            announce(broker);
         } catch (Throwable t) {
             if (broker != null) broker.shutdown();
             names.shutdown();
@@ -50,10 +60,13 @@ class Brokers {
         return names;
     }
 
-    static void stop(String[] a) {
+    /** Both wait for seconds for threads of theirs that look every three seconds whether to end. */
+    static void stop(String[] a) throws InterruptedException {
         Running one = running.remove(a[1]);
         if (one == null) return;
+        Thread names = new Thread(one.names::shutdown);
+        names.start();
         one.broker.shutdown();
-        one.names.shutdown();
+        names.join();
     }
 }
