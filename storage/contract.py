@@ -608,7 +608,7 @@ class SupportsGroupOffsets(Protocol):
     """Committed offsets of consumer groups, stored where the real server stores them.
 
     Thread-safe; commits are ordered. An offset is stored as given, even beyond the log end. So the caller must not
-    commit an offset above the published end.
+    commit an offset above the published end. A negative one means none; RocketMQ's format then keeps none.
     """
 
     offsets_topic: str | None

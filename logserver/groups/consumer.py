@@ -410,8 +410,13 @@ class Consumer:
             return
         committed = await self._offsets.committed(self.group)
         missing = [at for at in self.member.partitions if at not in self._positions]
-        positions = {at: committed[at].offset for at in missing if at in committed}
-        fresh = [at for at in missing if at not in committed]
+        # Kafka clients may commit a negative offset, for one that is not known: it counts as none.
+        positions = {
+            at: committed[at].offset
+            for at in missing
+            if at in committed and committed[at].offset >= 0
+        }
+        fresh = [at for at in missing if at not in positions]
         # Every retry counts, as for the Java client: a group that starts at the end of its topics handed it back.
         retries = [at for at in fresh if at.topic == self.retry_topic]
         others = [at for at in fresh if at.topic != self.retry_topic]

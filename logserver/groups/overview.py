@@ -71,7 +71,7 @@ class Progress:
         """The number of offsets between the committed offset and the end; None if one of them is unknown."""
         if self.committed is None or self.bounds is None:
             return None
-        return max(self.bounds.end - self.committed.offset, 0)
+        return max(self.bounds.end - max(self.committed.offset, 0), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

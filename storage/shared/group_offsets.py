@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from storage.coding.varint import INT32_MAX, INT64_MAX
+from storage.coding.varint import INT32_MAX, INT64_MAX, INT64_MIN
 from storage.errors import InvalidArgument
 from storage.model import CommittedOffset, GroupCommit, TopicPartition
 
@@ -50,7 +50,7 @@ def check_group(group: str) -> None:
 def _check_offset(group: str, partition: TopicPartition, committed: CommittedOffset) -> None:
     metadata_bytes = len(committed.metadata.encode("utf-8", "replace"))
     for field, found, low, high in (
-        ("offset", committed.offset, 0, INT64_MAX),
+        ("offset", committed.offset, INT64_MIN, INT64_MAX),
         ("leader_epoch", committed.leader_epoch, -1, INT32_MAX),
         ("metadata", metadata_bytes, 0, MAX_METADATA_BYTES),
         ("commit_timestamp_ms", committed.commit_timestamp_ms or 0, 0, INT64_MAX),

@@ -273,10 +273,29 @@ async def test_offsets_beyond_the_end_and_long_metadata(
     topics: None, connection: Connection
 ) -> None:
     """An offset beyond the end is stored, as the real server does."""
-    for offset, metadata, code in ((99, "x" * 4096, 0), (1, "x" * 4097, 12), (-1, "", 42)):
+    for offset, metadata, code in ((99, "x" * 4096, 0), (1, "x" * 4097, 12)):
         answer = await connection.call(commit({("t", 0): offset}, metadata=metadata), 9)
         assert answer.topics[0].partitions[0].error_code == code
     assert (await fetched(connection, 9, None))["t", 0][0] == 99
+
+
+@BOTH
+async def test_a_negative_offset_is_none_for_http(
+    topics: None, kafka: Broker, connection: Connection
+) -> None:
+    """A client such as kafkajs commits -1 or -2 to reset a group. An HTTP consumer has no offset then."""
+    await connection.call(commit({("t", 0): 3}), 9)
+    answer = await connection.call(commit({("t", 0): -2}), 9)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    found = await fetched(connection, 9, {"t": [0]})
+    assert found["t", 0][0] == (-2 if kafka.keeps_batches else -1)  # RocketMQ has none
+    if kafka.keeps_batches:
+        assert (await kafka.api.get("/groups/g")).json["lag"] == 5
+    consumer = {"name": "one", "format": "binary", "auto.offset.reset": "earliest"}
+    await kafka.api.post("/consumers/g", consumer)
+    await kafka.api.post("/consumers/g/instances/one/subscription", {"topics": ["t"]})
+    records = (await kafka.api.get("/consumers/g/instances/one/records")).json
+    assert [record["offset"] for record in records] == [0, 1, 2, 3, 4]
 
 
 @BOTH

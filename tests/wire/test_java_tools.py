@@ -107,6 +107,26 @@ def test_the_tools(classpath: str, address: str, backend: str) -> None:
     assert tool("TopicCommand", "--list").split() == []
 
 
+def test_reassignments(classpath: str, address: str, tmp_path: Path) -> None:
+    """A move to where a partition is ends at once. The tool then resets limits of the node, which has none."""
+    plan = tmp_path / "plan.json"
+    part = {"topic": "t", "partition": 0, "replicas": [1]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [part]}))
+
+    def tool(name: str, *words: str) -> str:
+        return java(classpath, address, f"{TOOLS}.{name}", *words)
+
+    tool("TopicCommand", "--create", "--topic", "t", "--partitions", "1")
+    reassign = ("reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(plan))
+    assert "Successfully started" in tool(*reassign, "--execute")
+    verified = tool(*reassign, "--verify")
+    assert "Reassignment of partition t-0 is completed." in verified
+    assert "Clearing broker-level throttles" in verified
+    latency = ("--topic", "t", "--num-records", "10", "--producer-acks", "all")
+    sizes = ("--record-key-size", "5", "--record-size", "20")
+    assert "Avg latency" in tool("EndToEndLatency", *latency, *sizes)
+
+
 @pytest.mark.parametrize("backend", ["kafka"])
 def test_transactions(classpath: str, address: str) -> None:
     """The Java producer commits transactions; the tool lists and describes them, and finds none that hangs."""

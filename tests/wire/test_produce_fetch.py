@@ -145,6 +145,8 @@ async def test_metadata_creates_a_topic_only_if_client_and_server_want_it(
     (topic,) = (await connection.call(asked("t", allow=False), 12)).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (topic,) = (await connection.call(asked("t", allow=True), 12)).topics
+    assert (topic.error_code, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+    (topic,) = (await connection.call(asked("t", allow=False), 12)).topics
     assert (topic.error_code, len(topic.partitions)) == (0, 1 if kafka.keeps_batches else 8)
     (topic,) = (await connection.call(asked("a b", allow=True), 12)).topics
     assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

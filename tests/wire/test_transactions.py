@@ -107,7 +107,8 @@ def test_versions_of_the_table() -> None:
 
 @pytest.mark.parametrize("version", [3, 4])
 async def test_feature_is_finalised(connection: Connection, version: int) -> None:
-    answer = await connection.call(ApiVersionsRequest(client_software_name="a"), version)
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    answer = await connection.call(request, version)
     supported = [(one.name, one.min_version, one.max_version) for one in answer.supported_features]
     assert supported == ([("transaction.version", 0, 2)] if version == 4 else [])
     (finalised,) = answer.finalized_features

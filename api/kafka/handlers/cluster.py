@@ -5,6 +5,7 @@ Owns the answers that depend on no topic; must not change anything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -34,11 +35,15 @@ from storage.transactions import EPOCH_A_TRANSACTION
 
 TRANSACTIONAL_ID: Final = 1
 COORDINATORS: Final = frozenset({0, TRANSACTIONAL_ID})  # types of a coordinator's key: 0 is a group
+SHARE: Final = 2
 TRANSACTION_VERSION: Final = "transaction.version"
+FIRST_WITH_SOFTWARE: Final = 3
+SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
+"""The names and versions that a client may give of itself: ApiVersionsRequest.isValid."""
 LEVEL_0_FROM: Final = 4  # older clients cannot read a feature whose first level is 0
 FIRST_WITH_KEYS: Final = 4
 FIRST_WITH_ENDPOINT_TYPE: Final = 1
-BROKERS: Final = 1
+BROKERS, CONTROLLERS = 1, 2  # types of an endpoint
 CLUSTER_LOG: Final = ("__cluster_metadata", 0)
 """The topic and partition in which nodes of a cluster agree on its metadata. No topic of that name is here."""
 FIRST_WITH_NODES: Final = 2
@@ -50,7 +55,10 @@ Produce 3 and later, but older releases compress only where they find Produce 0 
 
 async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Return the APIs and versions that are offered. Clients use version 2 of transactions where it is finalised."""
-    call.client.software = f"{request.client_software_name} {request.client_software_version}"
+    name, version = request.client_software_name, request.client_software_version
+    if call.version >= FIRST_WITH_SOFTWARE and not (SOFTWARE(name) and SOFTWARE(version)):
+        return api_versions_response((), ErrorCode.INVALID_REQUEST)
+    call.client.software = f"{name} {version}"
     response = api_versions_response(call.offered, ErrorCode.NONE)
     if not call.service.batches.has_transactions:
         return response
@@ -89,10 +97,12 @@ def api_versions_response(served: Iterable[Served], code: ErrorCode) -> ApiVersi
 async def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Return this node; there are no controllers to connect to."""
     if call.version >= FIRST_WITH_ENDPOINT_TYPE and request.endpoint_type != BROKERS:
+        controllers = request.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
-            error_code=ErrorCode.INVALID_REQUEST,
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if controllers
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="only brokers can be described",
-            endpoint_type=request.endpoint_type,
         )
     node = DescribeClusterResponseBroker(
         broker_id=call.node_id, host=call.node.host, port=call.node.port
@@ -139,7 +149,8 @@ def _refused_coordinator(call: Call, key_type: int) -> tuple[ErrorCode, str | No
     """
     if key_type not in COORDINATORS:
         problem = "only groups and transactional ids have a coordinator here"
-        return ErrorCode.UNSUPPORTED_VERSION, problem
+        is_known = key_type == SHARE
+        return ErrorCode.UNSUPPORTED_VERSION if is_known else ErrorCode.INVALID_REQUEST, problem
     if key_type != TRANSACTIONAL_ID or call.service.batches.has_transactions:
         return ErrorCode.NONE, None
     problem = "the format of this store has no transactions of Kafka clients"

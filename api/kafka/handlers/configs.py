@@ -1,11 +1,13 @@
 """The configs of topics, and the few of this node: describe and alter.
 
 Owns the protocol's forms of a config (source, type, synonyms) and the four operations of an incremental change. The
-store knows names, values and defaults. From ConfigHelper and ConfigurationControlManager.
+store knows names, values and defaults. From ConfigHelper, ConfigAdminManager and ConfigurationControlManager: a
+resource or a config that is given twice in one request is refused, and so is a null value.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -13,6 +15,7 @@ from api.kafka.call import Call
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.configs import (
     AlterConfigsRequest,
+    AlterConfigsRequestResource,
     AlterConfigsResponse,
     AlterConfigsResponseResourceResponse,
     DescribeConfigsRequest,
@@ -23,6 +26,7 @@ from api.kafka.protocol.messages.configs import (
     DescribeConfigsResponseSynonym,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
     ListConfigResourcesRequest,
@@ -35,10 +39,16 @@ from storage.errors import InvalidArgument, InvalidConfig, NotOffered
 
 TOPIC: Final = 2
 NODE: Final = 4
+CLIENT_METRICS: Final = 16
+RESOURCE_TYPES: Final = frozenset(
+    {TOPIC, NODE, 8, CLIENT_METRICS, 32}
+)  # 8: loggers of a node, 32: groups
+FIRST_WITH_TYPES: Final = 1
 SOURCES: Final = {ConfigSource.TOPIC: 1, ConfigSource.STORE: 4, ConfigSource.DEFAULT: 5}
 TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
+_Changed = AlterConfigsRequestResource | IncrementalAlterConfigsRequestAlterConfigsResource
 Config = DescribeConfigsResponseResourceResult
 Synonym = DescribeConfigsResponseSynonym
 
@@ -60,7 +70,7 @@ def would_have(
 
 
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Return configs with values, types and sources; null names ask for all of a resource."""
+    """Return configs with values, types and sources; no names ask for all of a resource."""
     rows = []
     # A resource has one row, however often it is asked for.
     resources = {(one.resource_type, one.resource_name): one for one in request.resources}
@@ -74,7 +84,7 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Descr
             row.error_code, row.error_message = code_of(error), message_of(error)
         else:
             names = resource.configuration_keys
-            row.configs = [config for config in configs if names is None or config.name in names]
+            row.configs = [config for config in configs if not names or config.name in names]
             if not request.include_synonyms:
                 for config in row.configs:
                     config.synonyms = []
@@ -83,19 +93,33 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Descr
 
 
 def _configs_of(call: Call, resource: DescribeConfigsRequestResource) -> Sequence[Config]:
-    """Return the configs of a topic or node. Raises UnknownTopic, InvalidArgument."""
+    """Return the configs of a topic or node; "" is the node's default, which has none of its own.
+
+    Raises UnknownTopic, InvalidTopic, InvalidArgument.
+    """
     if resource.resource_type == NODE:
-        if resource.resource_name not in {"", str(call.node_id)}:
-            raise InvalidArgument(
-                f"node {resource.resource_name!r} does not exist, only {call.node_id}",
-                field="resource_name",
-            )
-        return list(_node_configs(call))
+        _check_node(call, resource.resource_name)
+        return list(_node_configs(call)) if resource.resource_name else []
     if resource.resource_type != TOPIC:
         raise _not_offered(resource.resource_type)
-    call.topics.info(resource.resource_name)
+    _check_topic(call, resource.resource_name)
     configs = call.service.batches.describe_configs(resource.resource_name)
     return [_config(config) for config in configs]
+
+
+def _check_node(call: Call, name: str) -> None:
+    """Raise InvalidArgument for another node."""
+    if name not in {"", str(call.node_id)}:
+        raise InvalidArgument(
+            f"node {name!r} does not exist, only {call.node_id}", field="resource_name"
+        )
+
+
+def _check_topic(call: Call, name: str) -> None:
+    """Raise UnknownTopic, or InvalidTopic for a name that no topic can have."""
+    if name not in call.topics:
+        call.service.batches.check_name(name)
+    call.topics.info(name)
 
 
 def _not_offered(resource_type: int) -> NotOffered:
@@ -152,6 +176,10 @@ async def list_config_resources(
 ) -> ListConfigResourcesResponse:
     """Return the resources that have configs: topics and this node."""
     types = set(request.resource_types) or {TOPIC, NODE}
+    if call.version < FIRST_WITH_TYPES:  # it asks for client metrics only, of which there are none
+        types = {CLIENT_METRICS}
+    if not types <= RESOURCE_TYPES:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = [(name, TOPIC) for name in call.topics if TOPIC in types]
     if NODE in types:
         found.append((str(call.node_id), NODE))
@@ -166,19 +194,19 @@ async def list_config_resources(
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace all configs of topics of their own; durable on return."""
     rows = []
+    counts = Counter((one.resource_type, one.resource_name) for one in request.resources)
     for resource in request.resources:
-        wanted: dict[str, str | None] = {}
-        for config in resource.configs:
-            wanted[config.name] = config.value
-        own = _own(call, resource.resource_name)
-        changes = {**dict.fromkeys(own), **wanted}
-        code, message = await _altered(
-            call,
-            resource.resource_type,
-            resource.resource_name,
-            changes,
-            check_only=request.validate_only,
-        )
+        wanted = {config.name: config.value for config in resource.configs}
+        code, message = ErrorCode.INVALID_REQUEST, _odd(resource, counts)
+        if message is None:
+            own = _own(call, resource.resource_name)
+            code, message = await _altered(
+                call,
+                resource.resource_type,
+                resource.resource_name,
+                {**dict.fromkeys(own), **wanted},
+                check_only=request.validate_only,
+            )
         rows.append(
             AlterConfigsResponseResourceResponse(
                 error_code=code,
@@ -195,18 +223,24 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Set, reset, extend or shorten configs of topics; durable on return."""
     rows = []
+    counts = Counter((one.resource_type, one.resource_name) for one in request.resources)
     for resource in request.resources:
         name = resource.resource_name
-        message: str | None
-        present = _all(call, name)
-        try:
-            changes = dict(_change(present, config) for config in resource.configs)
-        except StorageError as error:
-            code, message = code_of(error), message_of(error)
-        else:
-            code, message = await _altered(
-                call, resource.resource_type, name, changes, check_only=request.validate_only
-            )
+        code, message = ErrorCode.INVALID_REQUEST, _odd(resource, counts)
+        if message is None:
+            present = _all(call, name)
+            try:
+                changes = {
+                    changed: value
+                    for changed, value in (_change(present, one) for one in resource.configs)
+                    if value is not None or _is_own(present.get(changed))
+                }
+            except StorageError as error:
+                code, message = code_of(error), message_of(error)
+            else:
+                code, message = await _altered(
+                    call, resource.resource_type, name, changes, check_only=request.validate_only
+                )
         rows.append(
             IncrementalAlterConfigsResponseAlterConfigsResourceResponse(
                 error_code=code,
@@ -218,12 +252,34 @@ async def incremental_alter_configs(
     return IncrementalAlterConfigsResponse(responses=rows)
 
 
+def _odd(resource: _Changed, counts: Counter[tuple[int, str]]) -> str | None:
+    """Return why the changes of a resource are refused before its configs are looked at; None if they are not.
+
+    `counts`: how often each resource is in the request.
+    """
+    if counts[resource.resource_type, resource.resource_name] > 1:
+        return "each resource must be in the request at most once"
+    if resource.resource_type == TOPIC and not resource.resource_name:
+        return "a topic has a name"
+    names = [config.name for config in resource.configs]
+    if len(set(names)) < len(names):
+        return "a config is in the request more than once"
+    nulls = [
+        config.name
+        for config in resource.configs
+        if config.value is None and getattr(config, "config_operation", SET) != DELETE
+    ]
+    return f"config {nulls[0]} has no value" if nulls else None
+
+
+def _is_own(config: TopicConfig | None) -> bool:
+    """Return whether a topic itself has a config. Nothing else can be reset: that has no effect, as on the broker."""
+    return config is not None and config.source is ConfigSource.TOPIC
+
+
 def _own(call: Call, topic: str) -> Sequence[str]:
     """Return the names of the configs that a topic itself has."""
-    if topic not in call.topics:
-        return ()
-    configs = call.service.batches.describe_configs(topic)
-    return [config.name for config in configs if config.source is ConfigSource.TOPIC]
+    return [name for name, config in _all(call, topic).items() if _is_own(config)]
 
 
 def _all(call: Call, topic: str) -> Mapping[str, TopicConfig]:
@@ -237,10 +293,8 @@ def _change(
 ) -> tuple[str, str | None]:
     """Return the name and the new value of a config; None resets it. Raises InvalidConfig."""
     name, value = config.name, config.value
-    if config.config_operation == DELETE:
+    if config.config_operation == DELETE or value is None:
         return name, None
-    if value is None:
-        raise InvalidConfig(f"config {name} has no value", name=name, value=None)
     if config.config_operation == SET:
         return name, value
     known = present.get(name)
@@ -265,14 +319,20 @@ async def _altered(
     *,
     check_only: bool,
 ) -> tuple[ErrorCode, str | None]:
-    """Change, or only check, the configs of a topic. Return the number and message of the error."""
+    """Change, or only check, the configs of a topic. Return the number and message of the error.
+
+    A config of a node that has none of its own is reset without an effect: kafka-reassign-partitions resets limits.
+    """
     try:
+        if resource_type == NODE and not any(value is not None for value in changes.values()):
+            _check_node(call, topic)
+            return ErrorCode.NONE, None
         if resource_type != TOPIC:
             raise NotOffered(
                 f"configs of resource type {resource_type} cannot be changed: only the configs of topics ({TOPIC})",
                 feature="configs",
             )
-        call.topics.info(topic)
+        _check_topic(call, topic)
         if check_only:
             call.service.topics.access.check_writable()
             given = {name: value for name, value in changes.items() if value is not None}

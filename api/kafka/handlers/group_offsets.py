@@ -54,7 +54,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
             if not topic.name and call.version >= BY_ID_FROM:
                 codes[at] = ErrorCode.UNKNOWN_TOPIC_ID
                 continue
-            codes[at] = refuse_offset(call, at, row.committed_offset, row.committed_metadata)
+            codes[at] = refuse_offset(call, at, row.committed_metadata)
             if codes[at] is ErrorCode.NONE:
                 offsets[at] = offset_of(
                     row.committed_offset, row.committed_leader_epoch, row.committed_metadata
@@ -100,13 +100,11 @@ async def _committed(
     return ErrorCode(refusal)
 
 
-def refuse_offset(call: Call, at: TopicPartition, offset: int, metadata: str | None) -> ErrorCode:
-    """Return why the offset of one partition cannot be committed."""
+def refuse_offset(call: Call, at: TopicPartition, metadata: str | None) -> ErrorCode:
+    """Return why the offset of one partition cannot be committed. Any number can be: kafkajs resets to -1 or -2."""
     metadata_bytes = len((metadata or "").encode())
     if metadata_bytes > call.service.settings.max_group_metadata_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    if offset < 0:
-        return ErrorCode.INVALID_REQUEST
     try:
         call.topics.partition(*at)
     except StorageError as error:

@@ -47,7 +47,9 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         # A topic has one row, however often it is asked for.
         for asked in {(topic.name, topic.topic_id): topic for topic in request.topics}.values():
             name = asked.name
-            if name is None or (not name and asked.topic_id != NO_ID):
+            if name is None or (
+                asked.topic_id != NO_ID and (not name or call.version >= FIRST_BY_ID)
+            ):
                 name = call.ids.name_of(asked.topic_id)
             if name is None:
                 rows.append(_unknown_id(call.version, asked.topic_id))
@@ -89,6 +91,7 @@ async def _present(call: Call, request: MetadataRequest, name: str) -> ErrorCode
     """Check that a topic exists, or create it if client and server both want that.
 
     A name that no topic can have is final for clients, a missing topic is not: a topic of the server's own will come.
+    From DefaultAutoTopicCreationManager: the answer that creates a topic calls it unknown, and the client asks again.
     """
     service = call.service
     if name in call.topics:
@@ -99,7 +102,6 @@ async def _present(call: Call, request: MetadataRequest, name: str) -> ErrorCode
         service.batches.check_name(name)
         if wanted and may and name not in INTERNAL_TOPICS and call.allows(Scope.PRODUCE):
             await service.producer.create_topic(name)
-            return ErrorCode.NONE
     except StorageError as error:
         return code_of(error)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

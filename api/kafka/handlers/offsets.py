@@ -7,12 +7,16 @@ ReplicaManager: an answer to a special time has no time of its own, but for that
     -3  the record with the largest time                    -5, -6  of records in remote storage: there are none
     any time >= 0: the first record at or after it; no record: offset -1
 
+A special time has a first version, before which it is refused as an unknown one. A partition that is named twice is
+refused.
+
 From ReplicaManager.deleteRecords: offset -1 is the end that readers see; and from UnifiedLog.endOffsetForEpoch: an
 epoch above the newest one has no end, and both numbers are -1.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from api.kafka.call import Call
@@ -50,6 +54,8 @@ EARLIEST: Final = -2
 LARGEST_TIME: Final = -3
 EARLIEST_LOCAL: Final = -4
 REMOTE: Final = frozenset({-5, -6})
+FIRST_VERSIONS: Final = {LATEST: 1, EARLIEST: 1, LARGEST_TIME: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}
+"""The special times, and the first version of the request that has them."""
 READ_COMMITTED: Final = 1
 ALL: Final = -1
 """The offset of DeleteRecords that stands for the end that readers see."""
@@ -66,11 +72,21 @@ def _list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRespons
     """Blocking."""
     committed = request.isolation_level == READ_COMMITTED
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    counts = Counter(
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+    )
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponseTopicResponse(
                 name=topic.name,
-                partitions=[_row(call, topic.name, asked, isolation) for asked in topic.partitions],
+                partitions=[
+                    _row(call, topic.name, asked, isolation)
+                    if counts[topic.name, number] == 1
+                    else Row(partition_index=number, error_code=ErrorCode.INVALID_REQUEST)
+                    for number, asked in {
+                        one.partition_index: one for one in topic.partitions
+                    }.items()
+                ],
             )
             for topic in request.topics
         ]
@@ -83,6 +99,10 @@ def _row(call: Call, topic: str, asked: ListOffsetsRequestPartition, isolation: 
     try:
         call.topics.check(topic)
         code = epoch_code(service.batches, partition, asked.current_leader_epoch)
+        if code is ErrorCode.NONE and asked.timestamp < 0:
+            first = FIRST_VERSIONS.get(asked.timestamp)
+            if first is None or call.version < first:
+                code = ErrorCode.UNSUPPORTED_VERSION
         if code is not ErrorCode.NONE:
             return Row(partition_index=asked.partition_index, error_code=code)
         return _found(service.store, service.batches, partition, asked.timestamp, isolation)
@@ -108,8 +128,6 @@ def _found(
         return Row(partition_index=number)
     if timestamp_ms == LARGEST_TIME:
         found = store.newest_time(partition)
-    elif timestamp_ms < 0:
-        return Row(partition_index=number, error_code=ErrorCode.INVALID_REQUEST)
     else:
         found = store.offset_for_time(partition, timestamp_ms)
     if found is None or found.offset >= end:
@@ -132,8 +150,10 @@ async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRec
             DeleteRecordsResponseTopicResult(
                 name=topic.name,
                 partitions=[
-                    await _deleted(call, topic.name, partition.partition_index, partition.offset)
-                    for partition in topic.partitions
+                    await _deleted(call, topic.name, number, offset)
+                    for number, offset in {
+                        one.partition_index: one.offset for one in topic.partitions
+                    }.items()
                 ],
             )
             for topic in request.topics

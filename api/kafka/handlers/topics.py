@@ -1,7 +1,7 @@
 """CreateTopics, CreatePartitions and DeleteTopics.
 
 Owns the checks that only the protocol has (replicas, assignments), and the answer of each topic. From
-ReplicationControlManager: a topic that is named twice in one request is refused.
+ReplicationControlManager and ControllerApis: a topic that is named twice in one request is refused, in one row.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from storage.errors import InvalidArgument, TopicExists
 CREATE_TOPICS: Final = 19
 MAX_PARTITIONS: Final = 10_000  # of a request, as of the real server
 ONE_OR_DEFAULT: Final = frozenset({1, -1})
+TWICE: Final = "the topic is in the request more than once"
 
 
 class Refused(Exception):  # an answer, not a fault
@@ -60,9 +61,7 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopic
             await _created(call, topic, check_only=request.validate_only)
             if count == 1
             else CreateTopicsResponseCreatableTopicResult(
-                name=name,
-                error_code=ErrorCode.INVALID_REQUEST,
-                error_message="the topic is in the request more than once",
+                name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=TWICE
             )
         )
     return CreateTopicsResponse(topics=rows)
@@ -169,10 +168,11 @@ async def create_partitions(
 ) -> CreatePartitionsResponse:
     """Raise the numbers of partitions of topics, or only check them; durable on return."""
     rows = []
-    for topic in request.topics:
+    counts = Counter(topic.name for topic in request.topics)
+    for topic in {topic.name: topic for topic in request.topics}.values():
         row = CreatePartitionsResponseTopicResult(name=topic.name)
         try:
-            _check_more(call, topic)
+            _check_more(call, topic, counts[topic.name])
             if not request.validate_only:
                 await call.service.topics.add_partitions(topic.name, topic.count)
         except Refused as refused:
@@ -185,8 +185,13 @@ async def create_partitions(
     return CreatePartitionsResponse(results=rows)
 
 
-def _check_more(call: Call, topic: CreatePartitionsRequestTopic) -> None:
-    """Check a new number of partitions. Raises Refused, UnknownTopic, StoreReadOnly."""
+def _check_more(call: Call, topic: CreatePartitionsRequestTopic, times: int) -> None:
+    """Check a new number of partitions of a topic that is so many times in the request.
+
+    Raises Refused, UnknownTopic, StoreReadOnly.
+    """
+    if times > 1:
+        raise Refused(ErrorCode.INVALID_REQUEST, TWICE)
     call.service.topics.access.check_writable()
     info = call.topics.info(topic.name)
     present = len(info.partitions) + len(info.missing)
@@ -208,9 +213,25 @@ async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopic
     """Delete topics with their records, by name or by id; durable on return."""
     asked: list[tuple[str | None, bytes]] = [(name, NO_ID) for name in request.topic_names]
     asked += [(topic.name, topic.topic_id) for topic in request.topics]
-    return DeleteTopicsResponse(
-        responses=[await _deleted(call, name, topic_id) for name, topic_id in asked]
-    )
+    named = {call.ids.id_of(name) for name, _ in asked if name is not None and name in call.topics}
+    rows = []
+    for (name, topic_id), count in Counter(asked).items():
+        problem = None
+        if (name is None) == (topic_id == NO_ID):
+            problem = "give either the name of the topic or its id"
+        elif count > 1 or (name is None and topic_id in named):
+            problem = TWICE
+        rows.append(
+            await _deleted(call, name, topic_id)
+            if problem is None
+            else DeleteTopicsResponseDeletableTopicResult(
+                name=name,
+                topic_id=topic_id,
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message=problem,
+            )
+        )
+    return DeleteTopicsResponse(responses=rows)
 
 
 async def _deleted(

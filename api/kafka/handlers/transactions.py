@@ -187,7 +187,7 @@ async def commit_offsets(call: Call, request: TxnOffsetCommitRequest) -> TxnOffs
         for row in topic.partitions:
             await call.give_way()
             at = TopicPartition(topic.name, row.partition_index)
-            code = refuse_offset(call, at, row.committed_offset, row.committed_metadata)
+            code = refuse_offset(call, at, row.committed_metadata)
             if code is ErrorCode.NONE:
                 offsets[at] = offset_of(
                     row.committed_offset, row.committed_leader_epoch, row.committed_metadata

@@ -7,6 +7,7 @@ exception: it is off unless it is set, so that nothing is deleted without a requ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -55,9 +56,21 @@ _CHOICES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "preallocate": ("log.preallocate", ("false", "true")),
 }
 _POLICIES: Final = (DELETE, COMPACT)
+_BOOLEANS: Final = ("true", "false")
 _FRACTIONS: Final[dict[str, tuple[str, float]]] = {
     "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio", 0.5),
 }
+_NO_EFFECT_NUMBERS: Final[dict[str, tuple[int, int]]] = {
+    "compression.gzip.level": (-1, 9),
+    "compression.lz4.level": (1, 17),
+    "compression.zstd.level": (-131_072, 22),
+    "flush.messages": (1, INT64_MAX),
+    "flush.ms": (0, INT64_MAX),
+    "local.retention.bytes": (-2, INT64_MAX),
+    "local.retention.ms": (-2, INT64_MAX),
+    "min.insync.replicas": (1, INT32_MAX),
+}
+_NO_EFFECT_LIST: Final = re.compile(r"(?:\d+:\d+(?:\s*,\s*\d+:\d+)*|\*)?", re.ASCII).fullmatch
 INERT_CONFIGS: Final[Mapping[str, str]] = {
     "compression.gzip.level": "-1",
     "compression.lz4.level": "9",
@@ -301,21 +314,43 @@ def check_topic_config(name: str, value: str, *, shown_as: str | None = None) ->
     shown = shown_as or name
     if name in _NUMBERS:
         _, _, low, high = _NUMBERS[name]
-        whole_number(shown, value, low=low, high=high)
+        whole_number(shown, value.strip(), low=low, high=high)
     elif name in _FRACTIONS:
         fraction(shown, value)
     elif name == CLEANUP_POLICY:
         for policy in cleanup_policies(value):
             one_of(shown, policy, _POLICIES)
+    elif name == "preallocate":
+        one_of(shown, value.strip().lower(), _BOOLEANS)
     elif name in _CHOICES:
         one_of(shown, value, _CHOICES[name][1])
-    elif name not in INERT_CONFIGS:
+    elif name in INERT_CONFIGS:
+        _check_without_effect(name, value, shown)
+    else:
         raise unknown(shown, value, _TOPIC_NAMES)
 
 
+def _check_without_effect(name: str, value: str, shown: str) -> None:
+    """Raise InvalidConfig for a value that the real broker refuses, of a config that has no effect here."""
+    if name in _NO_EFFECT_NUMBERS:
+        low, high = _NO_EFFECT_NUMBERS[name]
+        whole_number(shown, value.strip(), low=low, high=high)
+    elif name in _LISTS:
+        if not _NO_EFFECT_LIST(value.strip()):
+            raise unlike(shown, value, "a list of PARTITION:NODE, or *")
+    elif name == "remote.storage.enable":
+        one_of(shown, value.strip().lower(), ("false",))  # as a broker without remote storage
+    else:
+        one_of(shown, value.strip().lower(), _BOOLEANS)
+
+
 def cleanup_policies(value: str) -> frozenset[str]:
-    """Return the policies of a value of cleanup.policy, which separates them by commas, as the broker reads it."""
-    return frozenset(policy.strip() for policy in value.split(","))
+    """Return the policies of a value of cleanup.policy, which separates them by commas, as the broker reads it.
+
+    Without one, records are neither deleted nor compacted.
+    """
+    value = value.strip()
+    return frozenset(policy.strip() for policy in value.split(",")) if value else frozenset()
 
 
 def check_topic_reset(name: str) -> None:
@@ -346,7 +381,7 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         timestamp_before_ms=_off_if_max(numbers[TIMESTAMP_BEFORE]),
         timestamp_after_ms=_off_if_max(numbers[TIMESTAMP_AFTER]),
         compression="none" if compression in ("producer", "uncompressed") else compression,
-        preallocate=configs.get("preallocate") == "true",
+        preallocate=configs.get("preallocate", "").strip().lower() == "true",
         deletes=deletes,
         retention_ms=_off_if_negative(numbers["retention.ms"]) if deletes else None,
         retention_bytes=_off_if_negative(numbers["retention.bytes"]) if deletes else None,
@@ -381,6 +416,8 @@ def _described(name: str, own: str | None, of_store: str | None) -> TopicConfig:
     source = ConfigSource.DEFAULT if of_store is None else ConfigSource.STORE
     if own is not None:
         source = ConfigSource.TOPIC
+        if name in _LISTS:  # as the broker shows it
+            own = ",".join(item.strip() for item in own.split(","))
     return TopicConfig(
         name,
         inherited if own is None else own,

@@ -64,7 +64,10 @@ class GroupOffsets:
         def put_all(table: OffsetTable[int]) -> None:
             for group, offsets, _ in commits:
                 for partition, committed in offsets.items():
-                    table.put(group, partition, committed.offset)
+                    if committed.offset < 0:  # none: the broker reads it as one that is missing
+                        table.drop(group, partition)
+                    else:
+                        table.put(group, partition, committed.offset)
 
         with self._lock:
             self._check(commits)

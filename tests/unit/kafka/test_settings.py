@@ -88,7 +88,7 @@ def test_retention_is_on_when_it_is_set(value: str) -> None:
         ("index.interval.bytes", "-1"),
         ("max.message.bytes", ""),
         ("max.message.bytes", "1e3"),
-        ("max.message.bytes", " 5"),
+        ("max.message.bytes", "5 5"),
         ("max.message.bytes", "٣"),
         ("retention.ms", "-2"),
         ("retention.ms", "-"),
@@ -135,6 +135,7 @@ def test_bad_store_settings_are_refused(name: str, value: str) -> None:
         ("compact", True, False),
         ("compact,delete", True, True),
         ("delete, compact", True, True),
+        ("", False, False),
     ],
 )
 def test_cleanup_policies(value: str, compacts: bool, deletes: bool) -> None:
@@ -144,10 +145,22 @@ def test_cleanup_policies(value: str, compacts: bool, deletes: bool) -> None:
     assert settings.retention_ms == (1 if deletes else None)
 
 
-@pytest.mark.parametrize("value", ["", "compress", "compact;delete", "compact,"])
+@pytest.mark.parametrize("value", ["compress", "compact;delete", "compact,", ","])
 def test_other_cleanup_policies_are_refused(value: str) -> None:
     with pytest.raises(InvalidConfig):
         check_topic_config("cleanup.policy", value)
+
+
+def test_values_are_read_as_the_broker_reads_them() -> None:
+    configs = {"segment.ms": " 5 ", "preallocate": " TRUE ", "min.cleanable.dirty.ratio": " 0.1 "}
+    for name, value in configs.items():
+        check_topic_config(name, value)
+    settings = topic_settings(configs)
+    assert (settings.segment_ms, settings.preallocate) == (5, True)
+    assert settings.min_cleanable_dirty_ratio == 0.1
+    lists = {"cleanup.policy": " compact , delete "}
+    shown = {config.name: config.value for config in parse_store_settings({}).describe("t", lists)}
+    assert shown["cleanup.policy"] == "compact,delete"
 
 
 def test_a_compacted_topic_rolls_before_the_longest_lag() -> None:
