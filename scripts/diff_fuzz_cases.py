@@ -366,9 +366,9 @@ def encode_messages_call(rng: random.Random) -> Call:
         rng.randbytes(rng.choice((0, 1, 20, 127, 128, 200))),
         rng.choice((message.MAGIC_V1, message.MAGIC_V2)),
         in_range(rng, 32),
-        rng.randrange(1 << 62),
-        rng.randrange(1 << 62),
-        rng.randrange(1 << 42),
+        in_range(rng, 64),
+        in_range(rng, 64),
+        in_range(rng, 64),
         rng.randbytes(rng.choice((8, 8, 20))),
     )
     given = [new_message(rng) for _ in range(rng.choice((0, 1, 1, 2, 5, 20)))]
@@ -381,9 +381,10 @@ def append_call(rng: random.Random) -> Call:
     options: dict[str, object] = {
         "compression": rng.choice((None, None, "none", "zlib", "lzma")),
         "producer": rng.choice((None, ProducerSequence(number(rng), 1, 2))),
-        "born_hosts": rng.choice(((), [rng.randbytes(8)] * len(given))),
+        "born_hosts": rng.choice(((), [rng.randbytes(rng.choice((8, 20))) for _ in given])),
     }
-    return append, (given,), options
+    topic = rng.choice(("t", "t", "t" * 127, "t" * 128, "ключ" * 32, names.SCHEDULE_TOPIC))
+    return append, (TopicPartition(topic, in_range(rng, 32)), given), options
 
 
 def lookup_record(rng: random.Random) -> Record:
@@ -413,9 +414,9 @@ def encoder() -> encoding.Encoder:
     return encoding.Encoder(settings, lambda: 1 << 40)
 
 
-def append(given: list[Record], **options: Any) -> object:
+def append(partition: TopicPartition, given: list[Record], **options: Any) -> object:
     """Encode records as an append does; return their bytes at a place, and their dispatches to queues and index."""
-    run = encoder().encode_run(TopicPartition("t", 1), given, **options)
+    run = encoder().encode_run(partition, given, **options)
     data = run.placed(2, 3, 1 << 40)
     facts = run.count, run.queued, run.largest_bytes, run.sizes()
     return data, facts, passed_over(data, 3, Rules(0), with_tags=True)

@@ -59,6 +59,8 @@ LENGTH_TABLE_SIZE: Final = 1 << 11
 LENGTHS: Final[list[bytes]] = [_pack_length(size) for size in range(LENGTH_TABLE_SIZE)]
 """The encoded lengths of nearly all properties, to save a call."""
 FIXED_SIZE: Final = BODY_POSITION + _LENGTH.size
+_NEAR: Final = 1 << 62
+"""No run that begins at an offset up to this one, of either sign, comes to an offset of more than 64 bits."""
 _crc32: Final = crc32  # compiled code finds a constant faster than an imported name
 
 
@@ -83,7 +85,8 @@ def encode_messages(messages: Sequence[RawMessage], placement: Placement) -> lis
     - InvalidTopic for a topic too long for the placement's magic;
     - InvalidArgument for a host that has neither 8 nor 20 bytes.
     """
-    if _NATIVE:
+    first, physical = placement.queue_offset, placement.physical_offset
+    if _NATIVE and -_NEAR <= first <= _NEAR and -_NEAR <= physical <= _NEAR:
         return _encode(messages, placement)
     return _encode_plainly(messages, placement)
 

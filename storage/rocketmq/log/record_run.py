@@ -33,7 +33,7 @@ from storage.coding.native import (
     u8,
     write_i16_be,
 )
-from storage.coding.varint import INT64_MAX, INT64_MIN
+from storage.coding.varint import INT32_MAX, INT64_MAX, INT64_MIN
 from storage.errors import UnrepresentableRecord
 from storage.model import RawMessage, Record
 from storage.rocketmq.format.message import (
@@ -253,6 +253,10 @@ class RecordRun:
 def _no_place(*numbers_and_limit: int) -> UnrepresentableRecord:
     *numbers, limit = numbers_and_limit
     number = next(number for number in numbers if not INT64_MIN <= number <= limit)
+    return _misfit(number)
+
+
+def _misfit(number: int) -> UnrepresentableRecord:
     return UnrepresentableRecord(
         f"record 0: {number} does not fit its field", field="message", index=0
     )
@@ -268,7 +272,9 @@ class RunWriter:
     def __init__(
         self, form: TopicForm, queue_id: int, store_host: bytes, *, limit_bytes: int
     ) -> None:
-        """`limit_bytes`: of the body of a record."""
+        """`limit_bytes`: of the body of a record. Raises UnrepresentableRecord for a queue id over four bytes."""
+        if not -INT32_MAX - 1 <= queue_id <= INT32_MAX:
+            raise _misfit(queue_id)
         self.unique_head = b""
         self.mark = b""
         self.has_keys_beside = False

@@ -155,6 +155,31 @@ def test_numbers_that_do_not_fit(field: str, value: int) -> None:
     assert caught.value.facts() == {"field": "message", "index": 2}
 
 
+@pytest.mark.parametrize("field", ["queue_offset", "physical_offset"])
+def test_offsets_at_the_limit_of_their_field(field: str) -> None:
+    """The first record has the highest possible offset, the second one has none."""
+    place = PLACE._replace(**{field: (1 << 63) - 1})  # type: ignore[arg-type]  # a field by its name
+    assert getattr(decode_message(encode_messages([PLAIN], place)[0]), field) == (1 << 63) - 1
+    with pytest.raises(UnrepresentableRecord) as caught:
+        encode_messages([PLAIN, PLAIN], place)
+    assert caught.value.facts() == {"field": "message", "index": 1}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, 1 << 63) for field in ("queue_offset", "physical_offset", "store_timestamp_ms")),
+        *((field, -(1 << 63) - 1) for field in ("queue_offset", "physical_offset")),
+        ("queue_id", 1 << 31),
+        ("queue_id", 1 << 70),
+    ],
+)
+def test_a_place_that_does_not_fit(field: str, value: int) -> None:
+    with pytest.raises(UnrepresentableRecord) as caught:
+        encode_messages([PLAIN], PLACE._replace(**{field: value}))  # type: ignore[arg-type]  # likewise
+    assert caught.value.facts() == {"field": "message", "index": 0}
+
+
 @pytest.mark.parametrize("size", [0, 4, 7, 9, 16, 19, 21])
 def test_hosts_of_another_size(size: int) -> None:
     with pytest.raises(InvalidArgument, match=f"a host has {size} bytes"):

@@ -288,6 +288,16 @@ def test_number_outside_its_field(place: tuple[int, int, int]) -> None:
         run.placed(*place)
 
 
+@pytest.mark.parametrize("queue_id", [1 << 31, -(1 << 31) - 1, 1 << 32, 1 << 64])
+def test_queue_id_outside_its_field(queue_id: int) -> None:
+    """No record gets another queue id, as its lowest four bytes would be."""
+    queue, records = QUEUE._replace(partition=queue_id), [Record(None, b"v")]
+    with as_compiled(), pytest.raises(UnrepresentableRecord):
+        encoder().encode_run(queue, records)
+    with pytest.raises(UnrepresentableRecord):
+        encoder().encode_run(queue, records)
+
+
 def test_prepared_message_keeps_offset_zero() -> None:
     given_messages = [RawMessage(b"", b"", sys_flag=TRANSACTION_PREPARED), RawMessage(b"", b"")]
     run = encoder().encode_raw(QUEUE, given_messages, bytes(8))
