@@ -19,10 +19,17 @@ class Brokers {
 
     public static void main(String[] a) throws Exception { announce(BrokerStartup.start(BrokerStartup.createBrokerController(a))); }
 
-    /** A broker registers when it starts, before its client has found that the name server answers: that reaches none, and the next is due after 10 s. */
+    /**
+     * A broker registers when it starts, before its client has found that the name server answers: that reaches none, and the next is
+     * due after 10 s. Until its queues have all of the log, which a start does not wait for, clients would miss messages.
+     */
     private static void announce(BrokerController broker) throws InterruptedException {
-        for (int i = 0; i < 100 && broker.getBrokerOuterAPI().getRemotingClient().getAvailableNameSrvList().isEmpty(); i++) Thread.sleep(50);
+        for (int i = 0; i < 400 && !isReady(broker); i++) Thread.sleep(50);
         broker.registerBrokerAll(true, false, true);
+    }
+
+    private static boolean isReady(BrokerController broker) {
+        return !broker.getBrokerOuterAPI().getRemotingClient().getAvailableNameSrvList().isEmpty() && broker.getMessageStore().dispatchBehindBytes() <= 0;
     }
 
     static void start(String[] a) throws Exception {
