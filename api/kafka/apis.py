@@ -73,6 +73,7 @@ SERVED: Final = _table(
         _served(14, groups.sync_group, Scope.READ),
         _served(15, group_admin.describe_groups, Scope.READ),
         _served(16, group_admin.list_groups, Scope.READ),
+        _served(17, security.sasl_handshake, None, before_login=True),
         _served(API_VERSIONS, cluster.api_versions, None, before_login=True),
         _served(19, topics.create_topics, Scope.ADMIN),
         _served(20, topics.delete_topics, Scope.ADMIN),
@@ -88,6 +89,7 @@ SERVED: Final = _table(
         _served(33, configs.alter_configs, Scope.ADMIN),
         _served(34, placement.alter_replica_log_dirs, Scope.ADMIN),
         _served(35, placement.describe_log_dirs, Scope.READ),
+        _served(36, security.sasl_authenticate, None, before_login=True),
         _served(37, topics.create_partitions, Scope.ADMIN),
         _served(42, group_admin.delete_groups, Scope.ADMIN),
         _served(43, placement.elect_leaders, Scope.ADMIN),
@@ -108,14 +110,6 @@ SERVED: Final = _table(
 )
 """The APIs for every client, by key."""
 
-LOGIN: Final = _table(
-    (
-        _served(17, security.sasl_handshake, None, before_login=True),
-        _served(36, security.sasl_authenticate, None, before_login=True),
-    )
-)
-"""The APIs of a server with a token file, in addition to SERVED."""
-
 
 TRANSACTIONS: Final = frozenset({24, 25, 26, 27, 28, 61, 65, 66})
 """The APIs of a store with transactions only."""
@@ -129,7 +123,6 @@ WITHOUT_TRANSACTIONS: Final = _table(
 """The APIs for every client of a store without transactions, by key."""
 
 
-def offered(*, login: bool, transactions: bool = True) -> Mapping[int, Served]:
-    """Return the APIs of a server, by key. `login`: it has a token file. `transactions`: its store has transactions."""
-    served = SERVED if transactions else WITHOUT_TRANSACTIONS
-    return {**served, **LOGIN} if login else served
+def offered(*, transactions: bool) -> Mapping[int, Served]:
+    """Return the APIs of a server, by key. `transactions`: its store has transactions."""
+    return SERVED if transactions else WITHOUT_TRANSACTIONS

@@ -67,9 +67,7 @@ class Dispatcher:
         self._metrics = metrics
         self._node_id = node_id
         self._tokens = tokens
-        self.served: Mapping[int, Served] = offered(
-            login=tokens is not None, transactions=service.batches.has_transactions
-        )
+        self.served: Mapping[int, Served] = offered(transactions=service.batches.has_transactions)
         self._sessions = FetchSessions()
         self._topics = ClientTopics(service.topics)
         self._ids = service.topics.ids
@@ -97,7 +95,7 @@ class Dispatcher:
         if served is None or not served.first <= version <= served.last:
             return self._unknown(key, version, correlation_id)
         reader.flexible = version >= served.api.flexible_from
-        client_id = reader.plain_nullable_string()
+        client_id = reader.client_id()
         reader.skip_tags()
         # Bytes after the message are ignored, as the real server does: librdkafka sends some after a Metadata request.
         message = served.api.request.read(reader, version)

@@ -42,6 +42,13 @@ async def test_api_versions(connection: Connection, version: int) -> None:
     assert offered == {**{key: (row.first, row.last) for key, row in SERVED.items()}, 0: (0, 13)}
 
 
+async def test_a_client_id_of_any_bytes(connection: Connection) -> None:
+    """It is for people, so bytes that are no UTF-8 are no reason to end the connection."""
+    data = frame(MetadataRequest(topics=None), 12, client_id="abcd").replace(b"abcd", b"a\xff\xfeb")
+    connection.writer.write(data)
+    assert answer(MetadataRequest.API_KEY, 12, await connection.read()).brokers
+
+
 async def test_api_versions_of_the_future(connection: Connection) -> None:
     """KIP-511: the answer is one of version 0, so that the client can read it."""
     connection.writer.write(frame(ApiVersionsRequest(), 4).replace(b"\0\x12\0\4", b"\0\x12\0\x63"))

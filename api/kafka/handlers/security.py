@@ -38,8 +38,10 @@ def _mechanisms(tokens: Tokens | None) -> Sequence[str]:
 
 
 async def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Choose the mechanism of the login that follows."""
-    mechanisms = _mechanisms(None if call.tokens is None else call.tokens())
+    """Choose the mechanism of the login that follows. Without a token file there is none, and the client gives up."""
+    if call.tokens is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    mechanisms = _mechanisms(call.tokens())
     known = request.mechanism in mechanisms
     call.client.mechanism = request.mechanism if known else None
     call.client.exchange = None

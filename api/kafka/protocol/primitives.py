@@ -138,6 +138,11 @@ class Reader:
         """Read a string, or null, in the form of plain versions, which some fields keep in flexible ones."""
         return self._text(self.int16())
 
+    def client_id(self) -> str | None:
+        """Read the client id of a header, or null. Bytes that are no UTF-8 are replaced, as the real server does."""
+        size = self.int16()
+        return None if size < 0 else self._take(size).decode(errors="replace")
+
     def _text(self, size: int) -> str | None:
         if size < 0:
             return None
