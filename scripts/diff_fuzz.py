@@ -18,6 +18,10 @@ from pathlib import Path
 
 CASES = Path(__file__).resolve().with_name("diff_fuzz_cases.py")
 ROOT = CASES.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from scripts.check_wheel import compiled_modules  # noqa: E402
+
 SHOWN = 5
 
 
@@ -26,7 +30,9 @@ def start(python: str, seed: int, cases: range, *options: str) -> subprocess.Pop
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     if python == sys.executable:
         environment["PYTHONPATH"] = str(ROOT)
-    command = [python, "-P", str(CASES), str(seed), str(cases.start), str(cases.stop), *options]
+    modules = ",".join(path.removesuffix(".py").replace("/", ".") for path in compiled_modules())
+    command = [python, "-P", str(CASES), modules]
+    command += [str(seed), str(cases.start), str(cases.stop), *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
