@@ -30,7 +30,11 @@ LONGEST: Final = (
     "tests/pipeline/test_notebook.py",
     "tests/robustness/fuzz/test_fuzz.py",
     "tests/interop/rocketmq/test_real_rocketmq_timers.py",
+    "tests/robustness/test_compaction.py",
+    "tests/interop/rocketmq/test_real_rocketmq_transactions.py",
     "tests/test_first_hour.py",
+    "tests/wire/test_java_tools.py",
+    "tests/scripts/test_server_script.py",
     "tests/robustness/test_staged_append.py",
     "tests/robustness/test_error_sweep.py",
     "tests/unit/rocketmq/recovery/test_power.py",
@@ -41,7 +45,6 @@ LONGEST: Final = (
     "tests/http/test_abuse.py",
     "tests/robustness/test_killed_names.py",
     "tests/unit/rocketmq/test_bench_rocketmq.py",
-    "tests/interop/test_log_dirs.py",
 )
 USES_SESSION: Final = re.compile(r"\bspark: SparkSession\b")
 
