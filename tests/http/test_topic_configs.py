@@ -132,7 +132,7 @@ async def test_max_message_bytes_and_the_timestamp_type(api: Api) -> None:
 
 INERT = {
     "kafka": (
-        {"min.insync.replicas": 2, "remote.storage.enable": True},
+        {"min.insync.replicas": 2, "unclean.leader.election.enable": True},
         {"min.insync.replicas": 1},
     ),
     "rocketmq": ({"perm": 4, "order": True}, {"perm": 6}),
