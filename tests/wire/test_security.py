@@ -280,7 +280,7 @@ async def test_new_tokens_end_the_connections(guarded: Broker) -> None:
 
 
 async def test_no_login_without_tokens(kafka: Broker, connection: Connection) -> None:
-    """A client that is set up for a login hears that there is none, as from the real broker, and gives up."""
+    """A client that is set up for a login gets a final error, as from the real broker, and does not try again."""
     for version in (0, 1):
         answer = await connection.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
         assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])

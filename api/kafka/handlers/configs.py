@@ -40,9 +40,8 @@ from storage.errors import InvalidArgument, InvalidConfig, NotOffered
 TOPIC: Final = 2
 NODE: Final = 4
 CLIENT_METRICS: Final = 16
-RESOURCE_TYPES: Final = frozenset(
-    {TOPIC, NODE, 8, CLIENT_METRICS, 32}
-)  # 8: loggers of a node, 32: groups
+RESOURCE_TYPES: Final = frozenset({TOPIC, NODE, 8, CLIENT_METRICS, 32})
+"""All types of resources that have configs: 8 is the loggers of a node, 32 a group."""
 FIRST_WITH_TYPES: Final = 1
 SOURCES: Final = {ConfigSource.TOPIC: 1, ConfigSource.STORE: 4, ConfigSource.DEFAULT: 5}
 TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
@@ -176,7 +175,7 @@ async def list_config_resources(
 ) -> ListConfigResourcesResponse:
     """Return the resources that have configs: topics and this node."""
     types = set(request.resource_types) or {TOPIC, NODE}
-    if call.version < FIRST_WITH_TYPES:  # it asks for client metrics only, of which there are none
+    if call.version < FIRST_WITH_TYPES:  # it asks for client metrics only
         types = {CLIENT_METRICS}
     if not types <= RESOURCE_TYPES:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -38,7 +38,7 @@ def _mechanisms(tokens: Tokens | None) -> Sequence[str]:
 
 
 async def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Choose the mechanism of the login that follows. Without a token file there is none, and the client gives up."""
+    """Choose the mechanism of the login that follows. ILLEGAL_SASL_STATE, without a token file, is final."""
     if call.tokens is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     mechanisms = _mechanisms(call.tokens())

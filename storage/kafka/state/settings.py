@@ -321,7 +321,7 @@ def check_topic_config(name: str, value: str, *, shown_as: str | None = None) ->
         for policy in cleanup_policies(value):
             one_of(shown, policy, _POLICIES)
     elif name == "preallocate":
-        one_of(shown, value.strip().lower(), _BOOLEANS)
+        one_of(shown, _boolean(value), _BOOLEANS)
     elif name in _CHOICES:
         one_of(shown, value, _CHOICES[name][1])
     elif name in INERT_CONFIGS:
@@ -339,9 +339,14 @@ def _check_without_effect(name: str, value: str, shown: str) -> None:
         if not _NO_EFFECT_LIST(value.strip()):
             raise unlike(shown, value, "a list of PARTITION:NODE, or *")
     elif name == "remote.storage.enable":
-        one_of(shown, value.strip().lower(), ("false",))  # as a broker without remote storage
+        one_of(shown, _boolean(value), ("false",))  # as a broker without remote storage
     else:
-        one_of(shown, value.strip().lower(), _BOOLEANS)
+        one_of(shown, _boolean(value), _BOOLEANS)
+
+
+def _boolean(value: str) -> str:
+    """Return a boolean in the form of _BOOLEANS. From ConfigDef.parseType: case and spaces around it do not count."""
+    return value.strip().lower()
 
 
 def cleanup_policies(value: str) -> frozenset[str]:
@@ -381,7 +386,7 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         timestamp_before_ms=_off_if_max(numbers[TIMESTAMP_BEFORE]),
         timestamp_after_ms=_off_if_max(numbers[TIMESTAMP_AFTER]),
         compression="none" if compression in ("producer", "uncompressed") else compression,
-        preallocate=configs.get("preallocate", "").strip().lower() == "true",
+        preallocate=_boolean(configs.get("preallocate", "")) == "true",
         deletes=deletes,
         retention_ms=_off_if_negative(numbers["retention.ms"]) if deletes else None,
         retention_bytes=_off_if_negative(numbers["retention.bytes"]) if deletes else None,
