@@ -28,6 +28,10 @@ class Commits:
         self._classic = classic
         self._modern = modern
 
+    def may_exist(self, name: str) -> bool:
+        """Return False for a name that no group has, and that no new group may have."""
+        return self._offsets.may_know(name) or self._classic.is_valid(name)
+
     def check(
         self,
         name: str,

@@ -33,8 +33,9 @@ from api.kafka.protocol.messages.cluster import (
 )
 from storage.transactions import EPOCH_A_TRANSACTION
 
+GROUP: Final = 0
 TRANSACTIONAL_ID: Final = 1
-COORDINATORS: Final = frozenset({0, TRANSACTIONAL_ID})  # types of a coordinator's key: 0 is a group
+COORDINATORS: Final = frozenset({GROUP, TRANSACTIONAL_ID})  # types of a coordinator's key
 SHARE: Final = 2
 TRANSACTION_VERSION: Final = "transaction.version"
 FIRST_WITH_SOFTWARE: Final = 3
@@ -117,36 +118,44 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
 
 async def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Return this node as the coordinator of groups and transactional ids. Share groups are not offered."""
-    code, message = _refused_coordinator(call, request.key_type)
-    is_found = code is ErrorCode.NONE
-    node_id = call.node_id if is_found else -1
-    host, port = call.node if is_found else ("", -1)
-    if call.version < FIRST_WITH_KEYS:
-        return FindCoordinatorResponse(
-            error_code=code, error_message=message, node_id=node_id, host=host, port=port
-        )
+    keys = [request.key] if call.version < FIRST_WITH_KEYS else request.coordinator_keys
+    found = [_coordinator(call, request.key_type, key) for key in keys]
+    if call.version >= FIRST_WITH_KEYS:
+        return FindCoordinatorResponse(coordinators=found)
+    (row,) = found
     return FindCoordinatorResponse(
-        coordinators=[
-            FindCoordinatorResponseCoordinator(
-                key=key,
-                node_id=node_id,
-                host=host,
-                port=port,
-                error_code=code,
-                error_message=message,
-            )
-            for key in request.coordinator_keys
-        ]
+        error_code=row.error_code,
+        error_message=row.error_message,
+        node_id=row.node_id,
+        host=row.host,
+        port=row.port,
     )
 
 
-def _refused_coordinator(call: Call, key_type: int) -> tuple[ErrorCode, str | None]:
-    """Return the error of a kind of key that has no coordinator: NONE if it has one.
+def _coordinator(call: Call, key_type: int, key: str) -> FindCoordinatorResponseCoordinator:
+    code, message = _refused_coordinator(call, key_type, key)
+    is_found = code is ErrorCode.NONE
+    host, port = call.node if is_found else ("", -1)
+    return FindCoordinatorResponseCoordinator(
+        key=key,
+        node_id=call.node_id if is_found else -1,
+        host=host,
+        port=port,
+        error_code=code,
+        error_message=message,
+    )
+
+
+def _refused_coordinator(call: Call, key_type: int, key: str) -> tuple[ErrorCode, str | None]:
+    """Return the error of a key that has no coordinator: NONE if it has one.
 
     A store without transactions refuses its clients here, before InitProducerId. librdkafka, with version 2, tries
     again after every number but a missing permission; it shows the message. Clients of later versions take
-    UNSUPPORTED_VERSION as final.
+    UNSUPPORTED_VERSION as final. A name that no group can have is refused here too: sarama's manager of offsets
+    commits again and again whatever a commit is answered, but ends if it finds no coordinator.
     """
+    if key_type == GROUP and not call.service.groups.commits.may_exist(key):
+        return ErrorCode.INVALID_GROUP_ID, f"no group can have the name {key[:80]!r}"
     if key_type not in COORDINATORS:
         problem = "only groups and transactional ids have a coordinator here"
         is_known = key_type == SHARE

@@ -121,7 +121,7 @@ class ClassicGroups:
     def _refuse_join(self, name: str, request: Join) -> Refusal:
         if self._stopped:
             return Refusal.COORDINATOR_NOT_AVAILABLE
-        if name not in self._groups and not self._is_valid(name):
+        if name not in self._groups and not self.is_valid(name):
             return Refusal.INVALID_GROUP_ID
         if name in self._registry.http or self._registry.modern_in_use(name) is not None:
             return Refusal.INCONSISTENT_GROUP_PROTOCOL
@@ -129,7 +129,8 @@ class ClassicGroups:
             return Refusal.UNKNOWN_MEMBER_ID
         return Refusal.NONE
 
-    def _is_valid(self, name: str) -> bool:
+    def is_valid(self, name: str) -> bool:
+        """Return whether a new group may have this name."""
         try:
             self._check_name(name)
         except InvalidGroup:
@@ -193,7 +194,7 @@ class ClassicGroups:
         group = self._groups.get(name)
         if group is not None:
             return group.check_commit(caller, now_ms(), transactional=transactional)
-        if not self._is_valid(name):
+        if not self.is_valid(name):
             return Refusal.INVALID_GROUP_ID
         if caller.generation < 0:
             return Refusal.NONE

@@ -112,6 +112,22 @@ async def test_a_transactional_id_has_no_coordinator(connection: Connection) -> 
             assert "no transactions" in row.error_message
 
 
+async def test_a_name_that_no_group_can_have_has_no_coordinator(
+    kafka: Broker, connection: Connection
+) -> None:
+    """The offset manager of sarama waits for ever if only its commits are refused. A group that exists is found."""
+    await kafka.service.groups.offsets.stop()  # the groups are counted now
+    kafka.service.groups.offsets.admit("known.group")
+    for version in range(7):
+        for name, code in (("my.group", ErrorCode.INVALID_GROUP_ID), ("known.group", 0)):
+            keys: dict[str, Any] = {"key": name} if version < 4 else {"coordinator_keys": [name]}
+            found = await connection.call(FindCoordinatorRequest(key_type=0, **keys), version)
+            (row,) = (found,) if version < 4 else found.coordinators
+            assert (row.error_code, row.node_id) == (code, -1 if code else 1)
+            if code and version:
+                assert "'my.group'" in row.error_message
+
+
 async def test_clients_end_their_wait_for_transactions(kafka: Broker) -> None:
     """The library asks for a producer id again and again after most numbers."""
 
