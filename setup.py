@@ -17,7 +17,16 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 COMPILED = [
+    "api/kafka/call.py",
+    "api/kafka/connection.py",
+    "api/kafka/dispatch.py",
+    "api/kafka/first_step.py",
+    "api/kafka/handlers/fetch.py",
+    "api/kafka/handlers/produce.py",
     "api/kafka/protocol/primitives.py",
+    "logserver/service/commit.py",
+    "logserver/service/memory_budget.py",
+    "logserver/service/produce.py",
     "storage/coding/cursor.py",
     "storage/coding/hashes.py",
     "storage/coding/varint.py",
@@ -29,8 +38,10 @@ COMPILED = [
     "storage/kafka/format/batch.py",
     "storage/kafka/format/record.py",
     "storage/kafka/format/record_scan.py",
+    "storage/kafka/index/indexes.py",
     "storage/kafka/log/encoding.py",
     "storage/kafka/log/log_file.py",
+    "storage/kafka/partition.py",
     "storage/rocketmq/format/index_file.py",
     "storage/rocketmq/format/message.py",
     "storage/rocketmq/format/message_encoding.py",

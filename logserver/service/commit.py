@@ -213,7 +213,7 @@ class CommitQueue:
         self._idle = asyncio.Event()
         self._idle.set()
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     @property
     def queued(self) -> int:
@@ -235,7 +235,7 @@ class CommitQueue:
     async def drain(self) -> None:
         """Wait until everything queued has been answered, then end the thread."""
         await self._idle.wait()
-        self._thread.shutdown(wait=False)
+        self._worker.shutdown(wait=False)
 
     def _start(self) -> None:
         group = CommitGroup(self._queue)
@@ -248,7 +248,7 @@ class CommitQueue:
         if not group.left:
             self._committed(group, None)
             return
-        self._thread.submit(self.commit, group).add_done_callback(
+        self._worker.submit(self.commit, group).add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._committed, group, done.exception())
         )
 
@@ -287,7 +287,7 @@ class CommitQueue:
         if group.append_s > SLOW_S:
             self._slow_s.append(group.append_s)
             if len(self._slow_s) == SLOW_IN_A_ROW or group.append_s > BLOCKED_S:
-                self._avoid_until_s = perf_counter() + AVOID_TIMES * sum(self._slow_s)
+                self._avoid_until_s = perf_counter() + AVOID_TIMES * sum(self._slow_s, 0.0)
                 self._slow_s.clear()
         elif self._slow_s:
             self._slow_s.clear()

@@ -140,7 +140,7 @@ def _row(call: Call, asked: Asked, page: PartitionPage, *, committed: bool) -> R
         ]
         if committed
         else None,
-        records=data,  # type: ignore[arg-type]  # the writer takes any buffer
+        records=data,
     )
 
 

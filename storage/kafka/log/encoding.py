@@ -492,7 +492,7 @@ def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) ->
         else:
             head = bytearray(view[at : at + HEADER_SIZE])
             stamp(head, 0, base_offset=offset, leader_epoch=mark.leader_epoch)
-            new = header._replace(base_offset=offset, leader_epoch=mark.leader_epoch)
+            new = BatchHeader(offset, header.length, mark.leader_epoch, *header[3:])
             parts += head, view[at + HEADER_SIZE : end]
         stamped.append(AppendedBatch(at, new))
         offset = new.next_offset

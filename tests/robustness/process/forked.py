@@ -113,7 +113,7 @@ def _forking(preload: str | None) -> socket.socket:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(its.fileno())],
+            [sys.executable, "-P", __file__, str(its.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=os.environ if preload is None else {**os.environ, PRELOAD: preload},

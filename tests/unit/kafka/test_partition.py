@@ -7,10 +7,11 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
-from storage import Isolation, LogStore, OffsetBounds, Record, TopicPartition
+from storage import Isolation, LogStore, Record, TopicPartition
 from storage.errors import (
     FencedProducer,
     OffsetOutOfRange,
@@ -20,7 +21,7 @@ from storage.errors import (
 from storage.files import OverlayFileSystem
 from storage.kafka.format.checkpoints import encode_clean_shutdown
 from storage.kafka.format.producer_snapshot import decode_snapshot
-from storage.kafka.log import encoding
+from storage.kafka.log import encoding, reading
 from storage.kafka.log.reading import Limits
 from storage.kafka.store import KafkaStore
 from tests.beside import beside
@@ -508,29 +509,31 @@ def test_readers_that_lose_their_segment_to_retention_are_out_of_range(shop: Wor
 
 
 @pytest.mark.parametrize(
-    "read",
+    ("reader", "read"),
     [
-        lambda store: store.read(T0, 0),
-        lambda store: store.read_batches(T0, 0, max_bytes=1),
+        ("read_records", lambda store: store.read(T0, 0)),
+        ("read_bytes", lambda store: store.read_batches(T0, 0, max_bytes=1)),
     ],
     ids=["records", "batches"],
 )
 def test_a_segment_that_goes_before_it_is_read(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch, read: Callable[[KafkaStore], object]
+    shop: Workshop,
+    monkeypatch: pytest.MonkeyPatch,
+    reader: str,
+    read: Callable[[KafkaStore], object],
 ) -> None:
     """The reader is out of range: it must not get the records of the next segment as if none were between."""
     store = six_segments(shop, {})
     assert isinstance(store, KafkaStore)
-    partition = store.partition(T0)
-    check, bases = partition._checked_bounds, [s.base_offset for s in partition.segments()]
+    bases = [segment.base_offset for segment in store.partition(T0).segments()]
+    original = getattr(reading, reader)
 
-    def checked(offset: int) -> OffsetBounds:
-        found = check(offset)
-        if offset == 0 and found.start == 0:
+    def late(*arguments: Any, **named: Any) -> object:
+        if store.bounds(T0).start == 0:
             store.delete_records(T0, bases[2])
-        return found
+        return original(*arguments, **named)
 
-    monkeypatch.setattr(partition, "_checked_bounds", checked)
+    monkeypatch.setattr(reading, reader, late)
     with pytest.raises(OffsetOutOfRange) as refused:
         read(store)
     assert refused.value.earliest == bases[2]

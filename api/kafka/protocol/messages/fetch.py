@@ -320,7 +320,7 @@ class FetchResponsePartitionData(Struct, kw_only=True):
     snapshot_id: FetchResponseSnapshotId = field(default_factory=lambda: FetchResponseSnapshotId())
     aborted_transactions: list[FetchResponseAbortedTransaction] | None = field(default_factory=list)
     preferred_read_replica: int = -1
-    records: bytes | None = b""
+    records: bytes | bytearray | None = b""
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponsePartitionData:
