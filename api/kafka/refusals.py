@@ -59,7 +59,7 @@ from logserver.errors import (
     UnknownGroup,
     UnknownTransaction,
 )
-from storage import ClientBatches, TopicPartition
+from storage import ClientBatches, EpochEnd, TopicPartition
 from storage import errors as e
 from storage.errors import StorageError
 
@@ -174,6 +174,17 @@ def epoch_code(batches: ClientBatches, partition: TopicPartition, epoch: int) ->
     if epoch == current:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def end_of_epoch(batches: ClientBatches, partition: TopicPartition, epoch: int) -> EpochEnd | None:
+    """Return the end of a leader epoch, of the epoch of a log without records too; None: it has none. Blocking.
+
+    Raises UnknownTopic, UnknownPartition. From Partition.makeLeader: an epoch begins before its first record.
+    """
+    found = batches.end_of_epoch(partition, epoch)
+    if found is None and epoch == batches.leader_epoch(partition):
+        return EpochEnd(epoch, batches.bounds(partition).end)
+    return found
 
 
 def refusal(key: int, request: Any, code: ErrorCode | None) -> Any:

@@ -101,6 +101,7 @@ class Context:
             not self.incremental
             or bool(answer.records)
             or answer.error_code != 0
+            or answer.diverging_epoch.epoch >= 0
             or asked.last != found
         )
         # An error is sent again with the next answer, as long as it lasts.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Final
 
 import msgspec
@@ -353,9 +353,9 @@ def _odd_rest() -> Sequence[Exchange]:
     )
 
 
-def comparable(value: Any, name: str = "") -> Any:
+def comparable(value: Any, name: str = "", *, own: Set[str] = SERVERS_OWN) -> Any:
     """Return an answer as plain values, without the fields that are a server's own."""
-    if name in SERVERS_OWN | TEXTS:
+    if name in own | TEXTS:
         return None
     if name == "configs":  # their defaults differ: nothing is deleted here unless it is set
         return sorted(config.name for config in value)
@@ -364,10 +364,11 @@ def comparable(value: Any, name: str = "") -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):
-        rows = [comparable(item) for item in value]
+        rows = [comparable(item, own=own) for item in value]
         return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
     if isinstance(value, msgspec.Struct):
-        return {key: comparable(inner, key) for key, inner in msgspec.structs.asdict(value).items()}
+        fields = msgspec.structs.asdict(value)
+        return {key: comparable(inner, key, own=own) for key, inner in fields.items()}
     return value
 
 
@@ -377,19 +378,19 @@ async def answers(connection: Connection) -> dict[str, Any]:
     for name, message, version in exchanges():
         assert APIS[message.API_KEY].first <= version, frame(message, version)
         answer = None
-        while answer is None or _codes(answer) & LOADS:  # a new real coordinator
+        while answer is None or codes(answer) & LOADS:  # a new real coordinator
             answer = comparable(await connection.call(message, version))
         found[name] = answer
     return found
 
 
-def _codes(answer: Any) -> set[int]:
+def codes(answer: Any) -> set[int]:
     """Return the numbers of errors in a comparable answer."""
     if isinstance(answer, list):
-        return set().union(*map(_codes, answer))
+        return set().union(*map(codes, answer))
     if not isinstance(answer, dict):
         return set()
-    return {answer.get("error_code", 0)}.union(*map(_codes, answer.values()))
+    return {answer.get("error_code", 0)}.union(*map(codes, answer.values()))
 
 
 async def _print(address: str) -> None:

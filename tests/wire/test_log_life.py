@@ -25,6 +25,7 @@ from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequestAssignment,
     CreatePartitionsRequestTopic,
 )
+from storage import TopicPartition
 from tests.wire.harness import BOTH, Broker, Connection, batch, broker, fetch, produce
 
 
@@ -115,6 +116,44 @@ async def test_ends_of_epochs(tmp_path: Path, version: int) -> None:
         assert await end(1) == (0, 1, 4)
         assert await end(2) == (0, -1, -1)
         assert (await end(0, 5))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_client_with_another_history(tmp_path: Path) -> None:
+    """A fetch names the epoch of the client's last record: the answer says where the histories diverge."""
+    path = tmp_path / "store"
+    for _ in range(3):  # epoch N has offsets 2N and 2N + 1
+        async with broker(path) as kafka, kafka.connect() as connection:
+            if "t" not in kafka.service.topics:
+                await kafka.api.create("t")
+            await connection.call(produce("t", (0, batch(b"a", b"b"))), 9)
+
+    async with broker(path) as kafka, kafka.connect() as connection:
+
+        async def after(epoch: int, offset: int) -> tuple[int, int, int, bool]:
+            request = fetch("t", (0, offset))
+            request.topics[0].partitions[0].last_fetched_epoch = epoch
+            (row,) = (await connection.call(request, 12)).responses[0].partitions
+            end = row.diverging_epoch
+            return row.error_code, end.epoch, end.end_offset, bool(row.records)
+
+        async def first() -> tuple[int, int]:
+            asked = ListOffsetsRequestPartition(partition_index=0, timestamp=-2)
+            topic = ListOffsetsRequestTopic(name="t", partitions=[asked])
+            response = await connection.call(ListOffsetsRequest(topics=[topic]), 8)
+            (row,) = response.topics[0].partitions
+            return row.offset, row.leader_epoch
+
+        assert await after(0, 2) == (0, -1, -1, True)
+        assert await after(0, 3) == (0, 0, 2, False)
+        assert await after(1, 4) == (0, -1, -1, True)
+        assert await after(1, 6) == (0, 1, 4, False)
+        assert await after(2, 6) == (0, -1, -1, False)
+        assert await after(3, 6) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, False)
+        partition = TopicPartition("t", 0)
+        for before, epoch in ((0, 0), (1, 0), (2, 1), (5, 2), (6, 2)):
+            await kafka.service.topics.delete_records(partition, before)
+            assert await first() == (before, epoch)
+        assert await after(2, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, False)
 
 
 @BOTH

@@ -6,7 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.wire import exchanges, modern_exchanges, placement_exchanges, transaction_exchanges
+from tests.wire import (
+    exchanges,
+    modern_exchanges,
+    placement_exchanges,
+    transaction_exchanges,
+)
+from tests.wire.edges import exchanges as edges
 from tests.wire.harness import Broker, Connection, broker
 
 HERE = Path(__file__).parent
@@ -25,6 +31,10 @@ def check(answers: dict[str, Any], recorded: str) -> None:
 
 async def test_answers_are_those_of_the_real_broker(kafka: Broker, connection: Connection) -> None:
     check(await exchanges.answers(connection), "recorded.json")
+
+
+async def test_edges_are_those_of_the_real_broker(kafka: Broker, connection: Connection) -> None:
+    check(await edges.answers(connection), "edges/recorded.json")
 
 
 async def test_transactions_are_those_of_the_real_broker(

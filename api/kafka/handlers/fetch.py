@@ -3,12 +3,16 @@
 Owns the answer of each partition; sessions choose the partitions, the service reads and waits. From
 KafkaApis.handleFetchRequest: an empty partition has empty records, never null, and an answer may be smaller than the
 client allows, except for its first batch.
+
+A client may name the epoch of the last record that it has. From Partition.readRecords: if the log has another history
+before its offset, the answer says where they diverge and has no records. An epoch that the log does not know is
+OFFSET_OUT_OF_RANGE.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from api.kafka.call import Call
@@ -17,14 +21,15 @@ from api.kafka.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchResponseAbortedTransaction,
+    FetchResponseEpochEndOffset,
     FetchResponseFetchableTopicResponse,
     FetchResponsePartitionData,
 )
-from api.kafka.refusals import code_of, epoch_code
+from api.kafka.refusals import code_of, end_of_epoch, epoch_code
 from api.kafka.sessions import Asked, Context, RefusedSession
 from logserver.errors import Busy
 from logserver.service.fetch_many import FetchMany, PartitionFetch, PartitionPage
-from storage import Isolation, StorageError, TopicPartition
+from storage import Isolation, OffsetBounds, StorageError, TopicPartition
 from storage.errors import UnknownTopic
 
 FIRST_BY_ID: Final = 13
@@ -63,12 +68,15 @@ async def _rows(call: Call, request: FetchRequest, context: Context) -> Sequence
     committed = request.isolation_level == READ_COMMITTED
     parts: list[PartitionFetch] = []
     rows: list[Row | None] = []
-    for asked in context.asked:
-        partition, code = _checked(call, asked)
+    checked = [_checked(call, asked) for asked in context.asked]
+    diverging = await _all_diverging(call, context.asked, checked)
+    for asked, (partition, code) in zip(context.asked, checked, strict=True):
         if partition is None:
             rows.append(_error_row(asked, code, aborted=[]))
             continue
-        rows.append(None)
+        rows.append(diverging.get(asked.key))
+        if rows[-1] is not None:
+            continue
         parts.append(
             PartitionFetch(
                 partition, asked.wish.fetch_offset, max(asked.wish.partition_max_bytes, 0)
@@ -88,7 +96,7 @@ async def _rows(call: Call, request: FetchRequest, context: Context) -> Sequence
     except Busy:
         await asyncio.sleep(BUSY_WAIT_S)
         return [
-            row or _empty_row(call, asked) for row, asked in zip(rows, context.asked, strict=True)
+            row or _unread_row(call, asked) for row, asked in zip(rows, context.asked, strict=True)
         ]
     filled = []
     for row, asked in zip(rows, context.asked, strict=True):
@@ -109,6 +117,44 @@ def _checked(call: Call, asked: Asked) -> tuple[TopicPartition | None, ErrorCode
     except StorageError as error:
         return None, code_of(error)
     return (partition if code is ErrorCode.NONE else None), code
+
+
+async def _all_diverging(
+    call: Call, asked: Sequence[Asked], checked: Sequence[tuple[TopicPartition | None, ErrorCode]]
+) -> Mapping[tuple[str, bytes, int], Row]:
+    """Return the rows of the partitions that cannot go on from the last record of the client, by partition."""
+    named = [
+        (one, partition)
+        for one, (partition, _) in zip(asked, checked, strict=True)
+        if partition is not None and one.wish.last_fetched_epoch >= 0
+    ]
+    if not named:
+        return {}
+
+    def found() -> Mapping[tuple[str, bytes, int], Row]:
+        rows = ((one.key, _diverging(call, one, partition)) for one, partition in named)
+        return {key: row for key, row in rows if row is not None}
+
+    return await call.service.topics.access.run(found)
+
+
+def _diverging(call: Call, asked: Asked, partition: TopicPartition) -> Row | None:
+    """Return the row of a partition that cannot go on from the last record of the client. Blocking."""
+    batches, wish = call.service.batches, asked.wish
+    try:
+        bounds = batches.bounds(partition)
+        end = end_of_epoch(batches, partition, wish.last_fetched_epoch)
+    except StorageError as error:
+        return _error_row(asked, code_of(error))
+    if end is None or wish.fetch_offset < bounds.start:
+        return _error_row(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if end.leader_epoch == wish.last_fetched_epoch and end.end_offset >= wish.fetch_offset:
+        return None
+    row = _empty_row(asked, bounds)
+    row.diverging_epoch = FetchResponseEpochEndOffset(
+        epoch=end.leader_epoch, end_offset=end.end_offset
+    )
+    return row
 
 
 def _partition(call: Call, asked: Asked) -> TopicPartition:
@@ -155,12 +201,16 @@ def _error_row(asked: Asked, code: ErrorCode, aborted: list[Aborted] | None = No
     )
 
 
-def _empty_row(call: Call, asked: Asked) -> Row:
-    """Return a row without records, which is no error."""
+def _unread_row(call: Call, asked: Asked) -> Row:
+    """Return the row of a partition that is not read, which is no error."""
     try:
-        bounds = call.service.store.bounds(_partition(call, asked))
+        return _empty_row(asked, call.service.store.bounds(_partition(call, asked)))
     except StorageError as error:
         return _error_row(asked, code_of(error))
+
+
+def _empty_row(asked: Asked, bounds: OffsetBounds) -> Row:
+    """Return a row without records."""
     return Row(
         partition_index=asked.wish.partition,
         high_watermark=bounds.end,

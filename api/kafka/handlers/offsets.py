@@ -16,6 +16,7 @@ epoch above the newest one has no end, and both numbers are -1.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from typing import Final
 
@@ -37,7 +38,7 @@ from api.kafka.protocol.messages.offsets import (
     OffsetForLeaderEpochResponseEpochEndOffset,
     OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
 )
-from api.kafka.refusals import code_of, epoch_code
+from api.kafka.refusals import code_of, end_of_epoch, epoch_code
 from logserver.service.fetch import visible_end
 from storage import (
     ClientBatches,
@@ -123,7 +124,8 @@ def _found(
     if timestamp_ms == LATEST:
         return Row(partition_index=number, offset=end, leader_epoch=batches.leader_epoch(partition))
     if timestamp_ms in {EARLIEST, EARLIEST_LOCAL}:
-        return Row(partition_index=number, offset=bounds.start)
+        epoch = _first_epoch(batches, partition, bounds.start)
+        return Row(partition_index=number, offset=bounds.start, leader_epoch=epoch)
     if timestamp_ms in REMOTE:
         return Row(partition_index=number)
     if timestamp_ms == LARGEST_TIME:
@@ -132,15 +134,26 @@ def _found(
         found = store.offset_for_time(partition, timestamp_ms)
     if found is None or found.offset >= end:
         return Row(partition_index=number)
-    epoch = found.leader_epoch
-    if epoch is None:  # of a store without leader epochs
-        epoch = batches.leader_epoch(partition)
+    found_epoch = found.leader_epoch
+    if found_epoch is None:  # of a store without leader epochs
+        found_epoch = batches.leader_epoch(partition)
     return Row(
         partition_index=number,
         offset=found.offset,
         timestamp=found.timestamp_ms,
-        leader_epoch=epoch,
+        leader_epoch=found_epoch,
     )
+
+
+def _first_epoch(batches: ClientBatches, partition: TopicPartition, start: int) -> int:
+    """Return the leader epoch of the log's first offset: the oldest epoch that ends after it, or the newest one."""
+
+    def ends_later(epoch: int) -> bool:
+        end = batches.end_of_epoch(partition, epoch)
+        return end is not None and end.end_offset > start
+
+    newest = batches.leader_epoch(partition)
+    return bisect_left(range(newest), True, key=ends_later)
 
 
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
@@ -209,7 +222,7 @@ async def _end(
         if row.error_code:
             return row
         end = await call.service.topics.access.run(
-            call.service.batches.end_of_epoch, partition, asked.leader_epoch
+            end_of_epoch, call.service.batches, partition, asked.leader_epoch
         )
     except StorageError as error:
         row.error_code = code_of(error)

@@ -1,0 +1,121 @@
+"""Requests at the edges of the protocol: the same for the real broker and for this server, leader epochs included.
+
+Owns the requests; must not know the answers. `python -P -m tests.wire.edges.exchanges HOST:PORT` prints the answers of
+a running broker with an empty store as JSON: recorded.json holds the real one's (Kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from api.kafka.protocol.messages.fetch import FetchRequest
+from api.kafka.protocol.messages.offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestOffsetForLeaderPartition,
+    OffsetForLeaderEpochRequestOffsetForLeaderTopic,
+)
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+)
+from tests.wire.exchanges import LOADS, SERVERS_OWN, Exchange, codes, comparable
+from tests.wire.harness import Connection, batch, fetch, produce
+
+TIMES: Final = (-1, -2, -3, -4, -5, -6, 0, 1_700_000_000_000, 1 << 50)
+
+
+def exchanges() -> Sequence[Exchange]:
+    """Return the requests in order, each with a name and its version."""
+    return (*_records(), *_epochs())
+
+
+def _create(name: str, partitions: int = 1, timeout_ms: int = 10_000) -> CreateTopicsRequest:
+    topic = CreateTopicsRequestCreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+
+
+def _offsets(time: int, number: int) -> ListOffsetsRequest:
+    asked = ListOffsetsRequestPartition(partition_index=number, timestamp=time)
+    return ListOffsetsRequest(topics=[ListOffsetsRequestTopic(name="t", partitions=[asked])])
+
+
+def _records() -> Sequence[Exchange]:
+    """Partition 0 has four records, partition 1 has none."""
+    return (
+        ("create", _create("t", 2), 4),
+        *((f"produce {number}", produce("t", (0, batch(b"a", b"b"))), 9) for number in range(2)),
+        *(
+            (f"time {time} of {number}, version {version}", _offsets(time, number), version)
+            for time in TIMES
+            for number in (0, 1)
+            for version in (4, 11)
+        ),
+    )
+
+
+def _end(epoch: int, number: int) -> OffsetForLeaderEpochRequest:
+    asked = OffsetForLeaderEpochRequestOffsetForLeaderPartition(
+        partition=number, leader_epoch=epoch
+    )
+    topic = OffsetForLeaderEpochRequestOffsetForLeaderTopic(topic="t", partitions=[asked])
+    return OffsetForLeaderEpochRequest(topics=[topic])
+
+
+def _after(epoch: int, *parts: tuple[int, int], **options: Any) -> FetchRequest:
+    """Return a fetch of a client whose last record has this epoch, in the first of these partitions."""
+    request = fetch("t", *parts, **options)
+    request.topics[0].partitions[0].last_fetched_epoch = epoch
+    return request
+
+
+def _epochs() -> Sequence[Exchange]:
+    wait = {"min_bytes": 1 << 20, "max_wait_ms": 10_000}
+    return (
+        *((f"end of {epoch} in {number}", _end(epoch, number), 4)
+          for epoch in (-1, 0, 1) for number in (0, 1)),
+        *((f"fetch {offset} of {number} after {epoch}", _after(epoch, (number, offset)), 12)
+          for number, offset in ((0, 0), (0, 2), (0, 4), (0, 5), (0, -1), (1, 0), (1, 1))
+          for epoch in (-2, -1, 0, 1)),
+        ("diverging does not wait", _after(0, (0, 5), (1, 0), **wait), 12),
+        ("unknown epoch does not wait", _after(7, (0, 0), (1, 0), **wait), 12),
+        ("diverging in an old version", _after(0, (0, 5)), 11),
+    )  # fmt: skip
+
+
+async def answers(connection: Connection, *, pause_s: float = 0) -> dict[str, Any]:
+    """Send the requests, and return the comparable answers by name.
+
+    `pause_s`: after a topic is created, since a real broker hears of it later than the creator.
+    """
+    found = {}
+    for name, message, version in exchanges():
+        answer = None
+        while answer is None or codes(answer) & LOADS:  # a new real coordinator
+            answer = comparable(
+                await connection.call(message, version), own=SERVERS_OWN - {"leader_epoch"}
+            )
+        found[name] = answer
+        if isinstance(message, CreateTopicsRequest):
+            await asyncio.sleep(pause_s)
+    return found
+
+
+async def _print(address: str) -> None:
+    host, port = address.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    found = await answers(Connection(reader, writer), pause_s=1)
+    writer.close()
+    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(_print(sys.argv[1]))
