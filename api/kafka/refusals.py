@@ -97,7 +97,7 @@ _CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
     TransactionEnded: ErrorCode.INVALID_TXN_STATE,
 }
 _BATCH_FIELDS: Final[Mapping[str, ErrorCode]] = {
-    "magic": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    "magic": ErrorCode.CORRUPT_MESSAGE,
     "codec": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     "compression": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     "crc": ErrorCode.CORRUPT_MESSAGE,

@@ -234,8 +234,10 @@ def broken(data: bytes, at: int, new: bytes) -> bytes:
     ("data", "code"),
     [
         (broken(batch(b"a"), 60, b"\xff"), ErrorCode.CORRUPT_MESSAGE),
-        (batch(b"a")[:-1], ErrorCode.CORRUPT_MESSAGE),
-        (broken(batch(b"a"), 16, b"\1"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
+        (broken(batch(b"a"), 16, b"\1"), ErrorCode.INVALID_RECORD),
+        (broken(batch(b"a"), 16, b"\3"), ErrorCode.CORRUPT_MESSAGE),
+        (broken(batch(b"a"), 7, b"\5"), ErrorCode.INVALID_RECORD),
         (b"", ErrorCode.INVALID_RECORD),
         (None, ErrorCode.INVALID_RECORD),
         (batch(b"x" * 5_000_000), ErrorCode.MESSAGE_TOO_LARGE),

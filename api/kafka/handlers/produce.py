@@ -39,6 +39,9 @@ UNTIMED_WAIT_MS: Final = 30_000
 BATCH_SIZE_AT: Final = 8  # i64 base offset, i32 size of what follows
 BATCH_HEAD_BYTES: Final = 12
 MIN_BATCH_BYTES: Final = 61
+MIN_MESSAGE_BYTES: Final = 14  # of magic 0, after its head
+MAGIC_AT: Final = 16
+MAGIC: Final = 2
 ADDS_PARTITIONS_FROM: Final = 12
 BY_ID_FROM: Final = 13
 ABORTABLE_FROM: Final = 11
@@ -112,8 +115,8 @@ async def _submitted(
     try:
         if not records:
             raise InvalidBatch("a partition without a record batch", field="records", position=0)
-        _check_single(records)
         call.topics.check(at.topic)
+        _check_single(records)
         appending = await call.service.producer.submit_batches(
             at,
             records,
@@ -127,18 +130,35 @@ async def _submitted(
 
 
 def _check_single(records: bytes) -> None:
-    """Raise InvalidBatch if a whole batch follows the first one. From ProduceRequest.validateRecords. Bytes that are no
-    whole batch are the store's to reject.
+    """Raise InvalidBatch unless there is one whole batch of magic 2, with base offset 0.
+
+    From ProduceRequest.validateRecords, LogValidator.validateBatch and ByteBufferLogInputStream: magic 0 and 1, and
+    bytes that are no whole batch, are INVALID_RECORD in all versions; another magic, and a size that no batch has, are
+    CORRUPT_MESSAGE. Unlike there, bytes after the batch are the store's to reject.
     """
-    second = BATCH_HEAD_BYTES + _batch_size(records, 0)
-    if BATCH_HEAD_BYTES < second <= len(records) - MIN_BATCH_BYTES:
-        size = BATCH_HEAD_BYTES + _batch_size(records, second)
-        if MIN_BATCH_BYTES <= size <= len(records) - second:
-            raise InvalidBatch(
-                "a request holds one record batch of a partition, not more",
-                field="records",
-                position=second,
-            )
+    size = _batch_size(records, 0)
+    if len(records) >= BATCH_HEAD_BYTES and size < MIN_MESSAGE_BYTES:
+        raise InvalidBatch(f"a record batch of {size} bytes", field="length", position=0)
+    whole = BATCH_HEAD_BYTES + size
+    if len(records) <= MAGIC_AT:
+        raise _invalid("the data ends inside the record batch")
+    if records[MAGIC_AT] > MAGIC:
+        problem = f"record batch: the magic is {records[MAGIC_AT]}"
+        raise InvalidBatch(problem, field="magic", position=0)
+    if whole > len(records):
+        raise _invalid("the data ends inside the record batch")
+    if records[MAGIC_AT] < MAGIC:
+        raise _invalid(f"record batch: the magic is {records[MAGIC_AT]}, of before Kafka 0.11")
+    if any(records[:BATCH_SIZE_AT]):
+        raise _invalid("record batch: its base offset is not 0")
+    if MIN_BATCH_BYTES <= whole <= len(records) - MIN_BATCH_BYTES:
+        size = BATCH_HEAD_BYTES + _batch_size(records, whole)
+        if MIN_BATCH_BYTES <= size <= len(records) - whole:
+            raise _invalid("a request holds one record batch of a partition, not more", whole)
+
+
+def _invalid(problem: str, position: int = 0) -> InvalidBatch:
+    return InvalidBatch(problem, field="records", position=position)
 
 
 def _batch_size(records: bytes, position: int) -> int:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
+from zlib import crc32
 
 from api.kafka.protocol.messages.fetch import FetchRequest
 from api.kafka.protocol.messages.offsets import (
@@ -33,7 +35,7 @@ TIMES: Final = (-1, -2, -3, -4, -5, -6, 0, 1_700_000_000_000, 1 << 50)
 
 def exchanges() -> Sequence[Exchange]:
     """Return the requests in order, each with a name and its version."""
-    return (*_records(), *_epochs())
+    return (*_records(), *_epochs(), *_bad_batches())
 
 
 def _create(name: str, partitions: int = 1, timeout_ms: int = 10_000) -> CreateTopicsRequest:
@@ -89,6 +91,35 @@ def _epochs() -> Sequence[Exchange]:
         ("unknown epoch does not wait", _after(7, (0, 0), (1, 0), **wait), 12),
         ("diverging in an old version", _after(0, (0, 5)), 11),
     )  # fmt: skip
+
+
+def _message(magic: int, value: bytes = b"v" * 100, offset: int = 0) -> bytes:
+    """Return a message as clients sent it before record batches."""
+    time = struct.pack(">q", 1_700_000_000_000) if magic else b""
+    body = struct.pack(">bb", magic, 0) + time + struct.pack(">ii", -1, len(value)) + value
+    crc = struct.pack(">I", crc32(body))
+    return struct.pack(">qi", offset, len(body) + len(crc)) + crc + body
+
+
+def _bad_batches() -> Sequence[Exchange]:
+    """Batches of old formats, cut ones, and those with another head."""
+    good = batch(b"a", b"b")
+    found = {
+        **{f"a message of magic {magic}": _message(magic) for magic in (0, 1)},
+        **{f"a small message of magic {magic}": _message(magic, b"v") for magic in (0, 1)},
+        "two messages": _message(1) + _message(1, offset=1),
+        "a cut message": _message(1)[:-1],
+        **{f"magic {magic}": good[:16] + bytes([magic]) + good[17:] for magic in (0, 1, 3, 255)},
+        **{f"{size} bytes": good[:size] for size in (1, 11, 12, 16, 17, 60, 61, len(good) - 1)},
+        **{f"length {size}": good[:8] + struct.pack(">i", size) + good[12:]
+           for size in (-1, 0, 13, 14, 48, 49, len(good) - 13, len(good) - 11, 10_000)},
+        "zeros": bytes(100),
+    }  # fmt: skip
+    return [
+        (f"produce {name}, version {version}", produce("t", (0, data)), version)
+        for name, data in found.items()
+        for version in (3, 7, 12)
+    ]
 
 
 async def answers(connection: Connection, *, pause_s: float = 0) -> dict[str, Any]:
