@@ -42,7 +42,7 @@ def more(name: str, count: int, nodes: list[int] | None = None, *, check: bool =
         else [CreatePartitionsRequestAssignment(broker_ids=[node]) for node in nodes]
     )
     topic = CreatePartitionsRequestTopic(name=name, count=count, assignments=assigned)
-    return CreatePartitionsRequest(topics=[topic], validate_only=check)
+    return CreatePartitionsRequest(topics=[topic], timeout_ms=5000, validate_only=check)
 
 
 @BOTH

@@ -163,7 +163,9 @@ async def test_delete_by_id(kafka: Broker, connection: Connection) -> None:
     rows = [
         DeleteTopicsRequestDeleteTopicState(name=None, topic_id=i) for i in (row.topic_id, unknown)
     ]
-    there, missing = (await connection.call(DeleteTopicsRequest(topics=rows))).responses
+    there, missing = (
+        await connection.call(DeleteTopicsRequest(topics=rows, timeout_ms=5000))
+    ).responses
     assert (there.name, there.error_code) == ("t", 0)
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 

@@ -1,7 +1,8 @@
 """CreateTopics, CreatePartitions and DeleteTopics.
 
 Owns the checks that only the protocol has (replicas, assignments), and the answer of each topic. From
-ReplicationControlManager and ControllerApis: a topic that is named twice in one request is refused, in one row.
+ReplicationControlManager and ControllerApis: a topic that is named twice in one request is refused, in one row. From
+QuorumController: a request whose timeout is 0 or less is too late when it arrives, so nothing is done.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from storage import StorageError
 from storage.errors import InvalidArgument, TopicExists
 
 CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+CREATE_PARTITIONS: Final = 37
 MAX_PARTITIONS: Final = 10_000  # of a request, as of the real server
 ONE_OR_DEFAULT: Final = frozenset({1, -1})
 TWICE: Final = "the topic is in the request more than once"
@@ -48,6 +51,9 @@ class Refused(Exception):  # an answer, not a fault
 
 async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics, or only check them; durable on return."""
+    if request.timeout_ms <= 0:
+        late: CreateTopicsResponse = refusal(CREATE_TOPICS, request, ErrorCode.REQUEST_TIMED_OUT)
+        return late
     if sum(len(t.assignments) or max(t.num_partitions, 1) for t in request.topics) > MAX_PARTITIONS:
         refused: CreateTopicsResponse = refusal(CREATE_TOPICS, request, ErrorCode.POLICY_VIOLATION)
         for row in refused.topics:
@@ -167,6 +173,11 @@ async def create_partitions(
     call: Call, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Raise the numbers of partitions of topics, or only check them; durable on return."""
+    if request.timeout_ms <= 0:
+        late: CreatePartitionsResponse = refusal(
+            CREATE_PARTITIONS, request, ErrorCode.REQUEST_TIMED_OUT
+        )
+        return late
     rows = []
     counts = Counter(topic.name for topic in request.topics)
     for topic in {topic.name: topic for topic in request.topics}.values():
@@ -211,6 +222,9 @@ def _check_more(call: Call, topic: CreatePartitionsRequestTopic, times: int) -> 
 
 async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete topics with their records, by name or by id; durable on return."""
+    if request.timeout_ms <= 0:
+        late: DeleteTopicsResponse = refusal(DELETE_TOPICS, request, ErrorCode.REQUEST_TIMED_OUT)
+        return late
     asked: list[tuple[str | None, bytes]] = [(name, NO_ID) for name in request.topic_names]
     asked += [(topic.name, topic.topic_id) for topic in request.topics]
     named = {call.ids.id_of(name) for name, _ in asked if name is not None and name in call.topics}

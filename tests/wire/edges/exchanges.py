@@ -15,6 +15,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from api.kafka.protocol.messages.fetch import FetchRequest
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from api.kafka.protocol.messages.offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
@@ -24,8 +25,12 @@ from api.kafka.protocol.messages.offsets import (
     OffsetForLeaderEpochRequestOffsetForLeaderTopic,
 )
 from api.kafka.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopic,
     CreateTopicsRequest,
     CreateTopicsRequestCreatableTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsRequestDeleteTopicState,
 )
 from tests.wire.exchanges import LOADS, SERVERS_OWN, Exchange, codes, comparable
 from tests.wire.harness import Connection, batch, fetch, produce
@@ -35,7 +40,7 @@ TIMES: Final = (-1, -2, -3, -4, -5, -6, 0, 1_700_000_000_000, 1 << 50)
 
 def exchanges() -> Sequence[Exchange]:
     """Return the requests in order, each with a name and its version."""
-    return (*_records(), *_epochs(), *_bad_batches())
+    return (*_records(), *_epochs(), *_bad_batches(), *_too_late())
 
 
 def _create(name: str, partitions: int = 1, timeout_ms: int = 10_000) -> CreateTopicsRequest:
@@ -120,6 +125,33 @@ def _bad_batches() -> Sequence[Exchange]:
         for name, data in found.items()
         for version in (3, 7, 12)
     ]
+
+
+def _too_late() -> Sequence[Exchange]:
+    """Requests that are too late for their timeout when they arrive."""
+    found: list[Exchange] = []
+    for timeout_ms in (0, -1):
+        more = CreatePartitionsRequest(
+            topics=[CreatePartitionsRequestTopic(name="t", count=9, assignments=None)],
+            timeout_ms=timeout_ms,
+        )
+        by_name = DeleteTopicsRequest(topic_names=["t", "none"], timeout_ms=timeout_ms)
+        state = DeleteTopicsRequestDeleteTopicState(name="t")
+        by_state = DeleteTopicsRequest(topics=[state], timeout_ms=timeout_ms)
+        late = f"timeout {timeout_ms}"
+        found += [
+            *((f"create, {late}, version {version}", _create("new", 1, timeout_ms), version)
+              for version in (2, 5, 7)),
+            (f"create what exists, {late}", _create("t", 1, timeout_ms), 7),
+            (f"more partitions, {late}", more, 3),
+            (f"delete, {late}", by_name, 5),
+            (f"delete, {late}, version 6", by_state, 6),
+        ]  # fmt: skip
+    metadata = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in ("t", "new")],
+        allow_auto_topic_creation=False,
+    )
+    return (*found, ("nothing was done", metadata, 12))
 
 
 async def answers(connection: Connection, *, pause_s: float = 0) -> dict[str, Any]:

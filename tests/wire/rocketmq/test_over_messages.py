@@ -265,9 +265,11 @@ async def test_topics_that_are_not_for_clients(kafka: Broker, connection: Connec
         offsets = await connection.call(ListOffsetsRequest(topics=[of]), 7)
         assert offsets.topics[0].partitions[0].error_code == invalid
         more = CreatePartitionsRequestTopic(name=name, count=5, assignments=None)
-        (made,) = (await connection.call(CreatePartitionsRequest(topics=[more]))).results
+        (made,) = (
+            await connection.call(CreatePartitionsRequest(topics=[more], timeout_ms=5000))
+        ).results
         assert made.error_code == invalid
-        gone = await connection.call(DeleteTopicsRequest(topic_names=[name]), 5)
+        gone = await connection.call(DeleteTopicsRequest(topic_names=[name], timeout_ms=5000), 5)
         assert gone.responses[0].error_code == invalid
         answer = await connection.call(commit({(name, 0): 1}), 9)
         assert answer.topics[0].partitions[0].error_code == invalid
