@@ -21,15 +21,27 @@ class Commits:
     """Commits for the groups of one server."""
 
     def __init__(
-        self, registry: Registry, offsets: Offsets, classic: ClassicGroups, modern: ModernGroups
+        self,
+        registry: Registry,
+        offsets: Offsets,
+        classic: ClassicGroups,
+        modern: ModernGroups,
+        *,
+        nameless: bool,
     ) -> None:
+        """Use the groups of every kind. `nameless`: clients without a group may commit, under an empty name. From
+        GroupCoordinatorService.commitOffsets: that group has offsets, and never members.
+        """
         self._registry = registry
         self._offsets = offsets
         self._classic = classic
         self._modern = modern
+        self._nameless = nameless
 
     def may_exist(self, name: str) -> bool:
         """Return False for a name that no group has, and that no new group may have."""
+        if not name:
+            return self._nameless
         return self._offsets.may_know(name) or self._classic.is_valid(name)
 
     def check(
@@ -42,6 +54,8 @@ class Commits:
         transactional: bool = False,
     ) -> Refusal:
         """Return whether a client may commit offsets of these partitions. `version`: of its request."""
+        if not name and (transactional or not self._nameless):
+            return Refusal.INVALID_GROUP_ID
         if name in self._registry.http:
             return Refusal.UNKNOWN_MEMBER_ID
         if name in self._registry.modern:

@@ -125,7 +125,8 @@ class Groups:
         self.consumers = Consumers(topics, self.offsets, self._registry)
         self._members_log = MembersLog(self._access)
         self._loading: asyncio.Task[None] | None = None
-        check_name = partial(check_group_name, rocketmq=self._access.store.capabilities.messages)
+        rocketmq = self._access.store.capabilities.messages
+        check_name = partial(check_group_name, rocketmq=rocketmq)
         self.classic = ClassicGroups(
             self._registry,
             self.offsets,
@@ -157,7 +158,9 @@ class Groups:
             clock=self._access.clock,
             is_restart=bool(topics),
         )
-        self.commits = Commits(self._registry, self.offsets, self.classic, self.modern)
+        self.commits = Commits(
+            self._registry, self.offsets, self.classic, self.modern, nameless=not rocketmq
+        )
         # The readers of a topic that was created, changed or deleted get a new assignment at once.
         topics.listeners.append(self.consumers.coordinator.topic_changed)
 

@@ -360,7 +360,7 @@ class MemoryStore(LogStore):
     def commit_offsets(self, commits: Sequence[GroupCommit], *, durable: bool = True) -> None:
         """See SupportsGroupOffsets; nothing is durable here."""
         with self._opened(write=True):
-            check_commits(commits, check_partition=self._log)
+            check_commits(commits, check_partition=self._log, nameless=True)
             for group, offsets, _ in commits:
                 for partition, committed in offsets.items():
                     self._offsets.put(group, partition, at_time(committed, self._clock()))

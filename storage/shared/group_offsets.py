@@ -24,14 +24,17 @@ def check_commits(
     commits: Iterable[GroupCommit],
     *,
     check_partition: Callable[[TopicPartition], object],
+    nameless: bool = False,
 ) -> None:
     """Raise InvalidArgument (field: group, offset, leader_epoch, metadata, commit_timestamp_ms) for values that cannot
     be stored.
 
-    `check_partition` raises for a partition that does not exist.
+    `check_partition` raises for a partition that does not exist. `nameless`: the group with an empty name, of clients
+    without a group, may have offsets.
     """
     for group, offsets, _ in commits:
-        check_group(group)
+        if group or not nameless:
+            check_group(group)
         for partition, committed in offsets.items():
             check_partition(partition)
             _check_offset(group, partition, committed)

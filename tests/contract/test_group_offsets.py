@@ -138,7 +138,6 @@ def test_answers_are_copies(store: LogStore) -> None:
         ("g", OTHER, CommittedOffset(1, 0, "x" * 4097), InvalidArgument),
         ("g", OTHER, CommittedOffset(1, 0, "\ud800"), InvalidArgument),
         ("g", OTHER, CommittedOffset(1, 0, "", -1), InvalidArgument),
-        ("", OTHER, CommittedOffset(1), InvalidArgument),
         ("g" * 256, OTHER, CommittedOffset(1), InvalidArgument),
         ("new\nline", OTHER, CommittedOffset(1), InvalidArgument),
         ("\ud800", OTHER, CommittedOffset(1), InvalidArgument),
@@ -157,6 +156,17 @@ def test_refused(
     with pytest.raises(error):
         offsets_of(store).commit_offsets([good, bad])
     assert offsets_of(store).groups() == []
+
+
+def test_no_group(store: LogStore) -> None:
+    """Clients without a group commit under an empty name, which RocketMQ's format does not have."""
+    if store.capabilities.messages:
+        with pytest.raises(InvalidArgument):
+            commit(store, "", (OTHER, 1))
+        return
+    commit(store, "", (OTHER, 1))
+    assert plain(store, "") == {OTHER: 1}
+    assert offsets_of(store).groups() == [""]
 
 
 def test_deleted(store: LogStore) -> None:

@@ -43,7 +43,7 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Describ
 
 
 async def _described(call: Call, name: str) -> DescribeGroupsResponseDescribedGroup:
-    if not name:
+    if not name and not call.service.groups.commits.may_exist(name):
         return DescribeGroupsResponseDescribedGroup(
             group_id=name, error_code=ErrorCode.INVALID_GROUP_ID, group_state=State.DEAD.value
         )
@@ -108,7 +108,7 @@ async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroup
 
 
 async def _deleted(call: Call, name: str) -> ErrorCode:
-    if not name:
+    if not name and not call.service.groups.commits.may_exist(name):
         return ErrorCode.INVALID_GROUP_ID
     try:
         await call.service.groups.delete(name)

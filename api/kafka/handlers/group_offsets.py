@@ -200,7 +200,7 @@ async def _fetched(
     `stable`: a partition whose offset an open transaction may change gets UNSTABLE_OFFSET_COMMIT, and the client asks
     again.
     """
-    if not group:
+    if not group and not call.service.groups.commits.may_exist(group):
         return OffsetFetchResponseGroup(error_code=ErrorCode.INVALID_GROUP_ID)
     offsets = call.service.groups.offsets
     committed = await offsets.committed(group)
@@ -275,6 +275,8 @@ def _of_one_group(found: OffsetFetchResponseGroup) -> OffsetFetchResponse:
 async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete offsets of a group, in topics that none of its members reads."""
     groups = call.service.groups
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     subscribed = groups.commits.subscribed(request.group_id)
     if subscribed is None:
         return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)

@@ -194,7 +194,7 @@ class ClassicGroups:
         group = self._groups.get(name)
         if group is not None:
             return group.check_commit(caller, now_ms(), transactional=transactional)
-        if not self.is_valid(name):
+        if name and not self.is_valid(name):
             return Refusal.INVALID_GROUP_ID
         if caller.generation < 0:
             return Refusal.NONE

@@ -364,7 +364,7 @@ class GroupOffsets:
 
     def commit(self, commits: Sequence[GroupCommit], *, durable: bool) -> None:
         with self._commit_lock:
-            check_commits(commits, check_partition=self._home.partition)
+            check_commits(commits, check_partition=self._home.partition, nameless=True)
             changes: list[_Change] = [
                 (group, partition, committed, transaction)
                 for group, offsets, transaction in commits

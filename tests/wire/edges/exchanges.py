@@ -14,7 +14,25 @@ from collections.abc import Sequence
 from typing import Any, Final
 from zlib import crc32
 
+from api.kafka.protocol.messages.cluster import FindCoordinatorRequest
 from api.kafka.protocol.messages.fetch import FetchRequest
+from api.kafka.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from api.kafka.protocol.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from api.kafka.protocol.messages.offsets import (
     ListOffsetsRequest,
@@ -33,6 +51,7 @@ from api.kafka.protocol.messages.topics import (
     DeleteTopicsRequestDeleteTopicState,
 )
 from tests.wire.exchanges import LOADS, SERVERS_OWN, Exchange, codes, comparable
+from tests.wire.group_requests import join
 from tests.wire.harness import Connection, batch, fetch, produce
 
 TIMES: Final = (-1, -2, -3, -4, -5, -6, 0, 1_700_000_000_000, 1 << 50)
@@ -40,7 +59,7 @@ TIMES: Final = (-1, -2, -3, -4, -5, -6, 0, 1_700_000_000_000, 1 << 50)
 
 def exchanges() -> Sequence[Exchange]:
     """Return the requests in order, each with a name and its version."""
-    return (*_records(), *_epochs(), *_bad_batches(), *_too_late())
+    return (*_records(), *_epochs(), *_bad_batches(), *_too_late(), *_no_group())
 
 
 def _create(name: str, partitions: int = 1, timeout_ms: int = 10_000) -> CreateTopicsRequest:
@@ -152,6 +171,59 @@ def _too_late() -> Sequence[Exchange]:
         allow_auto_topic_creation=False,
     )
     return (*found, ("nothing was done", metadata, 12))
+
+
+def _commit(generation: int = -1, member: str = "") -> OffsetCommitRequest:
+    row = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=3, committed_leader_epoch=0
+    )
+    topic = OffsetCommitRequestTopic(name="t", partitions=[row])
+    return OffsetCommitRequest(
+        group_id="", generation_id_or_member_epoch=generation, member_id=member, topics=[topic]
+    )
+
+
+def _no_group() -> Sequence[Exchange]:
+    """Clients without a group: their group has an empty name."""
+    asked = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
+    one = OffsetFetchRequest(group_id="", topics=[asked])
+    everything = OffsetFetchRequest(group_id="", topics=None)
+    many = OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup(
+                group_id="", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+            )
+        ]
+    )
+    described = DescribeGroupsRequest(groups=[""])
+    deleted = DeleteGroupsRequest(groups_names=[""])
+    topic = OffsetDeleteRequestTopic(
+        name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+    )
+    fetched: list[Exchange] = [
+        *((f"fetch, version {version}", one, version) for version in (1, 2, 5, 7)),
+        ("fetch all", everything, 7),
+        *((f"fetch, version {version}", many, version) for version in (8, 9)),
+        *((f"describe, version {version}", described, version) for version in (5, 6)),
+        ("list", ListGroupsRequest(), 4),
+    ]
+    return [
+        ("create the groups", FindCoordinatorRequest(key="g"), 2),
+        ("load the groups", _commit(3), 8),
+        *((f"before a commit, {name}", message, version) for name, message, version in fetched),
+        ("delete an unknown group", deleted, 2),
+        *((f"commit of generation {generation} as {member!r}, version {version}",
+           _commit(generation, member), version)
+          for generation, member in ((3, ""), (3, "m"), (-1, "m"), (-1, ""), (0, ""), (-2, ""))
+          for version in (2, 8, 9)),
+        *((f"of no group, {name}", message, version) for name, message, version in fetched),
+        ("find the coordinator", FindCoordinatorRequest(key=""), 2),
+        ("find the coordinator, version 4", FindCoordinatorRequest(coordinator_keys=[""]), 4),
+        ("join", join(""), 3),
+        ("delete offsets", OffsetDeleteRequest(group_id="", topics=[topic]), 0),
+        ("delete", deleted, 2),
+        ("delete twice", deleted, 2),
+    ]  # fmt: skip
 
 
 async def answers(connection: Connection, *, pause_s: float = 0) -> dict[str, Any]:
