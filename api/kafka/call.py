@@ -13,7 +13,7 @@ each API needs, and the dispatcher checks it before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -56,8 +56,8 @@ class Client:
     `scopes`: what its token allows; None where the server needs no token, or before the client has sent one.
     `mechanism`: the SASL mechanism of its handshake. `exchange`: its login by SCRAM, between the two steps. `is_raw`:
     the steps of its login have no header, since its handshake had version 0. `produce_order`: held while a produce
-    request is checked and queued, so that requests of a connection with the same acks are appended in the order in
-    which they arrived.
+    request is checked and queued, so that the requests of a connection are appended in the order in which they arrived.
+    `queued`: the appends of the newest of them. `are_durable`: they have acks=all, which may have a queue of its own.
     """
 
     host: str
@@ -68,6 +68,8 @@ class Client:
     exchange: Exchange | None = None
     is_raw: bool = False
     produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
+    queued: Sequence[asyncio.Future[Any]] = ()
+    are_durable: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

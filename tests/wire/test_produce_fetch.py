@@ -6,7 +6,7 @@ import asyncio
 import struct
 import threading
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import pytest
@@ -486,6 +486,27 @@ async def test_a_timeout_of_nothing_waits_as_long_as_the_server_allows(
         request = produce("t", (0, batch(b"b")), timeout_ms=0)
         (row,) = (await connection.call(request, 9)).responses[0].partition_responses
         assert (row.error_code, row.base_offset) == (0, 1)
+
+
+async def test_requests_of_a_connection_are_appended_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record with acks=1 does not overtake one with acks=all, which waits for the disk."""
+    async with broker(tmp_path / "store", flush="sync") as kafka, kafka.connect() as connection:
+        await kafka.api.create("t")
+        store: Any = kafka.service.store
+        append = store.append_batches
+
+        def slow(*arguments: Any, **named: Any) -> Any:
+            sleep(0.2)
+            return append(*arguments, **named)
+
+        monkeypatch.setattr(store, "append_batches", slow)
+        for acks in (-1, 1, -1):
+            connection.writer.write(frame(produce("t", (0, batch(b"v")), acks=acks), 9))
+        answers = [answer(PRODUCE, 9, await connection.read()) for _ in range(3)]
+        rows = [each.responses[0].partition_responses[0] for each in answers]
+        assert [(row.error_code, row.base_offset) for row in rows] == [(0, 0), (0, 1), (0, 2)]
 
 
 async def test_every_record_without_a_key_is_named(kafka: Broker, connection: Connection) -> None:

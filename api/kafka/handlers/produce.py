@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from api.kafka.call import PRODUCE, Call, Ended
 from api.kafka.handlers.transactions import explained, unwritable
@@ -70,9 +70,13 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     if call.version >= BY_ID_FROM:
         for topic in request.topic_data:
             topic.name = call.topic_name(topic.topic_id)
-    async with call.client.produce_order:
+    client, is_durable = call.client, acks is Acks.ALL
+    async with client.produce_order:
+        if is_durable is not client.are_durable:
+            await _all_done(client.queued)
         parts = await _queued(call, request, acks)
-    appending = [part.appending for part in parts if part.appending is not None]
+        appending = [part.appending for part in parts if part.appending is not None]
+        client.queued, client.are_durable = appending, is_durable
     if not all(append.done() for append in appending):
         timeout_ms = request.timeout_ms if request.timeout_ms > 0 else UNTIMED_WAIT_MS
         timeout_s = min(timeout_ms, call.service.settings.max_wait_ms) / 1000
@@ -86,6 +90,12 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
                 raise Ended(f"Produce with acks=0 to {part.topic}-{part.partition}: {error}")
         return None
     return _response(call, request, parts)
+
+
+async def _all_done(queued: Sequence[asyncio.Future[Any]]) -> None:
+    """Wait until all of these appends are made or have failed."""
+    if not all(append.done() for append in queued):
+        await asyncio.wait(queued)
 
 
 async def _queued(call: Call, request: ProduceRequest, acks: Acks) -> Sequence[_Part]:
