@@ -41,7 +41,7 @@ RECORDS: Final = {100: 1_000_000, 1000: 200_000}  # of a turn, by the size of a 
 CONSUMED: Final = 400_000
 SINGLE: Final = 2000
 QUICK: Final = 2000
-MEMORY_BYTES: Final = 2 << 30  # the tools take some of it
+MEMORY_TIMES: Final = 10  # the bytes of a turn: the tools take some of them
 ONCE_MORE_S: Final = 120.0
 NOT_YET_LEADER: Final = frozenset({3, 6})  # UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER
 DELETED_AT_ONCE: Final = {"file.delete.delay.ms": "100"}
@@ -124,7 +124,7 @@ class Load:
     def produce(self, records: int, size: int, batch: int, acks: str) -> Turn:
         """Send records to a topic of their own."""
         topic = self.topic()
-        take_memory(MEMORY_BYTES)
+        take_memory(MEMORY_TIMES * records * size)
         try:
             return self._noted(self.send(topic, records, size, batch, acks))
         finally:
