@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Any, Final
 
 import msgspec
@@ -377,29 +377,41 @@ async def answers(connection: Connection) -> dict[str, Any]:
     found = {}
     for name, message, version in exchanges():
         assert APIS[message.API_KEY].first <= version, frame(message, version)
-        answer = None
-        while answer is None or codes(answer) & LOADS:  # a new real coordinator
-            answer = comparable(await connection.call(message, version))
-        found[name] = answer
+        found[name] = await answered(connection, message, version)
     return found
 
 
-def codes(answer: Any) -> set[int]:
+async def answered(
+    connection: Connection, message: Any, version: int, *, own: Set[str] = SERVERS_OWN
+) -> Any:
+    """Send a request until its coordinator is loaded, and return the comparable answer."""
+    answer = None
+    while answer is None or _codes(answer) & LOADS:  # a new real coordinator
+        answer = comparable(await connection.call(message, version), own=own)
+    return answer
+
+
+def _codes(answer: Any) -> set[int]:
     """Return the numbers of errors in a comparable answer."""
     if isinstance(answer, list):
-        return set().union(*map(codes, answer))
+        return set().union(*map(_codes, answer))
     if not isinstance(answer, dict):
         return set()
-    return {answer.get("error_code", 0)}.union(*map(codes, answer.values()))
+    return {answer.get("error_code", 0)}.union(*map(_codes, answer.values()))
 
 
-async def _print(address: str) -> None:
-    host, port = address.rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port))
-    found = await answers(Connection(reader, writer))
-    writer.close()
-    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
+def print_answers(answers: Callable[[Connection], Awaitable[dict[str, Any]]]) -> None:
+    """Print the answers of the broker that the command line names as JSON: for the modules of exchanges."""
+
+    async def ask(address: str) -> dict[str, Any]:
+        host, port = address.rsplit(":", 1)
+        reader, writer = await asyncio.open_connection(host, int(port))
+        found = await answers(Connection(reader, writer))
+        writer.close()
+        return found
+
+    sys.stdout.write(json.dumps(asyncio.run(ask(sys.argv[1])), indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":
-    asyncio.run(_print(sys.argv[1]))
+    print_answers(answers)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from api.kafka.protocol.messages.cluster import (
@@ -46,7 +46,7 @@ from api.kafka.protocol.messages.topics import (
     CreateTopicsRequestCreatableTopic,
     DeleteTopicsRequest,
 )
-from tests.wire.exchanges import comparable
+from tests.wire.exchanges import comparable, print_answers
 from tests.wire.group_requests import commit, fetched_as, join, sync
 from tests.wire.harness import Connection, batch, produce
 
@@ -457,13 +457,5 @@ def _without_member_ids(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-async def _print(address: str) -> None:
-    host, port = address.rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port))
-    found = await answers(Connection(reader, writer), pause_s=3)
-    writer.close()
-    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
-
-
 if __name__ == "__main__":
-    asyncio.run(_print(sys.argv[1]))
+    print_answers(partial(answers, pause_s=3))

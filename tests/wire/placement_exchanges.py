@@ -6,9 +6,6 @@ of a running broker with an empty store as JSON: recorded_placement.json holds t
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -40,7 +37,7 @@ from api.kafka.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsRequestCreatableTopic,
 )
-from tests.wire.exchanges import comparable
+from tests.wire.exchanges import comparable, print_answers
 from tests.wire.harness import Connection
 
 PREFERRED, UNCLEAN = 0, 1
@@ -201,13 +198,5 @@ async def answers(connection: Connection) -> dict[str, Any]:
     }
 
 
-async def _print(address: str) -> None:
-    host, port = address.rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port))
-    found = await answers(Connection(reader, writer))
-    writer.close()
-    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
-
-
 if __name__ == "__main__":
-    asyncio.run(_print(sys.argv[1]))
+    print_answers(answers)

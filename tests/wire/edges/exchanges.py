@@ -7,10 +7,9 @@ a running broker with an empty store as JSON: recorded.json holds the real one's
 from __future__ import annotations
 
 import asyncio
-import json
 import struct
-import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 from zlib import crc32
 
@@ -50,7 +49,7 @@ from api.kafka.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsRequestDeleteTopicState,
 )
-from tests.wire.exchanges import LOADS, SERVERS_OWN, Exchange, codes, comparable
+from tests.wire.exchanges import SERVERS_OWN, Exchange, answered, print_answers
 from tests.wire.group_requests import join
 from tests.wire.harness import Connection, batch, fetch, produce
 
@@ -231,26 +230,13 @@ async def answers(connection: Connection, *, pause_s: float = 0) -> dict[str, An
 
     `pause_s`: after a topic is created, since a real broker hears of it later than the creator.
     """
-    found = {}
+    found, own = {}, SERVERS_OWN - {"leader_epoch"}
     for name, message, version in exchanges():
-        answer = None
-        while answer is None or codes(answer) & LOADS:  # a new real coordinator
-            answer = comparable(
-                await connection.call(message, version), own=SERVERS_OWN - {"leader_epoch"}
-            )
-        found[name] = answer
+        found[name] = await answered(connection, message, version, own=own)
         if isinstance(message, CreateTopicsRequest):
             await asyncio.sleep(pause_s)
     return found
 
 
-async def _print(address: str) -> None:
-    host, port = address.rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port))
-    found = await answers(Connection(reader, writer), pause_s=1)
-    writer.close()
-    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
-
-
 if __name__ == "__main__":
-    asyncio.run(_print(sys.argv[1]))
+    print_answers(partial(answers, pause_s=1))
