@@ -167,6 +167,12 @@ def test_the_compiled_modules_are_there() -> None:
     assert [path for path in compiled if not (ROOT / path).is_file()] == []
 
 
+def test_messages_that_can_be_compiled_are_compiled() -> None:
+    folder = "api/kafka/protocol/messages"
+    compiled = [path for path in assigned("setup.py", "COMPILED") if path.startswith(folder)]
+    assert compiled == [f"{folder}/{name}.py" for name in assigned("scripts/kafka_messages", "HOT")]
+
+
 def test_no_compiled_generator_holds_anything() -> None:
     """Compiled, a generator that is dropped before its end does not run its `finally`: a file would stay open."""
     holding = [
@@ -188,8 +194,10 @@ def test_no_compiled_generator_holds_anything() -> None:
 def assigned(module: str, name: str) -> Any:
     """Return the literal that a module assigns to a name."""
     for node in tree(Path(module)).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            return ast.literal_eval(node.value)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if ast.unparse(target) == name:
+                return ast.literal_eval(node.value)
     raise AssertionError(f"{module} has no {name}")
 
 

@@ -60,6 +60,7 @@ from api.kafka.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsRequestDeleteTopicState,
 )
+from api.kafka.protocol.primitives import Fields
 from tests.wire.harness import Connection, batch, fetch, frame, produce
 
 SERVERS_OWN: Final = frozenset(
@@ -366,8 +367,8 @@ def comparable(value: Any, name: str = "", *, own: Set[str] = SERVERS_OWN) -> An
     if isinstance(value, list):
         rows = [comparable(item, own=own) for item in value]
         return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
-    if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.asdict(value)
+    if isinstance(value, msgspec.Struct | Fields):
+        fields = value.values() if isinstance(value, Fields) else msgspec.structs.asdict(value)
         return {key: comparable(inner, key, own=own) for key, inner in fields.items()}
     return value
 

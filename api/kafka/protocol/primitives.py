@@ -1,7 +1,7 @@
 """Reader and writer of the primitive types of the wire protocol.
 
-Owns the types on the wire, in both directions, and the limits that keep a hostile message small in memory; must not
-know messages. All integers are big-endian. From Kafka's ByteBufferAccessor and MessageUtil.
+Owns the types on the wire, in both directions, the limits that keep a hostile message small in memory, and the base of
+the messages that are compiled; must not know messages. All integers are big-endian. From Kafka's ByteBufferAccessor and MessageUtil.
 
     type                   plain version            flexible version
     intN, uint16           N bits                   the same
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct, error
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -31,7 +31,9 @@ _U16: Final = Struct(">H")
 _I32: Final = Struct(">i")
 _I64: Final = Struct(">q")
 _F64: Final = Struct(">d")
-_NO_UUID: Final = bytes(16)
+NO_UUID: Final = bytes(16)
+EMPTY: Final[list[Any]] = []
+"""The argument of a message's constructor in place of a list: it makes a new one."""
 _ONE_BYTE: Final = [bytes([number]) for number in range(128)]
 MAX_STRING_BYTES: Final = (1 << 15) - 1
 NULL: Final = "a field is null that may not be null in this version"
@@ -203,6 +205,11 @@ class Reader:
 
     def skip_tags(self) -> None:
         """Skip the tagged fields of a struct of which none is known."""
+        if not self.flexible:
+            return
+        if self.at < self._end and self._data[self.at] == 0:  # no tagged field, as nearly always
+            self.at += 1
+            return
         for _ in self.tags():
             self.skip_tag()
 
@@ -258,7 +265,7 @@ class Writer:
 
     def uuid(self, value: bytes) -> None:
         """Write the 16 bytes of a UUID."""
-        if len(value) != len(_NO_UUID):
+        if len(value) != len(NO_UUID):
             raise ValueError(f"a UUID has 16 bytes, not {len(value)}")
         self.parts.append(value)
 
@@ -352,6 +359,28 @@ class Writer:
 
 Tags: TypeAlias = list[tuple[int, Writer]]
 """The tagged fields of a struct that are not at their defaults."""
+
+
+class Fields:
+    """A message, or a struct in it, of a compiled module: equal to one of its class with equal fields."""
+
+    FIELDS: ClassVar[Sequence[str]] = ()
+
+    def values(self) -> dict[str, Any]:
+        """Return the value of each field, by name."""
+        return {name: getattr(self, name) for name in self.FIELDS}
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.values() == other.values()
+
+    def __hash__(self) -> int:
+        raise TypeError(f"{type(self).__name__} can change, and has no hash")
+
+    def __repr__(self) -> str:
+        fields = ", ".join([f"{name}={value!r}" for name, value in self.values().items()])
+        return f"{type(self).__name__}({fields})"
 
 
 def _given(value: T | None) -> T:

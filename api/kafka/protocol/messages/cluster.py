@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from api.kafka.protocol.primitives import Reader, Tags, Writer
+from api.kafka.protocol.primitives import NO_UUID, Reader, Tags, Writer
 
 
 class ApiVersionsRequest(Struct, kw_only=True):
@@ -24,7 +24,7 @@ class ApiVersionsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ApiVersionsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ApiVersionsRequest()
         if v >= 3:
             m.client_software_name = r.string()
             m.client_software_version = r.string()
@@ -49,7 +49,7 @@ class ApiVersionsResponseApiVersion(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ApiVersionsResponseApiVersion:
         """Read one of version `v`."""
-        m = cls()
+        m = ApiVersionsResponseApiVersion()
         m.api_key = r.int16()
         m.min_version = r.int16()
         m.max_version = r.int16()
@@ -74,7 +74,7 @@ class ApiVersionsResponseSupportedFeatureKey(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ApiVersionsResponseSupportedFeatureKey:
         """Read one of version `v`."""
-        m = cls()
+        m = ApiVersionsResponseSupportedFeatureKey()
         m.name = r.string()
         m.min_version = r.int16()
         m.max_version = r.int16()
@@ -99,7 +99,7 @@ class ApiVersionsResponseFinalizedFeatureKey(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ApiVersionsResponseFinalizedFeatureKey:
         """Read one of version `v`."""
-        m = cls()
+        m = ApiVersionsResponseFinalizedFeatureKey()
         m.name = r.string()
         m.max_version_level = r.int16()
         m.min_version_level = r.int16()
@@ -130,7 +130,7 @@ class ApiVersionsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ApiVersionsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ApiVersionsResponse()
         m.error_code = r.int16()
         m.api_keys = [ApiVersionsResponseApiVersion.read(r, v) for _ in range(r.count())]
         if v >= 1:
@@ -183,7 +183,7 @@ class DescribeClusterRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeClusterRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeClusterRequest()
         m.include_cluster_authorized_operations = r.boolean()
         if v >= 1:
             m.endpoint_type = r.int8()
@@ -214,7 +214,7 @@ class DescribeClusterResponseBroker(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeClusterResponseBroker:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeClusterResponseBroker()
         m.broker_id = r.int32()
         m.host = r.string()
         m.port = r.int32()
@@ -252,7 +252,7 @@ class DescribeClusterResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeClusterResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeClusterResponse()
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
@@ -288,7 +288,7 @@ class DescribeQuorumRequestPartitionData(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumRequestPartitionData:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeQuorumRequestPartitionData()
         m.partition_index = r.int32()
         r.skip_tags()
         return m
@@ -308,7 +308,7 @@ class DescribeQuorumRequestTopicData(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumRequestTopicData:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeQuorumRequestTopicData()
         m.topic_name = r.string()
         m.partitions = [DescribeQuorumRequestPartitionData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -332,7 +332,7 @@ class DescribeQuorumRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeQuorumRequest()
         m.topics = [DescribeQuorumRequestTopicData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -348,7 +348,7 @@ class DescribeQuorumResponseReplicaState(Struct, kw_only=True):
     """Struct ReplicaState of DescribeQuorumResponse."""
 
     replica_id: int = 0
-    replica_directory_id: bytes = bytes(16)
+    replica_directory_id: bytes = NO_UUID
     log_end_offset: int = 0
     last_fetch_timestamp: int = -1
     last_caught_up_timestamp: int = -1
@@ -356,7 +356,7 @@ class DescribeQuorumResponseReplicaState(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumResponseReplicaState:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeQuorumResponseReplicaState()
         m.replica_id = r.int32()
         if v >= 2:
             m.replica_directory_id = r.uuid()
@@ -394,7 +394,7 @@ class DescribeQuorumResponsePartitionData(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumResponsePartitionData:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeQuorumResponsePartitionData()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         if v >= 2:
@@ -432,7 +432,7 @@ class DescribeQuorumResponseTopicData(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumResponseTopicData:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeQuorumResponseTopicData()
         m.topic_name = r.string()
         m.partitions = [DescribeQuorumResponsePartitionData.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -456,7 +456,7 @@ class DescribeQuorumResponseListener(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumResponseListener:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeQuorumResponseListener()
         m.name = r.string()
         m.host = r.string()
         m.port = r.uint16()
@@ -480,7 +480,7 @@ class DescribeQuorumResponseNode(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumResponseNode:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeQuorumResponseNode()
         m.node_id = r.int32()
         m.listeners = [DescribeQuorumResponseListener.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -507,7 +507,7 @@ class DescribeQuorumResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeQuorumResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeQuorumResponse()
         m.error_code = r.int16()
         if v >= 2:
             m.error_message = r.nullable_string()
@@ -542,7 +542,7 @@ class FindCoordinatorRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> FindCoordinatorRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = FindCoordinatorRequest()
         if v <= 3:
             m.key = r.string()
         if v >= 1:
@@ -577,7 +577,7 @@ class FindCoordinatorResponseCoordinator(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> FindCoordinatorResponseCoordinator:
         """Read one of version `v`."""
-        m = cls()
+        m = FindCoordinatorResponseCoordinator()
         m.key = r.string()
         m.node_id = r.int32()
         m.host = r.string()
@@ -614,7 +614,7 @@ class FindCoordinatorResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> FindCoordinatorResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = FindCoordinatorResponse()
         if v >= 1:
             m.throttle_time_ms = r.int32()
         if v <= 3:

@@ -22,7 +22,7 @@ class AlterConfigsRequestAlterableConfig(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterConfigsRequestAlterableConfig:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterConfigsRequestAlterableConfig()
         m.name = r.string()
         m.value = r.nullable_string()
         r.skip_tags()
@@ -45,7 +45,7 @@ class AlterConfigsRequestResource(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterConfigsRequestResource:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterConfigsRequestResource()
         m.resource_type = r.int8()
         m.resource_name = r.string()
         m.configs = [AlterConfigsRequestAlterableConfig.read(r, v) for _ in range(r.count())]
@@ -72,7 +72,7 @@ class AlterConfigsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterConfigsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterConfigsRequest()
         m.resources = [AlterConfigsRequestResource.read(r, v) for _ in range(r.count())]
         m.validate_only = r.boolean()
         r.skip_tags()
@@ -97,7 +97,7 @@ class AlterConfigsResponseResourceResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterConfigsResponseResourceResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterConfigsResponseResourceResponse()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
         m.resource_type = r.int8()
@@ -125,7 +125,7 @@ class AlterConfigsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterConfigsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterConfigsResponse()
         m.throttle_time_ms = r.int32()
         m.responses = [AlterConfigsResponseResourceResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -149,7 +149,7 @@ class DescribeConfigsRequestResource(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeConfigsRequestResource:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeConfigsRequestResource()
         m.resource_type = r.int8()
         m.resource_name = r.string()
         n = r.nullable_count()
@@ -178,7 +178,7 @@ class DescribeConfigsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeConfigsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeConfigsRequest()
         m.resources = [DescribeConfigsRequestResource.read(r, v) for _ in range(r.count())]
         m.include_synonyms = r.boolean()
         if v >= 3:
@@ -206,7 +206,7 @@ class DescribeConfigsResponseSynonym(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeConfigsResponseSynonym:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeConfigsResponseSynonym()
         m.name = r.string()
         m.value = r.nullable_string()
         m.source = r.int8()
@@ -236,7 +236,7 @@ class DescribeConfigsResponseResourceResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeConfigsResponseResourceResult:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeConfigsResponseResourceResult()
         m.name = r.string()
         m.value = r.nullable_string()
         m.read_only = r.boolean()
@@ -276,7 +276,7 @@ class DescribeConfigsResponseResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeConfigsResponseResult:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeConfigsResponseResult()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
         m.resource_type = r.int8()
@@ -307,7 +307,7 @@ class DescribeConfigsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeConfigsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeConfigsResponse()
         m.throttle_time_ms = r.int32()
         m.results = [DescribeConfigsResponseResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -331,7 +331,7 @@ class IncrementalAlterConfigsRequestAlterableConfig(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsRequestAlterableConfig:
         """Read one of version `v`."""
-        m = cls()
+        m = IncrementalAlterConfigsRequestAlterableConfig()
         m.name = r.string()
         m.config_operation = r.int8()
         m.value = r.nullable_string()
@@ -356,7 +356,7 @@ class IncrementalAlterConfigsRequestAlterConfigsResource(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsRequestAlterConfigsResource:
         """Read one of version `v`."""
-        m = cls()
+        m = IncrementalAlterConfigsRequestAlterConfigsResource()
         m.resource_type = r.int8()
         m.resource_name = r.string()
         m.configs = [IncrementalAlterConfigsRequestAlterableConfig.read(r, v) for _ in range(r.count())]
@@ -383,7 +383,7 @@ class IncrementalAlterConfigsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = IncrementalAlterConfigsRequest()
         m.resources = [IncrementalAlterConfigsRequestAlterConfigsResource.read(r, v) for _ in range(r.count())]
         m.validate_only = r.boolean()
         r.skip_tags()
@@ -408,7 +408,7 @@ class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Struct, kw_onl
     @classmethod
     def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsResponseAlterConfigsResourceResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = IncrementalAlterConfigsResponseAlterConfigsResourceResponse()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
         m.resource_type = r.int8()
@@ -436,7 +436,7 @@ class IncrementalAlterConfigsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> IncrementalAlterConfigsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = IncrementalAlterConfigsResponse()
         m.throttle_time_ms = r.int32()
         m.responses = [IncrementalAlterConfigsResponseAlterConfigsResourceResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -460,7 +460,7 @@ class ListConfigResourcesRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListConfigResourcesRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ListConfigResourcesRequest()
         if v >= 1:
             m.resource_types = [r.int8() for _ in range(r.count())]
         r.skip_tags()
@@ -483,7 +483,7 @@ class ListConfigResourcesResponseConfigResource(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListConfigResourcesResponseConfigResource:
         """Read one of version `v`."""
-        m = cls()
+        m = ListConfigResourcesResponseConfigResource()
         m.resource_name = r.string()
         if v >= 1:
             m.resource_type = r.int8()
@@ -510,7 +510,7 @@ class ListConfigResourcesResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListConfigResourcesResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ListConfigResourcesResponse()
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         m.config_resources = [ListConfigResourcesResponseConfigResource.read(r, v) for _ in range(r.count())]

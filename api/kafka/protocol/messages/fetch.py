@@ -6,23 +6,25 @@ lacks is read as its default, and is not written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from msgspec import Struct, field
-
-from api.kafka.protocol.primitives import Reader, Tags, Writer
+from api.kafka.protocol.primitives import EMPTY, Fields, NO_UUID, Reader, Tags, Writer
 
 
-class FetchRequestReplicaState(Struct, kw_only=True):
+class FetchRequestReplicaState(Fields):
     """Struct ReplicaState of FetchRequest."""
 
-    replica_id: int = -1
-    replica_epoch: int = -1
+    FIELDS: ClassVar[Sequence[str]] = ("replica_id", "replica_epoch")
+
+    def __init__(self, *, replica_id: int = -1, replica_epoch: int = -1) -> None:
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchRequestReplicaState:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchRequestReplicaState()
         m.replica_id = r.int32()
         m.replica_epoch = r.int64()
         r.skip_tags()
@@ -35,22 +37,37 @@ class FetchRequestReplicaState(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchRequestPartition(Struct, kw_only=True):
+class FetchRequestPartition(Fields):
     """Struct FetchPartition of FetchRequest."""
 
-    partition: int = 0
-    current_leader_epoch: int = -1
-    fetch_offset: int = 0
-    last_fetched_epoch: int = -1
-    log_start_offset: int = -1
-    partition_max_bytes: int = 0
-    replica_directory_id: bytes = bytes(16)
-    high_watermark: int = 9223372036854775807
+    FIELDS: ClassVar[Sequence[str]] = ("partition", "current_leader_epoch", "fetch_offset", "last_fetched_epoch",
+        "log_start_offset", "partition_max_bytes", "replica_directory_id", "high_watermark")
+
+    def __init__(
+        self,
+        *,
+        partition: int = 0,
+        current_leader_epoch: int = -1,
+        fetch_offset: int = 0,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
+        partition_max_bytes: int = 0,
+        replica_directory_id: bytes = NO_UUID,
+        high_watermark: int = 9223372036854775807,
+    ) -> None:
+        self.partition = partition
+        self.current_leader_epoch = current_leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.partition_max_bytes = partition_max_bytes
+        self.replica_directory_id = replica_directory_id
+        self.high_watermark = high_watermark
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchRequestPartition:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchRequestPartition()
         m.partition = r.int32()
         if v >= 9:
             m.current_leader_epoch = r.int32()
@@ -81,24 +98,33 @@ class FetchRequestPartition(Struct, kw_only=True):
             w.int64(self.log_start_offset)
         w.int32(self.partition_max_bytes)
         tags: Tags = []
-        if v >= 17 and self.replica_directory_id != bytes(16):
+        if v >= 17 and self.replica_directory_id != NO_UUID:
             w.tag(tags, 0).uuid(self.replica_directory_id)
         if v >= 18 and self.high_watermark != 9223372036854775807:
             w.tag(tags, 1).int64(self.high_watermark)
         w.end_struct(tags)
 
 
-class FetchRequestTopic(Struct, kw_only=True):
+class FetchRequestTopic(Fields):
     """Struct FetchTopic of FetchRequest."""
 
-    topic: str = ""
-    topic_id: bytes = bytes(16)
-    partitions: list[FetchRequestPartition] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("topic", "topic_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        topic_id: bytes = NO_UUID,
+        partitions: list[FetchRequestPartition] = EMPTY,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchRequestTopic()
         if v <= 12:
             m.topic = r.string()
         if v >= 13:
@@ -118,17 +144,20 @@ class FetchRequestTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchRequestForgottenTopic(Struct, kw_only=True):
+class FetchRequestForgottenTopic(Fields):
     """Struct ForgottenTopic of FetchRequest."""
 
-    topic: str = ""
-    topic_id: bytes = bytes(16)
-    partitions: list[int] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("topic", "topic_id", "partitions")
+
+    def __init__(self, *, topic: str = "", topic_id: bytes = NO_UUID, partitions: list[int] = EMPTY) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchRequestForgottenTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchRequestForgottenTopic()
         if v <= 12:
             m.topic = r.string()
         if v >= 13:
@@ -148,28 +177,46 @@ class FetchRequestForgottenTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchRequest(Struct, kw_only=True):
+class FetchRequest(Fields):
     """Message of API 1: versions 4 to 18, flexible from 12."""
 
     API_KEY: ClassVar[int] = 1
+    FIELDS: ClassVar[Sequence[str]] = ("cluster_id", "replica_id", "replica_state", "max_wait_ms", "min_bytes",
+        "max_bytes", "isolation_level", "session_id", "session_epoch", "topics", "forgotten_topics_data", "rack_id")
 
-    cluster_id: str | None = None
-    replica_id: int = -1
-    replica_state: FetchRequestReplicaState = field(default_factory=lambda: FetchRequestReplicaState())
-    max_wait_ms: int = 0
-    min_bytes: int = 0
-    max_bytes: int = 2147483647
-    isolation_level: int = 0
-    session_id: int = 0
-    session_epoch: int = -1
-    topics: list[FetchRequestTopic] = field(default_factory=list)
-    forgotten_topics_data: list[FetchRequestForgottenTopic] = field(default_factory=list)
-    rack_id: str = ""
+    def __init__(
+        self,
+        *,
+        cluster_id: str | None = None,
+        replica_id: int = -1,
+        replica_state: FetchRequestReplicaState | None = None,
+        max_wait_ms: int = 0,
+        min_bytes: int = 0,
+        max_bytes: int = 2147483647,
+        isolation_level: int = 0,
+        session_id: int = 0,
+        session_epoch: int = -1,
+        topics: list[FetchRequestTopic] = EMPTY,
+        forgotten_topics_data: list[FetchRequestForgottenTopic] = EMPTY,
+        rack_id: str = "",
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.replica_id = replica_id
+        self.replica_state = FetchRequestReplicaState() if replica_state is None else replica_state
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation_level = isolation_level
+        self.session_id = session_id
+        self.session_epoch = session_epoch
+        self.topics = [] if topics is EMPTY else topics
+        self.forgotten_topics_data = [] if forgotten_topics_data is EMPTY else forgotten_topics_data
+        self.rack_id = rack_id
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchRequest()
         if v <= 14:
             m.replica_id = r.int32()
         m.max_wait_ms = r.int32()
@@ -214,21 +261,24 @@ class FetchRequest(Struct, kw_only=True):
         tags: Tags = []
         if v >= 12 and self.cluster_id is not None:
             w.tag(tags, 0).nullable_string(self.cluster_id)
-        if v >= 15 and self.replica_state != FetchRequestReplicaState():
+        if v >= 15 and (self.replica_state.replica_id != -1 or self.replica_state.replica_epoch != -1):
             self.replica_state.write(w.tag(tags, 1), v)
         w.end_struct(tags)
 
 
-class FetchResponseEpochEndOffset(Struct, kw_only=True):
+class FetchResponseEpochEndOffset(Fields):
     """Struct EpochEndOffset of FetchResponse."""
 
-    epoch: int = -1
-    end_offset: int = -1
+    FIELDS: ClassVar[Sequence[str]] = ("epoch", "end_offset")
+
+    def __init__(self, *, epoch: int = -1, end_offset: int = -1) -> None:
+        self.epoch = epoch
+        self.end_offset = end_offset
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponseEpochEndOffset:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchResponseEpochEndOffset()
         m.epoch = r.int32()
         m.end_offset = r.int64()
         r.skip_tags()
@@ -241,16 +291,19 @@ class FetchResponseEpochEndOffset(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponseLeaderIdAndEpoch(Struct, kw_only=True):
+class FetchResponseLeaderIdAndEpoch(Fields):
     """Struct LeaderIdAndEpoch of FetchResponse."""
 
-    leader_id: int = -1
-    leader_epoch: int = -1
+    FIELDS: ClassVar[Sequence[str]] = ("leader_id", "leader_epoch")
+
+    def __init__(self, *, leader_id: int = -1, leader_epoch: int = -1) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponseLeaderIdAndEpoch:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchResponseLeaderIdAndEpoch()
         m.leader_id = r.int32()
         m.leader_epoch = r.int32()
         r.skip_tags()
@@ -263,16 +316,19 @@ class FetchResponseLeaderIdAndEpoch(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponseSnapshotId(Struct, kw_only=True):
+class FetchResponseSnapshotId(Fields):
     """Struct SnapshotId of FetchResponse."""
 
-    end_offset: int = -1
-    epoch: int = -1
+    FIELDS: ClassVar[Sequence[str]] = ("end_offset", "epoch")
+
+    def __init__(self, *, end_offset: int = -1, epoch: int = -1) -> None:
+        self.end_offset = end_offset
+        self.epoch = epoch
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponseSnapshotId:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchResponseSnapshotId()
         m.end_offset = r.int64()
         m.epoch = r.int32()
         r.skip_tags()
@@ -285,16 +341,19 @@ class FetchResponseSnapshotId(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponseAbortedTransaction(Struct, kw_only=True):
+class FetchResponseAbortedTransaction(Fields):
     """Struct AbortedTransaction of FetchResponse."""
 
-    producer_id: int = 0
-    first_offset: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("producer_id", "first_offset")
+
+    def __init__(self, *, producer_id: int = 0, first_offset: int = 0) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponseAbortedTransaction:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchResponseAbortedTransaction()
         m.producer_id = r.int64()
         m.first_offset = r.int64()
         r.skip_tags()
@@ -307,25 +366,44 @@ class FetchResponseAbortedTransaction(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponsePartitionData(Struct, kw_only=True):
+class FetchResponsePartitionData(Fields):
     """Struct PartitionData of FetchResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
-    high_watermark: int = 0
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    diverging_epoch: FetchResponseEpochEndOffset = field(default_factory=lambda: FetchResponseEpochEndOffset())
-    current_leader: FetchResponseLeaderIdAndEpoch = field(default_factory=lambda: FetchResponseLeaderIdAndEpoch())
-    snapshot_id: FetchResponseSnapshotId = field(default_factory=lambda: FetchResponseSnapshotId())
-    aborted_transactions: list[FetchResponseAbortedTransaction] | None = field(default_factory=list)
-    preferred_read_replica: int = -1
-    records: bytes | bytearray | None = b""
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "error_code", "high_watermark", "last_stable_offset",
+        "log_start_offset", "diverging_epoch", "current_leader", "snapshot_id", "aborted_transactions",
+        "preferred_read_replica", "records")
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        high_watermark: int = 0,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        diverging_epoch: FetchResponseEpochEndOffset | None = None,
+        current_leader: FetchResponseLeaderIdAndEpoch | None = None,
+        snapshot_id: FetchResponseSnapshotId | None = None,
+        aborted_transactions: list[FetchResponseAbortedTransaction] | None = EMPTY,
+        preferred_read_replica: int = -1,
+        records: bytes | bytearray | None = b"",
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.diverging_epoch = FetchResponseEpochEndOffset() if diverging_epoch is None else diverging_epoch
+        self.current_leader = FetchResponseLeaderIdAndEpoch() if current_leader is None else current_leader
+        self.snapshot_id = FetchResponseSnapshotId() if snapshot_id is None else snapshot_id
+        self.aborted_transactions = [] if aborted_transactions is EMPTY else aborted_transactions
+        self.preferred_read_replica = preferred_read_replica
+        self.records = records
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponsePartitionData:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchResponsePartitionData()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         m.high_watermark = r.int64()
@@ -362,26 +440,35 @@ class FetchResponsePartitionData(Struct, kw_only=True):
             w.int32(self.preferred_read_replica)
         w.nullable_data(self.records)
         tags: Tags = []
-        if v >= 12 and self.diverging_epoch != FetchResponseEpochEndOffset():
+        if v >= 12 and (self.diverging_epoch.epoch != -1 or self.diverging_epoch.end_offset != -1):
             self.diverging_epoch.write(w.tag(tags, 0), v)
-        if v >= 12 and self.current_leader != FetchResponseLeaderIdAndEpoch():
+        if v >= 12 and (self.current_leader.leader_id != -1 or self.current_leader.leader_epoch != -1):
             self.current_leader.write(w.tag(tags, 1), v)
-        if v >= 12 and self.snapshot_id != FetchResponseSnapshotId():
+        if v >= 12 and (self.snapshot_id.end_offset != -1 or self.snapshot_id.epoch != -1):
             self.snapshot_id.write(w.tag(tags, 2), v)
         w.end_struct(tags)
 
 
-class FetchResponseFetchableTopicResponse(Struct, kw_only=True):
+class FetchResponseFetchableTopicResponse(Fields):
     """Struct FetchableTopicResponse of FetchResponse."""
 
-    topic: str = ""
-    topic_id: bytes = bytes(16)
-    partitions: list[FetchResponsePartitionData] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("topic", "topic_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        topic_id: bytes = NO_UUID,
+        partitions: list[FetchResponsePartitionData] = EMPTY,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponseFetchableTopicResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchResponseFetchableTopicResponse()
         if v <= 12:
             m.topic = r.string()
         if v >= 13:
@@ -401,18 +488,21 @@ class FetchResponseFetchableTopicResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponseNodeEndpoint(Struct, kw_only=True):
+class FetchResponseNodeEndpoint(Fields):
     """Struct NodeEndpoint of FetchResponse."""
 
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
+    FIELDS: ClassVar[Sequence[str]] = ("node_id", "host", "port", "rack")
+
+    def __init__(self, *, node_id: int = 0, host: str = "", port: int = 0, rack: str | None = None) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponseNodeEndpoint:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchResponseNodeEndpoint()
         m.node_id = r.int32()
         m.host = r.string()
         m.port = r.int32()
@@ -429,21 +519,31 @@ class FetchResponseNodeEndpoint(Struct, kw_only=True):
         w.end_struct()
 
 
-class FetchResponse(Struct, kw_only=True):
+class FetchResponse(Fields):
     """Message of API 1: versions 4 to 18, flexible from 12."""
 
     API_KEY: ClassVar[int] = 1
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "error_code", "session_id", "responses", "node_endpoints")
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    session_id: int = 0
-    responses: list[FetchResponseFetchableTopicResponse] = field(default_factory=list)
-    node_endpoints: list[FetchResponseNodeEndpoint] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        session_id: int = 0,
+        responses: list[FetchResponseFetchableTopicResponse] = EMPTY,
+        node_endpoints: list[FetchResponseNodeEndpoint] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.session_id = session_id
+        self.responses = [] if responses is EMPTY else responses
+        self.node_endpoints = [] if node_endpoints is EMPTY else node_endpoints
 
     @classmethod
     def read(cls, r: Reader, v: int) -> FetchResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = FetchResponse()
         m.throttle_time_ms = r.int32()
         if v >= 7:
             m.error_code = r.int16()

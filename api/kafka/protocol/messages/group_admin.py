@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from api.kafka.protocol.primitives import Reader, Writer
+from api.kafka.protocol.primitives import NO_UUID, Reader, Writer
 
 
 class ConsumerGroupDescribeRequest(Struct, kw_only=True):
@@ -24,7 +24,7 @@ class ConsumerGroupDescribeRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupDescribeRequest()
         m.group_ids = [r.string() for _ in range(r.count())]
         m.include_authorized_operations = r.boolean()
         r.skip_tags()
@@ -41,14 +41,14 @@ class ConsumerGroupDescribeRequest(Struct, kw_only=True):
 class ConsumerGroupDescribeResponseTopicPartitions(Struct, kw_only=True):
     """Struct TopicPartitions of ConsumerGroupDescribeResponse."""
 
-    topic_id: bytes = bytes(16)
+    topic_id: bytes = NO_UUID
     topic_name: str = ""
     partitions: list[int] = field(default_factory=list)
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseTopicPartitions:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupDescribeResponseTopicPartitions()
         m.topic_id = r.uuid()
         m.topic_name = r.string()
         m.partitions = [r.int32() for _ in range(r.count())]
@@ -72,7 +72,7 @@ class ConsumerGroupDescribeResponseAssignment(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseAssignment:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupDescribeResponseAssignment()
         m.topic_partitions = [ConsumerGroupDescribeResponseTopicPartitions.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -102,7 +102,7 @@ class ConsumerGroupDescribeResponseMember(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseMember:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupDescribeResponseMember()
         m.member_id = r.string()
         m.instance_id = r.nullable_string()
         m.rack_id = r.nullable_string()
@@ -152,7 +152,7 @@ class ConsumerGroupDescribeResponseDescribedGroup(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponseDescribedGroup:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupDescribeResponseDescribedGroup()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
         m.group_id = r.string()
@@ -191,7 +191,7 @@ class ConsumerGroupDescribeResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupDescribeResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupDescribeResponse()
         m.throttle_time_ms = r.int32()
         m.groups = [ConsumerGroupDescribeResponseDescribedGroup.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -215,7 +215,7 @@ class DeleteGroupsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteGroupsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteGroupsRequest()
         m.groups_names = [r.string() for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -236,7 +236,7 @@ class DeleteGroupsResponseDeletableGroupResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteGroupsResponseDeletableGroupResult:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteGroupsResponseDeletableGroupResult()
         m.group_id = r.string()
         m.error_code = r.int16()
         r.skip_tags()
@@ -260,7 +260,7 @@ class DeleteGroupsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteGroupsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteGroupsResponse()
         m.throttle_time_ms = r.int32()
         m.results = [DeleteGroupsResponseDeletableGroupResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -285,7 +285,7 @@ class DescribeGroupsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeGroupsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeGroupsRequest()
         m.groups = [r.string() for _ in range(r.count())]
         if v >= 3:
             m.include_authorized_operations = r.boolean()
@@ -314,7 +314,7 @@ class DescribeGroupsResponseDescribedGroupMember(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeGroupsResponseDescribedGroupMember:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeGroupsResponseDescribedGroupMember()
         m.member_id = r.string()
         if v >= 4:
             m.group_instance_id = r.nullable_string()
@@ -352,7 +352,7 @@ class DescribeGroupsResponseDescribedGroup(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeGroupsResponseDescribedGroup:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeGroupsResponseDescribedGroup()
         m.error_code = r.int16()
         if v >= 6:
             m.error_message = r.nullable_string()
@@ -393,7 +393,7 @@ class DescribeGroupsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeGroupsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeGroupsResponse()
         if v >= 1:
             m.throttle_time_ms = r.int32()
         m.groups = [DescribeGroupsResponseDescribedGroup.read(r, v) for _ in range(r.count())]
@@ -420,7 +420,7 @@ class ListGroupsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListGroupsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ListGroupsRequest()
         if v >= 4:
             m.states_filter = [r.string() for _ in range(r.count())]
         if v >= 5:
@@ -450,7 +450,7 @@ class ListGroupsResponseListedGroup(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListGroupsResponseListedGroup:
         """Read one of version `v`."""
-        m = cls()
+        m = ListGroupsResponseListedGroup()
         m.group_id = r.string()
         m.protocol_type = r.string()
         if v >= 4:
@@ -483,7 +483,7 @@ class ListGroupsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListGroupsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ListGroupsResponse()
         if v >= 1:
             m.throttle_time_ms = r.int32()
         m.error_code = r.int16()

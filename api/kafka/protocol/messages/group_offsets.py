@@ -6,25 +6,35 @@ lacks is read as its default, and is not written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from msgspec import Struct, field
-
-from api.kafka.protocol.primitives import Reader, Writer
+from api.kafka.protocol.primitives import EMPTY, Fields, NO_UUID, Reader, Writer
 
 
-class OffsetCommitRequestPartition(Struct, kw_only=True):
+class OffsetCommitRequestPartition(Fields):
     """Struct OffsetCommitRequestPartition of OffsetCommitRequest."""
 
-    partition_index: int = 0
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1
-    committed_metadata: str | None = ""
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "committed_offset", "committed_leader_epoch",
+        "committed_metadata")
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        committed_metadata: str | None = "",
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.committed_metadata = committed_metadata
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetCommitRequestPartition:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetCommitRequestPartition()
         m.partition_index = r.int32()
         m.committed_offset = r.int64()
         if v >= 6:
@@ -43,17 +53,26 @@ class OffsetCommitRequestPartition(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetCommitRequestTopic(Struct, kw_only=True):
+class OffsetCommitRequestTopic(Fields):
     """Struct OffsetCommitRequestTopic of OffsetCommitRequest."""
 
-    name: str = ""
-    topic_id: bytes = bytes(16)
-    partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "topic_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        topic_id: bytes = NO_UUID,
+        partitions: list[OffsetCommitRequestPartition] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetCommitRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetCommitRequestTopic()
         if v <= 9:
             m.name = r.string()
         if v >= 10:
@@ -73,22 +92,34 @@ class OffsetCommitRequestTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetCommitRequest(Struct, kw_only=True):
+class OffsetCommitRequest(Fields):
     """Message of API 8: versions 2 to 10, flexible from 8."""
 
     API_KEY: ClassVar[int] = 8
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id",
+        "retention_time_ms", "topics")
 
-    group_id: str = ""
-    generation_id_or_member_epoch: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    retention_time_ms: int = -1
-    topics: list[OffsetCommitRequestTopic] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        generation_id_or_member_epoch: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        retention_time_ms: int = -1,
+        topics: list[OffsetCommitRequestTopic] = EMPTY,
+    ) -> None:
+        self.group_id = group_id
+        self.generation_id_or_member_epoch = generation_id_or_member_epoch
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.retention_time_ms = retention_time_ms
+        self.topics = [] if topics is EMPTY else topics
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetCommitRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetCommitRequest()
         m.group_id = r.string()
         m.generation_id_or_member_epoch = r.int32()
         m.member_id = r.string()
@@ -114,16 +145,19 @@ class OffsetCommitRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetCommitResponsePartition(Struct, kw_only=True):
+class OffsetCommitResponsePartition(Fields):
     """Struct OffsetCommitResponsePartition of OffsetCommitResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "error_code")
+
+    def __init__(self, *, partition_index: int = 0, error_code: int = 0) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetCommitResponsePartition:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetCommitResponsePartition()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         r.skip_tags()
@@ -136,17 +170,26 @@ class OffsetCommitResponsePartition(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetCommitResponseTopic(Struct, kw_only=True):
+class OffsetCommitResponseTopic(Fields):
     """Struct OffsetCommitResponseTopic of OffsetCommitResponse."""
 
-    name: str = ""
-    topic_id: bytes = bytes(16)
-    partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "topic_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        topic_id: bytes = NO_UUID,
+        partitions: list[OffsetCommitResponsePartition] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetCommitResponseTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetCommitResponseTopic()
         if v <= 9:
             m.name = r.string()
         if v >= 10:
@@ -166,18 +209,20 @@ class OffsetCommitResponseTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetCommitResponse(Struct, kw_only=True):
+class OffsetCommitResponse(Fields):
     """Message of API 8: versions 2 to 10, flexible from 8."""
 
     API_KEY: ClassVar[int] = 8
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "topics")
 
-    throttle_time_ms: int = 0
-    topics: list[OffsetCommitResponseTopic] = field(default_factory=list)
+    def __init__(self, *, throttle_time_ms: int = 0, topics: list[OffsetCommitResponseTopic] = EMPTY) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is EMPTY else topics
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetCommitResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetCommitResponse()
         if v >= 3:
             m.throttle_time_ms = r.int32()
         m.topics = [OffsetCommitResponseTopic.read(r, v) for _ in range(r.count())]
@@ -193,15 +238,18 @@ class OffsetCommitResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteRequestPartition(Struct, kw_only=True):
+class OffsetDeleteRequestPartition(Fields):
     """Struct OffsetDeleteRequestPartition of OffsetDeleteRequest."""
 
-    partition_index: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index",)
+
+    def __init__(self, *, partition_index: int = 0) -> None:
+        self.partition_index = partition_index
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetDeleteRequestPartition:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetDeleteRequestPartition()
         m.partition_index = r.int32()
         r.skip_tags()
         return m
@@ -212,16 +260,19 @@ class OffsetDeleteRequestPartition(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteRequestTopic(Struct, kw_only=True):
+class OffsetDeleteRequestTopic(Fields):
     """Struct OffsetDeleteRequestTopic of OffsetDeleteRequest."""
 
-    name: str = ""
-    partitions: list[OffsetDeleteRequestPartition] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "partitions")
+
+    def __init__(self, *, name: str = "", partitions: list[OffsetDeleteRequestPartition] = EMPTY) -> None:
+        self.name = name
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetDeleteRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetDeleteRequestTopic()
         m.name = r.string()
         m.partitions = [OffsetDeleteRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -235,18 +286,20 @@ class OffsetDeleteRequestTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteRequest(Struct, kw_only=True):
+class OffsetDeleteRequest(Fields):
     """Message of API 47: versions 0 to 0, never flexible."""
 
     API_KEY: ClassVar[int] = 47
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "topics")
 
-    group_id: str = ""
-    topics: list[OffsetDeleteRequestTopic] = field(default_factory=list)
+    def __init__(self, *, group_id: str = "", topics: list[OffsetDeleteRequestTopic] = EMPTY) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is EMPTY else topics
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetDeleteRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetDeleteRequest()
         m.group_id = r.string()
         m.topics = [OffsetDeleteRequestTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -260,16 +313,19 @@ class OffsetDeleteRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteResponsePartition(Struct, kw_only=True):
+class OffsetDeleteResponsePartition(Fields):
     """Struct OffsetDeleteResponsePartition of OffsetDeleteResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "error_code")
+
+    def __init__(self, *, partition_index: int = 0, error_code: int = 0) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetDeleteResponsePartition:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetDeleteResponsePartition()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         r.skip_tags()
@@ -282,16 +338,19 @@ class OffsetDeleteResponsePartition(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteResponseTopic(Struct, kw_only=True):
+class OffsetDeleteResponseTopic(Fields):
     """Struct OffsetDeleteResponseTopic of OffsetDeleteResponse."""
 
-    name: str = ""
-    partitions: list[OffsetDeleteResponsePartition] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "partitions")
+
+    def __init__(self, *, name: str = "", partitions: list[OffsetDeleteResponsePartition] = EMPTY) -> None:
+        self.name = name
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetDeleteResponseTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetDeleteResponseTopic()
         m.name = r.string()
         m.partitions = [OffsetDeleteResponsePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -305,19 +364,27 @@ class OffsetDeleteResponseTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetDeleteResponse(Struct, kw_only=True):
+class OffsetDeleteResponse(Fields):
     """Message of API 47: versions 0 to 0, never flexible."""
 
     API_KEY: ClassVar[int] = 47
+    FIELDS: ClassVar[Sequence[str]] = ("error_code", "throttle_time_ms", "topics")
 
-    error_code: int = 0
-    throttle_time_ms: int = 0
-    topics: list[OffsetDeleteResponseTopic] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetDeleteResponseTopic] = EMPTY,
+    ) -> None:
+        self.error_code = error_code
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is EMPTY else topics
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetDeleteResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetDeleteResponse()
         m.error_code = r.int16()
         m.throttle_time_ms = r.int32()
         m.topics = [OffsetDeleteResponseTopic.read(r, v) for _ in range(r.count())]
@@ -333,16 +400,19 @@ class OffsetDeleteResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchRequestTopic(Struct, kw_only=True):
+class OffsetFetchRequestTopic(Fields):
     """Struct OffsetFetchRequestTopic of OffsetFetchRequest."""
 
-    name: str = ""
-    partition_indexes: list[int] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "partition_indexes")
+
+    def __init__(self, *, name: str = "", partition_indexes: list[int] = EMPTY) -> None:
+        self.name = name
+        self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchRequestTopic()
         m.name = r.string()
         m.partition_indexes = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -356,17 +426,20 @@ class OffsetFetchRequestTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchRequestTopics(Struct, kw_only=True):
+class OffsetFetchRequestTopics(Fields):
     """Struct OffsetFetchRequestTopics of OffsetFetchRequest."""
 
-    name: str = ""
-    topic_id: bytes = bytes(16)
-    partition_indexes: list[int] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "topic_id", "partition_indexes")
+
+    def __init__(self, *, name: str = "", topic_id: bytes = NO_UUID, partition_indexes: list[int] = EMPTY) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchRequestTopics:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchRequestTopics()
         if v <= 9:
             m.name = r.string()
         if v >= 10:
@@ -386,18 +459,28 @@ class OffsetFetchRequestTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchRequestGroup(Struct, kw_only=True):
+class OffsetFetchRequestGroup(Fields):
     """Struct OffsetFetchRequestGroup of OffsetFetchRequest."""
 
-    group_id: str = ""
-    member_id: str | None = None
-    member_epoch: int = -1
-    topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "member_id", "member_epoch", "topics")
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        member_id: str | None = None,
+        member_epoch: int = -1,
+        topics: list[OffsetFetchRequestTopics] | None = EMPTY,
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.topics = [] if topics is EMPTY else topics
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchRequestGroup:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchRequestGroup()
         m.group_id = r.string()
         if v >= 9:
             m.member_id = r.nullable_string()
@@ -418,20 +501,29 @@ class OffsetFetchRequestGroup(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchRequest(Struct, kw_only=True):
+class OffsetFetchRequest(Fields):
     """Message of API 9: versions 1 to 10, flexible from 6."""
 
     API_KEY: ClassVar[int] = 9
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "topics", "groups", "require_stable")
 
-    group_id: str = ""
-    topics: list[OffsetFetchRequestTopic] | None = field(default_factory=list)
-    groups: list[OffsetFetchRequestGroup] = field(default_factory=list)
-    require_stable: bool = False
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        topics: list[OffsetFetchRequestTopic] | None = EMPTY,
+        groups: list[OffsetFetchRequestGroup] = EMPTY,
+        require_stable: bool = False,
+    ) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is EMPTY else topics
+        self.groups = [] if groups is EMPTY else groups
+        self.require_stable = require_stable
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchRequest()
         if v <= 7:
             m.group_id = r.string()
             n = r.nullable_count() if v >= 2 else r.count()
@@ -457,19 +549,31 @@ class OffsetFetchRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponsePartition(Struct, kw_only=True):
+class OffsetFetchResponsePartition(Fields):
     """Struct OffsetFetchResponsePartition of OffsetFetchResponse."""
 
-    partition_index: int = 0
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1
-    metadata: str | None = ""
-    error_code: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata",
+        "error_code")
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        metadata: str | None = "",
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.metadata = metadata
+        self.error_code = error_code
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchResponsePartition:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchResponsePartition()
         m.partition_index = r.int32()
         m.committed_offset = r.int64()
         if v >= 5:
@@ -490,16 +594,19 @@ class OffsetFetchResponsePartition(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponseTopic(Struct, kw_only=True):
+class OffsetFetchResponseTopic(Fields):
     """Struct OffsetFetchResponseTopic of OffsetFetchResponse."""
 
-    name: str = ""
-    partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "partitions")
+
+    def __init__(self, *, name: str = "", partitions: list[OffsetFetchResponsePartition] = EMPTY) -> None:
+        self.name = name
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchResponseTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchResponseTopic()
         m.name = r.string()
         m.partitions = [OffsetFetchResponsePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -513,19 +620,31 @@ class OffsetFetchResponseTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponsePartitions(Struct, kw_only=True):
+class OffsetFetchResponsePartitions(Fields):
     """Struct OffsetFetchResponsePartitions of OffsetFetchResponse."""
 
-    partition_index: int = 0
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1
-    metadata: str | None = ""
-    error_code: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata",
+        "error_code")
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        metadata: str | None = "",
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.metadata = metadata
+        self.error_code = error_code
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchResponsePartitions:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchResponsePartitions()
         m.partition_index = r.int32()
         m.committed_offset = r.int64()
         m.committed_leader_epoch = r.int32()
@@ -544,17 +663,26 @@ class OffsetFetchResponsePartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponseTopics(Struct, kw_only=True):
+class OffsetFetchResponseTopics(Fields):
     """Struct OffsetFetchResponseTopics of OffsetFetchResponse."""
 
-    name: str = ""
-    topic_id: bytes = bytes(16)
-    partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "topic_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        topic_id: bytes = NO_UUID,
+        partitions: list[OffsetFetchResponsePartitions] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchResponseTopics:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchResponseTopics()
         if v <= 9:
             m.name = r.string()
         if v >= 10:
@@ -574,17 +702,26 @@ class OffsetFetchResponseTopics(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponseGroup(Struct, kw_only=True):
+class OffsetFetchResponseGroup(Fields):
     """Struct OffsetFetchResponseGroup of OffsetFetchResponse."""
 
-    group_id: str = ""
-    topics: list[OffsetFetchResponseTopics] = field(default_factory=list)
-    error_code: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "topics", "error_code")
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        topics: list[OffsetFetchResponseTopics] = EMPTY,
+        error_code: int = 0,
+    ) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is EMPTY else topics
+        self.error_code = error_code
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchResponseGroup:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchResponseGroup()
         m.group_id = r.string()
         m.topics = [OffsetFetchResponseTopics.read(r, v) for _ in range(r.count())]
         m.error_code = r.int16()
@@ -600,20 +737,29 @@ class OffsetFetchResponseGroup(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetFetchResponse(Struct, kw_only=True):
+class OffsetFetchResponse(Fields):
     """Message of API 9: versions 1 to 10, flexible from 6."""
 
     API_KEY: ClassVar[int] = 9
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "topics", "error_code", "groups")
 
-    throttle_time_ms: int = 0
-    topics: list[OffsetFetchResponseTopic] = field(default_factory=list)
-    error_code: int = 0
-    groups: list[OffsetFetchResponseGroup] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetFetchResponseTopic] = EMPTY,
+        error_code: int = 0,
+        groups: list[OffsetFetchResponseGroup] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is EMPTY else topics
+        self.error_code = error_code
+        self.groups = [] if groups is EMPTY else groups
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetFetchResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetFetchResponse()
         if v >= 3:
             m.throttle_time_ms = r.int32()
         if v <= 7:

@@ -6,23 +6,25 @@ lacks is read as its default, and is not written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from msgspec import Struct, field
-
-from api.kafka.protocol.primitives import Reader, Writer
+from api.kafka.protocol.primitives import EMPTY, Fields, NO_UUID, Reader, Writer
 
 
-class ConsumerGroupHeartbeatRequestTopicPartitions(Struct, kw_only=True):
+class ConsumerGroupHeartbeatRequestTopicPartitions(Fields):
     """Struct TopicPartitions of ConsumerGroupHeartbeatRequest."""
 
-    topic_id: bytes = bytes(16)
-    partitions: list[int] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("topic_id", "partitions")
+
+    def __init__(self, *, topic_id: bytes = NO_UUID, partitions: list[int] = EMPTY) -> None:
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatRequestTopicPartitions:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupHeartbeatRequestTopicPartitions()
         m.topic_id = r.uuid()
         m.partitions = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -36,26 +38,43 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class ConsumerGroupHeartbeatRequest(Struct, kw_only=True):
+class ConsumerGroupHeartbeatRequest(Fields):
     """Message of API 68: versions 0 to 1, flexible from 0."""
 
     API_KEY: ClassVar[int] = 68
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "member_id", "member_epoch", "instance_id", "rack_id",
+        "rebalance_timeout_ms", "subscribed_topic_names", "subscribed_topic_regex", "server_assignor",
+        "topic_partitions")
 
-    group_id: str = ""
-    member_id: str = ""
-    member_epoch: int = 0
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    subscribed_topic_names: list[str] | None = None
-    subscribed_topic_regex: str | None = None
-    server_assignor: str | None = None
-    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        member_id: str = "",
+        member_epoch: int = 0,
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        rebalance_timeout_ms: int = -1,
+        subscribed_topic_names: list[str] | None = None,
+        subscribed_topic_regex: str | None = None,
+        server_assignor: str | None = None,
+        topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.instance_id = instance_id
+        self.rack_id = rack_id
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.subscribed_topic_names = subscribed_topic_names
+        self.subscribed_topic_regex = subscribed_topic_regex
+        self.server_assignor = server_assignor
+        self.topic_partitions = topic_partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupHeartbeatRequest()
         m.group_id = r.string()
         m.member_id = r.string()
         m.member_epoch = r.int32()
@@ -90,16 +109,19 @@ class ConsumerGroupHeartbeatRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ConsumerGroupHeartbeatResponseTopicPartitions(Struct, kw_only=True):
+class ConsumerGroupHeartbeatResponseTopicPartitions(Fields):
     """Struct TopicPartitions of ConsumerGroupHeartbeatResponse."""
 
-    topic_id: bytes = bytes(16)
-    partitions: list[int] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("topic_id", "partitions")
+
+    def __init__(self, *, topic_id: bytes = NO_UUID, partitions: list[int] = EMPTY) -> None:
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatResponseTopicPartitions:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupHeartbeatResponseTopicPartitions()
         m.topic_id = r.uuid()
         m.partitions = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -113,15 +135,18 @@ class ConsumerGroupHeartbeatResponseTopicPartitions(Struct, kw_only=True):
         w.end_struct()
 
 
-class ConsumerGroupHeartbeatResponseAssignment(Struct, kw_only=True):
+class ConsumerGroupHeartbeatResponseAssignment(Fields):
     """Struct Assignment of ConsumerGroupHeartbeatResponse."""
 
-    topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartitions] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("topic_partitions",)
+
+    def __init__(self, *, topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartitions] = EMPTY) -> None:
+        self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatResponseAssignment:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupHeartbeatResponseAssignment()
         m.topic_partitions = [ConsumerGroupHeartbeatResponseTopicPartitions.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -133,23 +158,36 @@ class ConsumerGroupHeartbeatResponseAssignment(Struct, kw_only=True):
         w.end_struct()
 
 
-class ConsumerGroupHeartbeatResponse(Struct, kw_only=True):
+class ConsumerGroupHeartbeatResponse(Fields):
     """Message of API 68: versions 0 to 1, flexible from 0."""
 
     API_KEY: ClassVar[int] = 68
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch",
+        "heartbeat_interval_ms", "assignment")
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: ConsumerGroupHeartbeatResponseAssignment | None = None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        member_id: str | None = None,
+        member_epoch: int = 0,
+        heartbeat_interval_ms: int = 0,
+        assignment: ConsumerGroupHeartbeatResponseAssignment | None = None,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.assignment = assignment
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ConsumerGroupHeartbeatResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ConsumerGroupHeartbeatResponse()
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
@@ -176,20 +214,29 @@ class ConsumerGroupHeartbeatResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class HeartbeatRequest(Struct, kw_only=True):
+class HeartbeatRequest(Fields):
     """Message of API 12: versions 0 to 4, flexible from 4."""
 
     API_KEY: ClassVar[int] = 12
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "generation_id", "member_id", "group_instance_id")
 
-    group_id: str = ""
-    generation_id: int = 0
-    member_id: str = ""
-    group_instance_id: str | None = None
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        generation_id: int = 0,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.generation_id = generation_id
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
 
     @classmethod
     def read(cls, r: Reader, v: int) -> HeartbeatRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = HeartbeatRequest()
         m.group_id = r.string()
         m.generation_id = r.int32()
         m.member_id = r.string()
@@ -208,18 +255,20 @@ class HeartbeatRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class HeartbeatResponse(Struct, kw_only=True):
+class HeartbeatResponse(Fields):
     """Message of API 12: versions 0 to 4, flexible from 4."""
 
     API_KEY: ClassVar[int] = 12
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "error_code")
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    def __init__(self, *, throttle_time_ms: int = 0, error_code: int = 0) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
 
     @classmethod
     def read(cls, r: Reader, v: int) -> HeartbeatResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = HeartbeatResponse()
         if v >= 1:
             m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
@@ -234,16 +283,19 @@ class HeartbeatResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class JoinGroupRequestProtocol(Struct, kw_only=True):
+class JoinGroupRequestProtocol(Fields):
     """Struct JoinGroupRequestProtocol of JoinGroupRequest."""
 
-    name: str = ""
-    metadata: bytes = b""
+    FIELDS: ClassVar[Sequence[str]] = ("name", "metadata")
+
+    def __init__(self, *, name: str = "", metadata: bytes = b"") -> None:
+        self.name = name
+        self.metadata = metadata
 
     @classmethod
     def read(cls, r: Reader, v: int) -> JoinGroupRequestProtocol:
         """Read one of version `v`."""
-        m = cls()
+        m = JoinGroupRequestProtocol()
         m.name = r.string()
         m.metadata = r.data()
         r.skip_tags()
@@ -256,24 +308,38 @@ class JoinGroupRequestProtocol(Struct, kw_only=True):
         w.end_struct()
 
 
-class JoinGroupRequest(Struct, kw_only=True):
+class JoinGroupRequest(Fields):
     """Message of API 11: versions 0 to 9, flexible from 6."""
 
     API_KEY: ClassVar[int] = 11
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "session_timeout_ms", "rebalance_timeout_ms", "member_id",
+        "group_instance_id", "protocol_type", "protocols", "reason")
 
-    group_id: str = ""
-    session_timeout_ms: int = 0
-    rebalance_timeout_ms: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    protocol_type: str = ""
-    protocols: list[JoinGroupRequestProtocol] = field(default_factory=list)
-    reason: str | None = None
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        session_timeout_ms: int = 0,
+        rebalance_timeout_ms: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        protocol_type: str = "",
+        protocols: list[JoinGroupRequestProtocol] = EMPTY,
+        reason: str | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.protocol_type = protocol_type
+        self.protocols = [] if protocols is EMPTY else protocols
+        self.reason = reason
 
     @classmethod
     def read(cls, r: Reader, v: int) -> JoinGroupRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = JoinGroupRequest()
         m.group_id = r.string()
         m.session_timeout_ms = r.int32()
         if v >= 1:
@@ -305,17 +371,20 @@ class JoinGroupRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class JoinGroupResponseMember(Struct, kw_only=True):
+class JoinGroupResponseMember(Fields):
     """Struct JoinGroupResponseMember of JoinGroupResponse."""
 
-    member_id: str = ""
-    group_instance_id: str | None = None
-    metadata: bytes = b""
+    FIELDS: ClassVar[Sequence[str]] = ("member_id", "group_instance_id", "metadata")
+
+    def __init__(self, *, member_id: str = "", group_instance_id: str | None = None, metadata: bytes = b"") -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.metadata = metadata
 
     @classmethod
     def read(cls, r: Reader, v: int) -> JoinGroupResponseMember:
         """Read one of version `v`."""
-        m = cls()
+        m = JoinGroupResponseMember()
         m.member_id = r.string()
         if v >= 5:
             m.group_instance_id = r.nullable_string()
@@ -332,25 +401,40 @@ class JoinGroupResponseMember(Struct, kw_only=True):
         w.end_struct()
 
 
-class JoinGroupResponse(Struct, kw_only=True):
+class JoinGroupResponse(Fields):
     """Message of API 11: versions 0 to 9, flexible from 6."""
 
     API_KEY: ClassVar[int] = 11
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "error_code", "generation_id", "protocol_type",
+        "protocol_name", "leader", "skip_assignment", "member_id", "members")
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    generation_id: int = -1
-    protocol_type: str | None = None
-    protocol_name: str | None = ""
-    leader: str = ""
-    skip_assignment: bool = False
-    member_id: str = ""
-    members: list[JoinGroupResponseMember] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        generation_id: int = -1,
+        protocol_type: str | None = None,
+        protocol_name: str | None = "",
+        leader: str = "",
+        skip_assignment: bool = False,
+        member_id: str = "",
+        members: list[JoinGroupResponseMember] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.generation_id = generation_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.leader = leader
+        self.skip_assignment = skip_assignment
+        self.member_id = member_id
+        self.members = [] if members is EMPTY else members
 
     @classmethod
     def read(cls, r: Reader, v: int) -> JoinGroupResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = JoinGroupResponse()
         if v >= 2:
             m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
@@ -387,17 +471,20 @@ class JoinGroupResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class LeaveGroupRequestMemberIdentity(Struct, kw_only=True):
+class LeaveGroupRequestMemberIdentity(Fields):
     """Struct MemberIdentity of LeaveGroupRequest."""
 
-    member_id: str = ""
-    group_instance_id: str | None = None
-    reason: str | None = None
+    FIELDS: ClassVar[Sequence[str]] = ("member_id", "group_instance_id", "reason")
+
+    def __init__(self, *, member_id: str = "", group_instance_id: str | None = None, reason: str | None = None) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.reason = reason
 
     @classmethod
     def read(cls, r: Reader, v: int) -> LeaveGroupRequestMemberIdentity:
         """Read one of version `v`."""
-        m = cls()
+        m = LeaveGroupRequestMemberIdentity()
         m.member_id = r.string()
         m.group_instance_id = r.nullable_string()
         if v >= 5:
@@ -414,19 +501,27 @@ class LeaveGroupRequestMemberIdentity(Struct, kw_only=True):
         w.end_struct()
 
 
-class LeaveGroupRequest(Struct, kw_only=True):
+class LeaveGroupRequest(Fields):
     """Message of API 13: versions 0 to 5, flexible from 4."""
 
     API_KEY: ClassVar[int] = 13
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "member_id", "members")
 
-    group_id: str = ""
-    member_id: str = ""
-    members: list[LeaveGroupRequestMemberIdentity] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        member_id: str = "",
+        members: list[LeaveGroupRequestMemberIdentity] = EMPTY,
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.members = [] if members is EMPTY else members
 
     @classmethod
     def read(cls, r: Reader, v: int) -> LeaveGroupRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = LeaveGroupRequest()
         m.group_id = r.string()
         if v <= 2:
             m.member_id = r.string()
@@ -446,17 +541,20 @@ class LeaveGroupRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class LeaveGroupResponseMemberResponse(Struct, kw_only=True):
+class LeaveGroupResponseMemberResponse(Fields):
     """Struct MemberResponse of LeaveGroupResponse."""
 
-    member_id: str = ""
-    group_instance_id: str | None = ""
-    error_code: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("member_id", "group_instance_id", "error_code")
+
+    def __init__(self, *, member_id: str = "", group_instance_id: str | None = "", error_code: int = 0) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.error_code = error_code
 
     @classmethod
     def read(cls, r: Reader, v: int) -> LeaveGroupResponseMemberResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = LeaveGroupResponseMemberResponse()
         m.member_id = r.string()
         m.group_instance_id = r.nullable_string()
         m.error_code = r.int16()
@@ -471,19 +569,27 @@ class LeaveGroupResponseMemberResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class LeaveGroupResponse(Struct, kw_only=True):
+class LeaveGroupResponse(Fields):
     """Message of API 13: versions 0 to 5, flexible from 4."""
 
     API_KEY: ClassVar[int] = 13
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "error_code", "members")
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    members: list[LeaveGroupResponseMemberResponse] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        members: list[LeaveGroupResponseMemberResponse] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.members = [] if members is EMPTY else members
 
     @classmethod
     def read(cls, r: Reader, v: int) -> LeaveGroupResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = LeaveGroupResponse()
         if v >= 1:
             m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
@@ -503,16 +609,19 @@ class LeaveGroupResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class SyncGroupRequestAssignment(Struct, kw_only=True):
+class SyncGroupRequestAssignment(Fields):
     """Struct SyncGroupRequestAssignment of SyncGroupRequest."""
 
-    member_id: str = ""
-    assignment: bytes = b""
+    FIELDS: ClassVar[Sequence[str]] = ("member_id", "assignment")
+
+    def __init__(self, *, member_id: str = "", assignment: bytes = b"") -> None:
+        self.member_id = member_id
+        self.assignment = assignment
 
     @classmethod
     def read(cls, r: Reader, v: int) -> SyncGroupRequestAssignment:
         """Read one of version `v`."""
-        m = cls()
+        m = SyncGroupRequestAssignment()
         m.member_id = r.string()
         m.assignment = r.data()
         r.skip_tags()
@@ -525,23 +634,36 @@ class SyncGroupRequestAssignment(Struct, kw_only=True):
         w.end_struct()
 
 
-class SyncGroupRequest(Struct, kw_only=True):
+class SyncGroupRequest(Fields):
     """Message of API 14: versions 0 to 5, flexible from 4."""
 
     API_KEY: ClassVar[int] = 14
+    FIELDS: ClassVar[Sequence[str]] = ("group_id", "generation_id", "member_id", "group_instance_id", "protocol_type",
+        "protocol_name", "assignments")
 
-    group_id: str = ""
-    generation_id: int = 0
-    member_id: str = ""
-    group_instance_id: str | None = None
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    assignments: list[SyncGroupRequestAssignment] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        generation_id: int = 0,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignments: list[SyncGroupRequestAssignment] = EMPTY,
+    ) -> None:
+        self.group_id = group_id
+        self.generation_id = generation_id
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.assignments = [] if assignments is EMPTY else assignments
 
     @classmethod
     def read(cls, r: Reader, v: int) -> SyncGroupRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = SyncGroupRequest()
         m.group_id = r.string()
         m.generation_id = r.int32()
         m.member_id = r.string()
@@ -569,21 +691,31 @@ class SyncGroupRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class SyncGroupResponse(Struct, kw_only=True):
+class SyncGroupResponse(Fields):
     """Message of API 14: versions 0 to 5, flexible from 4."""
 
     API_KEY: ClassVar[int] = 14
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "error_code", "protocol_type", "protocol_name", "assignment")
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    assignment: bytes = b""
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignment: bytes = b"",
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.assignment = assignment
 
     @classmethod
     def read(cls, r: Reader, v: int) -> SyncGroupResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = SyncGroupResponse()
         if v >= 1:
             m.throttle_time_ms = r.int32()
         m.error_code = r.int16()

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from api.kafka.protocol.primitives import Reader, Writer
+from api.kafka.protocol.primitives import NO_UUID, Reader, Writer
 
 
 class DescribeTopicPartitionsRequestTopicRequest(Struct, kw_only=True):
@@ -21,7 +21,7 @@ class DescribeTopicPartitionsRequestTopicRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsRequestTopicRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTopicPartitionsRequestTopicRequest()
         m.name = r.string()
         r.skip_tags()
         return m
@@ -41,7 +41,7 @@ class DescribeTopicPartitionsRequestCursor(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsRequestCursor:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTopicPartitionsRequestCursor()
         m.topic_name = r.string()
         m.partition_index = r.int32()
         r.skip_tags()
@@ -66,7 +66,7 @@ class DescribeTopicPartitionsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTopicPartitionsRequest()
         m.topics = [DescribeTopicPartitionsRequestTopicRequest.read(r, v) for _ in range(r.count())]
         m.response_partition_limit = r.int32()
         m.cursor = DescribeTopicPartitionsRequestCursor.read(r, v) if r.int8() >= 0 else None
@@ -102,7 +102,7 @@ class DescribeTopicPartitionsResponsePartition(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponsePartition:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTopicPartitionsResponsePartition()
         m.error_code = r.int16()
         m.partition_index = r.int32()
         m.leader_id = r.int32()
@@ -141,7 +141,7 @@ class DescribeTopicPartitionsResponseTopic(Struct, kw_only=True):
 
     error_code: int = 0
     name: str | None = ""
-    topic_id: bytes = bytes(16)
+    topic_id: bytes = NO_UUID
     is_internal: bool = False
     partitions: list[DescribeTopicPartitionsResponsePartition] = field(default_factory=list)
     topic_authorized_operations: int = -2147483648
@@ -149,7 +149,7 @@ class DescribeTopicPartitionsResponseTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTopicPartitionsResponseTopic()
         m.error_code = r.int16()
         m.name = r.nullable_string()
         m.topic_id = r.uuid()
@@ -180,7 +180,7 @@ class DescribeTopicPartitionsResponseCursor(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponseCursor:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTopicPartitionsResponseCursor()
         m.topic_name = r.string()
         m.partition_index = r.int32()
         r.skip_tags()
@@ -205,7 +205,7 @@ class DescribeTopicPartitionsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTopicPartitionsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTopicPartitionsResponse()
         m.throttle_time_ms = r.int32()
         m.topics = [DescribeTopicPartitionsResponseTopic.read(r, v) for _ in range(r.count())]
         m.next_cursor = DescribeTopicPartitionsResponseCursor.read(r, v) if r.int8() >= 0 else None
@@ -228,13 +228,13 @@ class DescribeTopicPartitionsResponse(Struct, kw_only=True):
 class MetadataRequestTopic(Struct, kw_only=True):
     """Struct MetadataRequestTopic of MetadataRequest."""
 
-    topic_id: bytes = bytes(16)
+    topic_id: bytes = NO_UUID
     name: str | None = ""
 
     @classmethod
     def read(cls, r: Reader, v: int) -> MetadataRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = MetadataRequestTopic()
         if v >= 10:
             m.topic_id = r.uuid()
         m.name = r.nullable_string() if v >= 10 else r.string()
@@ -265,7 +265,7 @@ class MetadataRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> MetadataRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = MetadataRequest()
         n = r.nullable_count() if v >= 1 else r.count()
         m.topics = None if n is None else [MetadataRequestTopic.read(r, v) for _ in range(n)]
         if v >= 4:
@@ -301,7 +301,7 @@ class MetadataResponseBroker(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> MetadataResponseBroker:
         """Read one of version `v`."""
-        m = cls()
+        m = MetadataResponseBroker()
         m.node_id = r.int32()
         m.host = r.string()
         m.port = r.int32()
@@ -334,7 +334,7 @@ class MetadataResponsePartition(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> MetadataResponsePartition:
         """Read one of version `v`."""
-        m = cls()
+        m = MetadataResponsePartition()
         m.error_code = r.int16()
         m.partition_index = r.int32()
         m.leader_id = r.int32()
@@ -369,7 +369,7 @@ class MetadataResponseTopic(Struct, kw_only=True):
 
     error_code: int = 0
     name: str | None = ""
-    topic_id: bytes = bytes(16)
+    topic_id: bytes = NO_UUID
     is_internal: bool = False
     partitions: list[MetadataResponsePartition] = field(default_factory=list)
     topic_authorized_operations: int = -2147483648
@@ -377,7 +377,7 @@ class MetadataResponseTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> MetadataResponseTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = MetadataResponseTopic()
         m.error_code = r.int16()
         m.name = r.nullable_string() if v >= 12 else r.string()
         if v >= 10:
@@ -424,7 +424,7 @@ class MetadataResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> MetadataResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = MetadataResponse()
         if v >= 3:
             m.throttle_time_ms = r.int32()
         m.brokers = [MetadataResponseBroker.read(r, v) for _ in range(r.count())]

@@ -6,23 +6,25 @@ lacks is read as its default, and is not written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from msgspec import Struct, field
-
-from api.kafka.protocol.primitives import Reader, Writer
+from api.kafka.protocol.primitives import EMPTY, Fields, Reader, Writer
 
 
-class DeleteRecordsRequestPartition(Struct, kw_only=True):
+class DeleteRecordsRequestPartition(Fields):
     """Struct DeleteRecordsPartition of DeleteRecordsRequest."""
 
-    partition_index: int = 0
-    offset: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "offset")
+
+    def __init__(self, *, partition_index: int = 0, offset: int = 0) -> None:
+        self.partition_index = partition_index
+        self.offset = offset
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteRecordsRequestPartition:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteRecordsRequestPartition()
         m.partition_index = r.int32()
         m.offset = r.int64()
         r.skip_tags()
@@ -35,16 +37,19 @@ class DeleteRecordsRequestPartition(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteRecordsRequestTopic(Struct, kw_only=True):
+class DeleteRecordsRequestTopic(Fields):
     """Struct DeleteRecordsTopic of DeleteRecordsRequest."""
 
-    name: str = ""
-    partitions: list[DeleteRecordsRequestPartition] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "partitions")
+
+    def __init__(self, *, name: str = "", partitions: list[DeleteRecordsRequestPartition] = EMPTY) -> None:
+        self.name = name
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteRecordsRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteRecordsRequestTopic()
         m.name = r.string()
         m.partitions = [DeleteRecordsRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -58,18 +63,20 @@ class DeleteRecordsRequestTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteRecordsRequest(Struct, kw_only=True):
+class DeleteRecordsRequest(Fields):
     """Message of API 21: versions 0 to 2, flexible from 2."""
 
     API_KEY: ClassVar[int] = 21
+    FIELDS: ClassVar[Sequence[str]] = ("topics", "timeout_ms")
 
-    topics: list[DeleteRecordsRequestTopic] = field(default_factory=list)
-    timeout_ms: int = 0
+    def __init__(self, *, topics: list[DeleteRecordsRequestTopic] = EMPTY, timeout_ms: int = 0) -> None:
+        self.topics = [] if topics is EMPTY else topics
+        self.timeout_ms = timeout_ms
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteRecordsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteRecordsRequest()
         m.topics = [DeleteRecordsRequestTopic.read(r, v) for _ in range(r.count())]
         m.timeout_ms = r.int32()
         r.skip_tags()
@@ -83,17 +90,20 @@ class DeleteRecordsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteRecordsResponsePartitionResult(Struct, kw_only=True):
+class DeleteRecordsResponsePartitionResult(Fields):
     """Struct DeleteRecordsPartitionResult of DeleteRecordsResponse."""
 
-    partition_index: int = 0
-    low_watermark: int = 0
-    error_code: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "low_watermark", "error_code")
+
+    def __init__(self, *, partition_index: int = 0, low_watermark: int = 0, error_code: int = 0) -> None:
+        self.partition_index = partition_index
+        self.low_watermark = low_watermark
+        self.error_code = error_code
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteRecordsResponsePartitionResult:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteRecordsResponsePartitionResult()
         m.partition_index = r.int32()
         m.low_watermark = r.int64()
         m.error_code = r.int16()
@@ -108,16 +118,19 @@ class DeleteRecordsResponsePartitionResult(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteRecordsResponseTopicResult(Struct, kw_only=True):
+class DeleteRecordsResponseTopicResult(Fields):
     """Struct DeleteRecordsTopicResult of DeleteRecordsResponse."""
 
-    name: str = ""
-    partitions: list[DeleteRecordsResponsePartitionResult] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "partitions")
+
+    def __init__(self, *, name: str = "", partitions: list[DeleteRecordsResponsePartitionResult] = EMPTY) -> None:
+        self.name = name
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteRecordsResponseTopicResult:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteRecordsResponseTopicResult()
         m.name = r.string()
         m.partitions = [DeleteRecordsResponsePartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -131,18 +144,20 @@ class DeleteRecordsResponseTopicResult(Struct, kw_only=True):
         w.end_struct()
 
 
-class DeleteRecordsResponse(Struct, kw_only=True):
+class DeleteRecordsResponse(Fields):
     """Message of API 21: versions 0 to 2, flexible from 2."""
 
     API_KEY: ClassVar[int] = 21
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "topics")
 
-    throttle_time_ms: int = 0
-    topics: list[DeleteRecordsResponseTopicResult] = field(default_factory=list)
+    def __init__(self, *, throttle_time_ms: int = 0, topics: list[DeleteRecordsResponseTopicResult] = EMPTY) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is EMPTY else topics
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteRecordsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteRecordsResponse()
         m.throttle_time_ms = r.int32()
         m.topics = [DeleteRecordsResponseTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -156,17 +171,20 @@ class DeleteRecordsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsRequestPartition(Struct, kw_only=True):
+class ListOffsetsRequestPartition(Fields):
     """Struct ListOffsetsPartition of ListOffsetsRequest."""
 
-    partition_index: int = 0
-    current_leader_epoch: int = -1
-    timestamp: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "current_leader_epoch", "timestamp")
+
+    def __init__(self, *, partition_index: int = 0, current_leader_epoch: int = -1, timestamp: int = 0) -> None:
+        self.partition_index = partition_index
+        self.current_leader_epoch = current_leader_epoch
+        self.timestamp = timestamp
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListOffsetsRequestPartition:
         """Read one of version `v`."""
-        m = cls()
+        m = ListOffsetsRequestPartition()
         m.partition_index = r.int32()
         if v >= 4:
             m.current_leader_epoch = r.int32()
@@ -183,16 +201,19 @@ class ListOffsetsRequestPartition(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsRequestTopic(Struct, kw_only=True):
+class ListOffsetsRequestTopic(Fields):
     """Struct ListOffsetsTopic of ListOffsetsRequest."""
 
-    name: str = ""
-    partitions: list[ListOffsetsRequestPartition] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "partitions")
+
+    def __init__(self, *, name: str = "", partitions: list[ListOffsetsRequestPartition] = EMPTY) -> None:
+        self.name = name
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListOffsetsRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = ListOffsetsRequestTopic()
         m.name = r.string()
         m.partitions = [ListOffsetsRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -206,20 +227,29 @@ class ListOffsetsRequestTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsRequest(Struct, kw_only=True):
+class ListOffsetsRequest(Fields):
     """Message of API 2: versions 1 to 11, flexible from 6."""
 
     API_KEY: ClassVar[int] = 2
+    FIELDS: ClassVar[Sequence[str]] = ("replica_id", "isolation_level", "topics", "timeout_ms")
 
-    replica_id: int = 0
-    isolation_level: int = 0
-    topics: list[ListOffsetsRequestTopic] = field(default_factory=list)
-    timeout_ms: int = 0
+    def __init__(
+        self,
+        *,
+        replica_id: int = 0,
+        isolation_level: int = 0,
+        topics: list[ListOffsetsRequestTopic] = EMPTY,
+        timeout_ms: int = 0,
+    ) -> None:
+        self.replica_id = replica_id
+        self.isolation_level = isolation_level
+        self.topics = [] if topics is EMPTY else topics
+        self.timeout_ms = timeout_ms
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListOffsetsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ListOffsetsRequest()
         m.replica_id = r.int32()
         if v >= 2:
             m.isolation_level = r.int8()
@@ -241,19 +271,30 @@ class ListOffsetsRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsResponsePartitionResponse(Struct, kw_only=True):
+class ListOffsetsResponsePartitionResponse(Fields):
     """Struct ListOffsetsPartitionResponse of ListOffsetsResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
-    timestamp: int = -1
-    offset: int = -1
-    leader_epoch: int = -1
+    FIELDS: ClassVar[Sequence[str]] = ("partition_index", "error_code", "timestamp", "offset", "leader_epoch")
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        timestamp: int = -1,
+        offset: int = -1,
+        leader_epoch: int = -1,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.timestamp = timestamp
+        self.offset = offset
+        self.leader_epoch = leader_epoch
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListOffsetsResponsePartitionResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ListOffsetsResponsePartitionResponse()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         m.timestamp = r.int64()
@@ -274,16 +315,19 @@ class ListOffsetsResponsePartitionResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsResponseTopicResponse(Struct, kw_only=True):
+class ListOffsetsResponseTopicResponse(Fields):
     """Struct ListOffsetsTopicResponse of ListOffsetsResponse."""
 
-    name: str = ""
-    partitions: list[ListOffsetsResponsePartitionResponse] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "partitions")
+
+    def __init__(self, *, name: str = "", partitions: list[ListOffsetsResponsePartitionResponse] = EMPTY) -> None:
+        self.name = name
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListOffsetsResponseTopicResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ListOffsetsResponseTopicResponse()
         m.name = r.string()
         m.partitions = [ListOffsetsResponsePartitionResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -297,18 +341,20 @@ class ListOffsetsResponseTopicResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class ListOffsetsResponse(Struct, kw_only=True):
+class ListOffsetsResponse(Fields):
     """Message of API 2: versions 1 to 11, flexible from 6."""
 
     API_KEY: ClassVar[int] = 2
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "topics")
 
-    throttle_time_ms: int = 0
-    topics: list[ListOffsetsResponseTopicResponse] = field(default_factory=list)
+    def __init__(self, *, throttle_time_ms: int = 0, topics: list[ListOffsetsResponseTopicResponse] = EMPTY) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is EMPTY else topics
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ListOffsetsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ListOffsetsResponse()
         if v >= 2:
             m.throttle_time_ms = r.int32()
         m.topics = [ListOffsetsResponseTopicResponse.read(r, v) for _ in range(r.count())]
@@ -324,17 +370,20 @@ class ListOffsetsResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetForLeaderEpochRequestOffsetForLeaderPartition(Struct, kw_only=True):
+class OffsetForLeaderEpochRequestOffsetForLeaderPartition(Fields):
     """Struct OffsetForLeaderPartition of OffsetForLeaderEpochRequest."""
 
-    partition: int = 0
-    current_leader_epoch: int = -1
-    leader_epoch: int = 0
+    FIELDS: ClassVar[Sequence[str]] = ("partition", "current_leader_epoch", "leader_epoch")
+
+    def __init__(self, *, partition: int = 0, current_leader_epoch: int = -1, leader_epoch: int = 0) -> None:
+        self.partition = partition
+        self.current_leader_epoch = current_leader_epoch
+        self.leader_epoch = leader_epoch
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochRequestOffsetForLeaderPartition:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetForLeaderEpochRequestOffsetForLeaderPartition()
         m.partition = r.int32()
         m.current_leader_epoch = r.int32()
         m.leader_epoch = r.int32()
@@ -349,16 +398,24 @@ class OffsetForLeaderEpochRequestOffsetForLeaderPartition(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetForLeaderEpochRequestOffsetForLeaderTopic(Struct, kw_only=True):
+class OffsetForLeaderEpochRequestOffsetForLeaderTopic(Fields):
     """Struct OffsetForLeaderTopic of OffsetForLeaderEpochRequest."""
 
-    topic: str = ""
-    partitions: list[OffsetForLeaderEpochRequestOffsetForLeaderPartition] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("topic", "partitions")
+
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partitions: list[OffsetForLeaderEpochRequestOffsetForLeaderPartition] = EMPTY,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochRequestOffsetForLeaderTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetForLeaderEpochRequestOffsetForLeaderTopic()
         m.topic = r.string()
         m.partitions = [OffsetForLeaderEpochRequestOffsetForLeaderPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -372,18 +429,25 @@ class OffsetForLeaderEpochRequestOffsetForLeaderTopic(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetForLeaderEpochRequest(Struct, kw_only=True):
+class OffsetForLeaderEpochRequest(Fields):
     """Message of API 23: versions 2 to 4, flexible from 4."""
 
     API_KEY: ClassVar[int] = 23
+    FIELDS: ClassVar[Sequence[str]] = ("replica_id", "topics")
 
-    replica_id: int = -2
-    topics: list[OffsetForLeaderEpochRequestOffsetForLeaderTopic] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        replica_id: int = -2,
+        topics: list[OffsetForLeaderEpochRequestOffsetForLeaderTopic] = EMPTY,
+    ) -> None:
+        self.replica_id = replica_id
+        self.topics = [] if topics is EMPTY else topics
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetForLeaderEpochRequest()
         if v >= 3:
             m.replica_id = r.int32()
         m.topics = [OffsetForLeaderEpochRequestOffsetForLeaderTopic.read(r, v) for _ in range(r.count())]
@@ -399,18 +463,28 @@ class OffsetForLeaderEpochRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetForLeaderEpochResponseEpochEndOffset(Struct, kw_only=True):
+class OffsetForLeaderEpochResponseEpochEndOffset(Fields):
     """Struct EpochEndOffset of OffsetForLeaderEpochResponse."""
 
-    error_code: int = 0
-    partition: int = 0
-    leader_epoch: int = -1
-    end_offset: int = -1
+    FIELDS: ClassVar[Sequence[str]] = ("error_code", "partition", "leader_epoch", "end_offset")
+
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        partition: int = 0,
+        leader_epoch: int = -1,
+        end_offset: int = -1,
+    ) -> None:
+        self.error_code = error_code
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.end_offset = end_offset
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochResponseEpochEndOffset:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetForLeaderEpochResponseEpochEndOffset()
         m.error_code = r.int16()
         m.partition = r.int32()
         m.leader_epoch = r.int32()
@@ -427,16 +501,24 @@ class OffsetForLeaderEpochResponseEpochEndOffset(Struct, kw_only=True):
         w.end_struct()
 
 
-class OffsetForLeaderEpochResponseOffsetForLeaderTopicResult(Struct, kw_only=True):
+class OffsetForLeaderEpochResponseOffsetForLeaderTopicResult(Fields):
     """Struct OffsetForLeaderTopicResult of OffsetForLeaderEpochResponse."""
 
-    topic: str = ""
-    partitions: list[OffsetForLeaderEpochResponseEpochEndOffset] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("topic", "partitions")
+
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partitions: list[OffsetForLeaderEpochResponseEpochEndOffset] = EMPTY,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is EMPTY else partitions
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochResponseOffsetForLeaderTopicResult:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetForLeaderEpochResponseOffsetForLeaderTopicResult()
         m.topic = r.string()
         m.partitions = [OffsetForLeaderEpochResponseEpochEndOffset.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -450,18 +532,25 @@ class OffsetForLeaderEpochResponseOffsetForLeaderTopicResult(Struct, kw_only=Tru
         w.end_struct()
 
 
-class OffsetForLeaderEpochResponse(Struct, kw_only=True):
+class OffsetForLeaderEpochResponse(Fields):
     """Message of API 23: versions 2 to 4, flexible from 4."""
 
     API_KEY: ClassVar[int] = 23
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "topics")
 
-    throttle_time_ms: int = 0
-    topics: list[OffsetForLeaderEpochResponseOffsetForLeaderTopicResult] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetForLeaderEpochResponseOffsetForLeaderTopicResult] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is EMPTY else topics
 
     @classmethod
     def read(cls, r: Reader, v: int) -> OffsetForLeaderEpochResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = OffsetForLeaderEpochResponse()
         m.throttle_time_ms = r.int32()
         m.topics = [OffsetForLeaderEpochResponseOffsetForLeaderTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()

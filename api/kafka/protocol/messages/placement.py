@@ -22,7 +22,7 @@ class AlterPartitionReassignmentsRequestReassignablePartition(Struct, kw_only=Tr
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsRequestReassignablePartition:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterPartitionReassignmentsRequestReassignablePartition()
         m.partition_index = r.int32()
         n = r.nullable_count()
         m.replicas = None if n is None else [r.int32() for _ in range(n)]
@@ -46,7 +46,7 @@ class AlterPartitionReassignmentsRequestReassignableTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsRequestReassignableTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterPartitionReassignmentsRequestReassignableTopic()
         m.name = r.string()
         m.partitions = [AlterPartitionReassignmentsRequestReassignablePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -72,7 +72,7 @@ class AlterPartitionReassignmentsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterPartitionReassignmentsRequest()
         m.timeout_ms = r.int32()
         if v >= 1:
             m.allow_replication_factor_change = r.boolean()
@@ -100,7 +100,7 @@ class AlterPartitionReassignmentsResponseReassignablePartitionResponse(Struct, k
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsResponseReassignablePartitionResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterPartitionReassignmentsResponseReassignablePartitionResponse()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
@@ -124,7 +124,7 @@ class AlterPartitionReassignmentsResponseReassignableTopicResponse(Struct, kw_on
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsResponseReassignableTopicResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterPartitionReassignmentsResponseReassignableTopicResponse()
         m.name = r.string()
         m.partitions = [AlterPartitionReassignmentsResponseReassignablePartitionResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -152,7 +152,7 @@ class AlterPartitionReassignmentsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterPartitionReassignmentsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterPartitionReassignmentsResponse()
         m.throttle_time_ms = r.int32()
         if v >= 1:
             m.allow_replication_factor_change = r.boolean()
@@ -183,7 +183,7 @@ class AlterReplicaLogDirsRequestAlterReplicaLogDirTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsRequestAlterReplicaLogDirTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterReplicaLogDirsRequestAlterReplicaLogDirTopic()
         m.name = r.string()
         m.partitions = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -206,7 +206,7 @@ class AlterReplicaLogDirsRequestAlterReplicaLogDir(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsRequestAlterReplicaLogDir:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterReplicaLogDirsRequestAlterReplicaLogDir()
         m.path = r.string()
         m.topics = [AlterReplicaLogDirsRequestAlterReplicaLogDirTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -230,7 +230,7 @@ class AlterReplicaLogDirsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterReplicaLogDirsRequest()
         m.dirs = [AlterReplicaLogDirsRequestAlterReplicaLogDir.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -251,7 +251,7 @@ class AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult(Struct, kw_on
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         r.skip_tags()
@@ -273,7 +273,7 @@ class AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult(Struct, kw_only=T
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult()
         m.topic_name = r.string()
         m.partitions = [AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -298,7 +298,7 @@ class AlterReplicaLogDirsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AlterReplicaLogDirsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = AlterReplicaLogDirsResponse()
         m.throttle_time_ms = r.int32()
         m.results = [AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -321,7 +321,7 @@ class DescribeLogDirsRequestDescribableLogDirTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeLogDirsRequestDescribableLogDirTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeLogDirsRequestDescribableLogDirTopic()
         m.topic = r.string()
         m.partitions = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -345,7 +345,7 @@ class DescribeLogDirsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeLogDirsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeLogDirsRequest()
         n = r.nullable_count()
         m.topics = None if n is None else [DescribeLogDirsRequestDescribableLogDirTopic.read(r, v) for _ in range(n)]
         r.skip_tags()
@@ -369,7 +369,7 @@ class DescribeLogDirsResponsePartition(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeLogDirsResponsePartition:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeLogDirsResponsePartition()
         m.partition_index = r.int32()
         m.partition_size = r.int64()
         m.offset_lag = r.int64()
@@ -395,7 +395,7 @@ class DescribeLogDirsResponseTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeLogDirsResponseTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeLogDirsResponseTopic()
         m.name = r.string()
         m.partitions = [DescribeLogDirsResponsePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -422,7 +422,7 @@ class DescribeLogDirsResponseResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeLogDirsResponseResult:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeLogDirsResponseResult()
         m.error_code = r.int16()
         m.log_dir = r.string()
         m.topics = [DescribeLogDirsResponseTopic.read(r, v) for _ in range(r.count())]
@@ -460,7 +460,7 @@ class DescribeLogDirsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeLogDirsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeLogDirsResponse()
         m.throttle_time_ms = r.int32()
         if v >= 3:
             m.error_code = r.int16()
@@ -487,7 +487,7 @@ class ElectLeadersRequestTopicPartitions(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ElectLeadersRequestTopicPartitions:
         """Read one of version `v`."""
-        m = cls()
+        m = ElectLeadersRequestTopicPartitions()
         m.topic = r.string()
         m.partitions = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -513,7 +513,7 @@ class ElectLeadersRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ElectLeadersRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ElectLeadersRequest()
         if v >= 1:
             m.election_type = r.int8()
         n = r.nullable_count()
@@ -542,7 +542,7 @@ class ElectLeadersResponsePartitionResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ElectLeadersResponsePartitionResult:
         """Read one of version `v`."""
-        m = cls()
+        m = ElectLeadersResponsePartitionResult()
         m.partition_id = r.int32()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
@@ -566,7 +566,7 @@ class ElectLeadersResponseReplicaElectionResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ElectLeadersResponseReplicaElectionResult:
         """Read one of version `v`."""
-        m = cls()
+        m = ElectLeadersResponseReplicaElectionResult()
         m.topic = r.string()
         m.partition_result = [ElectLeadersResponsePartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -592,7 +592,7 @@ class ElectLeadersResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ElectLeadersResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ElectLeadersResponse()
         m.throttle_time_ms = r.int32()
         if v >= 1:
             m.error_code = r.int16()
@@ -619,7 +619,7 @@ class ListPartitionReassignmentsRequestTopics(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsRequestTopics:
         """Read one of version `v`."""
-        m = cls()
+        m = ListPartitionReassignmentsRequestTopics()
         m.name = r.string()
         m.partition_indexes = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -644,7 +644,7 @@ class ListPartitionReassignmentsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ListPartitionReassignmentsRequest()
         m.timeout_ms = r.int32()
         n = r.nullable_count()
         m.topics = None if n is None else [ListPartitionReassignmentsRequestTopics.read(r, v) for _ in range(n)]
@@ -670,7 +670,7 @@ class ListPartitionReassignmentsResponseOngoingPartitionReassignment(Struct, kw_
     @classmethod
     def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsResponseOngoingPartitionReassignment:
         """Read one of version `v`."""
-        m = cls()
+        m = ListPartitionReassignmentsResponseOngoingPartitionReassignment()
         m.partition_index = r.int32()
         m.replicas = [r.int32() for _ in range(r.count())]
         m.adding_replicas = [r.int32() for _ in range(r.count())]
@@ -699,7 +699,7 @@ class ListPartitionReassignmentsResponseOngoingTopicReassignment(Struct, kw_only
     @classmethod
     def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsResponseOngoingTopicReassignment:
         """Read one of version `v`."""
-        m = cls()
+        m = ListPartitionReassignmentsResponseOngoingTopicReassignment()
         m.name = r.string()
         m.partitions = [ListPartitionReassignmentsResponseOngoingPartitionReassignment.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -726,7 +726,7 @@ class ListPartitionReassignmentsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListPartitionReassignmentsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ListPartitionReassignmentsResponse()
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()

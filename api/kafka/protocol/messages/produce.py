@@ -6,29 +6,40 @@ lacks is read as its default, and is not written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from msgspec import Struct, field
-
-from api.kafka.protocol.primitives import Reader, Tags, Writer
+from api.kafka.protocol.primitives import EMPTY, Fields, NO_UUID, Reader, Tags, Writer
 
 
-class InitProducerIdRequest(Struct, kw_only=True):
+class InitProducerIdRequest(Fields):
     """Message of API 22: versions 0 to 6, flexible from 2."""
 
     API_KEY: ClassVar[int] = 22
+    FIELDS: ClassVar[Sequence[str]] = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch",
+        "enable2_pc", "keep_prepared_txn")
 
-    transactional_id: str | None = ""
-    transaction_timeout_ms: int = 0
-    producer_id: int = -1
-    producer_epoch: int = -1
-    enable2_pc: bool = False
-    keep_prepared_txn: bool = False
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = "",
+        transaction_timeout_ms: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        enable2_pc: bool = False,
+        keep_prepared_txn: bool = False,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.transaction_timeout_ms = transaction_timeout_ms
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.enable2_pc = enable2_pc
+        self.keep_prepared_txn = keep_prepared_txn
 
     @classmethod
     def read(cls, r: Reader, v: int) -> InitProducerIdRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = InitProducerIdRequest()
         m.transactional_id = r.nullable_string()
         m.transaction_timeout_ms = r.int32()
         if v >= 3:
@@ -53,22 +64,34 @@ class InitProducerIdRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class InitProducerIdResponse(Struct, kw_only=True):
+class InitProducerIdResponse(Fields):
     """Message of API 22: versions 0 to 6, flexible from 2."""
 
     API_KEY: ClassVar[int] = 22
+    FIELDS: ClassVar[Sequence[str]] = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch",
+        "ongoing_txn_producer_id", "ongoing_txn_producer_epoch")
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1
-    producer_epoch: int = 0
-    ongoing_txn_producer_id: int = -1
-    ongoing_txn_producer_epoch: int = -1
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = 0,
+        ongoing_txn_producer_id: int = -1,
+        ongoing_txn_producer_epoch: int = -1,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.ongoing_txn_producer_id = ongoing_txn_producer_id
+        self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
 
     @classmethod
     def read(cls, r: Reader, v: int) -> InitProducerIdResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = InitProducerIdResponse()
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         m.producer_id = r.int64()
@@ -91,16 +114,19 @@ class InitProducerIdResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceRequestPartitionProduceData(Struct, kw_only=True):
+class ProduceRequestPartitionProduceData(Fields):
     """Struct PartitionProduceData of ProduceRequest."""
 
-    index: int = 0
-    records: bytes | None = b""
+    FIELDS: ClassVar[Sequence[str]] = ("index", "records")
+
+    def __init__(self, *, index: int = 0, records: bytes | None = b"") -> None:
+        self.index = index
+        self.records = records
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceRequestPartitionProduceData:
         """Read one of version `v`."""
-        m = cls()
+        m = ProduceRequestPartitionProduceData()
         m.index = r.int32()
         m.records = r.nullable_data()
         r.skip_tags()
@@ -113,17 +139,26 @@ class ProduceRequestPartitionProduceData(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceRequestTopicProduceData(Struct, kw_only=True):
+class ProduceRequestTopicProduceData(Fields):
     """Struct TopicProduceData of ProduceRequest."""
 
-    name: str = ""
-    topic_id: bytes = bytes(16)
-    partition_data: list[ProduceRequestPartitionProduceData] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "topic_id", "partition_data")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        topic_id: bytes = NO_UUID,
+        partition_data: list[ProduceRequestPartitionProduceData] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_data = [] if partition_data is EMPTY else partition_data
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceRequestTopicProduceData:
         """Read one of version `v`."""
-        m = cls()
+        m = ProduceRequestTopicProduceData()
         if v <= 12:
             m.name = r.string()
         if v >= 13:
@@ -143,20 +178,29 @@ class ProduceRequestTopicProduceData(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceRequest(Struct, kw_only=True):
+class ProduceRequest(Fields):
     """Message of API 0: versions 3 to 13, flexible from 9."""
 
     API_KEY: ClassVar[int] = 0
+    FIELDS: ClassVar[Sequence[str]] = ("transactional_id", "acks", "timeout_ms", "topic_data")
 
-    transactional_id: str | None = None
-    acks: int = 0
-    timeout_ms: int = 0
-    topic_data: list[ProduceRequestTopicProduceData] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = None,
+        acks: int = 0,
+        timeout_ms: int = 0,
+        topic_data: list[ProduceRequestTopicProduceData] = EMPTY,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topic_data = [] if topic_data is EMPTY else topic_data
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ProduceRequest()
         m.transactional_id = r.nullable_string()
         m.acks = r.int16()
         m.timeout_ms = r.int32()
@@ -174,16 +218,19 @@ class ProduceRequest(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceResponseBatchIndexAndErrorMessage(Struct, kw_only=True):
+class ProduceResponseBatchIndexAndErrorMessage(Fields):
     """Struct BatchIndexAndErrorMessage of ProduceResponse."""
 
-    batch_index: int = 0
-    batch_index_error_message: str | None = None
+    FIELDS: ClassVar[Sequence[str]] = ("batch_index", "batch_index_error_message")
+
+    def __init__(self, *, batch_index: int = 0, batch_index_error_message: str | None = None) -> None:
+        self.batch_index = batch_index
+        self.batch_index_error_message = batch_index_error_message
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceResponseBatchIndexAndErrorMessage:
         """Read one of version `v`."""
-        m = cls()
+        m = ProduceResponseBatchIndexAndErrorMessage()
         m.batch_index = r.int32()
         m.batch_index_error_message = r.nullable_string()
         r.skip_tags()
@@ -196,16 +243,19 @@ class ProduceResponseBatchIndexAndErrorMessage(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceResponseLeaderIdAndEpoch(Struct, kw_only=True):
+class ProduceResponseLeaderIdAndEpoch(Fields):
     """Struct LeaderIdAndEpoch of ProduceResponse."""
 
-    leader_id: int = -1
-    leader_epoch: int = -1
+    FIELDS: ClassVar[Sequence[str]] = ("leader_id", "leader_epoch")
+
+    def __init__(self, *, leader_id: int = -1, leader_epoch: int = -1) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceResponseLeaderIdAndEpoch:
         """Read one of version `v`."""
-        m = cls()
+        m = ProduceResponseLeaderIdAndEpoch()
         m.leader_id = r.int32()
         m.leader_epoch = r.int32()
         r.skip_tags()
@@ -218,22 +268,37 @@ class ProduceResponseLeaderIdAndEpoch(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceResponsePartitionProduceResponse(Struct, kw_only=True):
+class ProduceResponsePartitionProduceResponse(Fields):
     """Struct PartitionProduceResponse of ProduceResponse."""
 
-    index: int = 0
-    error_code: int = 0
-    base_offset: int = 0
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-    record_errors: list[ProduceResponseBatchIndexAndErrorMessage] = field(default_factory=list)
-    error_message: str | None = None
-    current_leader: ProduceResponseLeaderIdAndEpoch = field(default_factory=lambda: ProduceResponseLeaderIdAndEpoch())
+    FIELDS: ClassVar[Sequence[str]] = ("index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset",
+        "record_errors", "error_message", "current_leader")
+
+    def __init__(
+        self,
+        *,
+        index: int = 0,
+        error_code: int = 0,
+        base_offset: int = 0,
+        log_append_time_ms: int = -1,
+        log_start_offset: int = -1,
+        record_errors: list[ProduceResponseBatchIndexAndErrorMessage] = EMPTY,
+        error_message: str | None = None,
+        current_leader: ProduceResponseLeaderIdAndEpoch | None = None,
+    ) -> None:
+        self.index = index
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = [] if record_errors is EMPTY else record_errors
+        self.error_message = error_message
+        self.current_leader = ProduceResponseLeaderIdAndEpoch() if current_leader is None else current_leader
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceResponsePartitionProduceResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ProduceResponsePartitionProduceResponse()
         m.index = r.int32()
         m.error_code = r.int16()
         m.base_offset = r.int64()
@@ -263,22 +328,31 @@ class ProduceResponsePartitionProduceResponse(Struct, kw_only=True):
                 record_errors_item.write(w, v)
             w.nullable_string(self.error_message)
         tags: Tags = []
-        if v >= 10 and self.current_leader != ProduceResponseLeaderIdAndEpoch():
+        if v >= 10 and (self.current_leader.leader_id != -1 or self.current_leader.leader_epoch != -1):
             self.current_leader.write(w.tag(tags, 0), v)
         w.end_struct(tags)
 
 
-class ProduceResponseTopicProduceResponse(Struct, kw_only=True):
+class ProduceResponseTopicProduceResponse(Fields):
     """Struct TopicProduceResponse of ProduceResponse."""
 
-    name: str = ""
-    topic_id: bytes = bytes(16)
-    partition_responses: list[ProduceResponsePartitionProduceResponse] = field(default_factory=list)
+    FIELDS: ClassVar[Sequence[str]] = ("name", "topic_id", "partition_responses")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        topic_id: bytes = NO_UUID,
+        partition_responses: list[ProduceResponsePartitionProduceResponse] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_responses = [] if partition_responses is EMPTY else partition_responses
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceResponseTopicProduceResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ProduceResponseTopicProduceResponse()
         if v <= 12:
             m.name = r.string()
         if v >= 13:
@@ -298,18 +372,21 @@ class ProduceResponseTopicProduceResponse(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceResponseNodeEndpoint(Struct, kw_only=True):
+class ProduceResponseNodeEndpoint(Fields):
     """Struct NodeEndpoint of ProduceResponse."""
 
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
+    FIELDS: ClassVar[Sequence[str]] = ("node_id", "host", "port", "rack")
+
+    def __init__(self, *, node_id: int = 0, host: str = "", port: int = 0, rack: str | None = None) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceResponseNodeEndpoint:
         """Read one of version `v`."""
-        m = cls()
+        m = ProduceResponseNodeEndpoint()
         m.node_id = r.int32()
         m.host = r.string()
         m.port = r.int32()
@@ -326,19 +403,27 @@ class ProduceResponseNodeEndpoint(Struct, kw_only=True):
         w.end_struct()
 
 
-class ProduceResponse(Struct, kw_only=True):
+class ProduceResponse(Fields):
     """Message of API 0: versions 3 to 13, flexible from 9."""
 
     API_KEY: ClassVar[int] = 0
+    FIELDS: ClassVar[Sequence[str]] = ("responses", "throttle_time_ms", "node_endpoints")
 
-    responses: list[ProduceResponseTopicProduceResponse] = field(default_factory=list)
-    throttle_time_ms: int = 0
-    node_endpoints: list[ProduceResponseNodeEndpoint] = field(default_factory=list)
+    def __init__(
+        self,
+        *,
+        responses: list[ProduceResponseTopicProduceResponse] = EMPTY,
+        throttle_time_ms: int = 0,
+        node_endpoints: list[ProduceResponseNodeEndpoint] = EMPTY,
+    ) -> None:
+        self.responses = [] if responses is EMPTY else responses
+        self.throttle_time_ms = throttle_time_ms
+        self.node_endpoints = [] if node_endpoints is EMPTY else node_endpoints
 
     @classmethod
     def read(cls, r: Reader, v: int) -> ProduceResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ProduceResponse()
         m.responses = [ProduceResponseTopicProduceResponse.read(r, v) for _ in range(r.count())]
         m.throttle_time_ms = r.int32()
         for tag in r.tags():

@@ -23,7 +23,7 @@ class SaslAuthenticateRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> SaslAuthenticateRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = SaslAuthenticateRequest()
         m.auth_bytes = r.data()
         r.skip_tags()
         return m
@@ -47,7 +47,7 @@ class SaslAuthenticateResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> SaslAuthenticateResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = SaslAuthenticateResponse()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
         m.auth_bytes = r.data()
@@ -76,7 +76,7 @@ class SaslHandshakeRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> SaslHandshakeRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = SaslHandshakeRequest()
         m.mechanism = r.string()
         r.skip_tags()
         return m
@@ -98,7 +98,7 @@ class SaslHandshakeResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> SaslHandshakeResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = SaslHandshakeResponse()
         m.error_code = r.int16()
         m.mechanisms = [r.string() for _ in range(r.count())]
         r.skip_tags()

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from api.kafka.protocol.primitives import Reader, Tags, Writer
+from api.kafka.protocol.primitives import NO_UUID, Reader, Tags, Writer
 
 
 class CreatePartitionsRequestAssignment(Struct, kw_only=True):
@@ -21,7 +21,7 @@ class CreatePartitionsRequestAssignment(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreatePartitionsRequestAssignment:
         """Read one of version `v`."""
-        m = cls()
+        m = CreatePartitionsRequestAssignment()
         m.broker_ids = [r.int32() for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -43,7 +43,7 @@ class CreatePartitionsRequestTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreatePartitionsRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = CreatePartitionsRequestTopic()
         m.name = r.string()
         m.count = r.int32()
         n = r.nullable_count()
@@ -72,7 +72,7 @@ class CreatePartitionsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreatePartitionsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = CreatePartitionsRequest()
         m.topics = [CreatePartitionsRequestTopic.read(r, v) for _ in range(r.count())]
         m.timeout_ms = r.int32()
         m.validate_only = r.boolean()
@@ -98,7 +98,7 @@ class CreatePartitionsResponseTopicResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreatePartitionsResponseTopicResult:
         """Read one of version `v`."""
-        m = cls()
+        m = CreatePartitionsResponseTopicResult()
         m.name = r.string()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
@@ -124,7 +124,7 @@ class CreatePartitionsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreatePartitionsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = CreatePartitionsResponse()
         m.throttle_time_ms = r.int32()
         m.results = [CreatePartitionsResponseTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -147,7 +147,7 @@ class CreateTopicsRequestCreatableReplicaAssignment(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreateTopicsRequestCreatableReplicaAssignment:
         """Read one of version `v`."""
-        m = cls()
+        m = CreateTopicsRequestCreatableReplicaAssignment()
         m.partition_index = r.int32()
         m.broker_ids = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -170,7 +170,7 @@ class CreateTopicsRequestCreatableTopicConfig(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreateTopicsRequestCreatableTopicConfig:
         """Read one of version `v`."""
-        m = cls()
+        m = CreateTopicsRequestCreatableTopicConfig()
         m.name = r.string()
         m.value = r.nullable_string()
         r.skip_tags()
@@ -195,7 +195,7 @@ class CreateTopicsRequestCreatableTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreateTopicsRequestCreatableTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = CreateTopicsRequestCreatableTopic()
         m.name = r.string()
         m.num_partitions = r.int32()
         m.replication_factor = r.int16()
@@ -228,7 +228,7 @@ class CreateTopicsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreateTopicsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = CreateTopicsRequest()
         m.topics = [CreateTopicsRequestCreatableTopic.read(r, v) for _ in range(r.count())]
         m.timeout_ms = r.int32()
         m.validate_only = r.boolean()
@@ -256,7 +256,7 @@ class CreateTopicsResponseCreatableTopicConfigs(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreateTopicsResponseCreatableTopicConfigs:
         """Read one of version `v`."""
-        m = cls()
+        m = CreateTopicsResponseCreatableTopicConfigs()
         m.name = r.string()
         m.value = r.nullable_string()
         m.read_only = r.boolean()
@@ -279,7 +279,7 @@ class CreateTopicsResponseCreatableTopicResult(Struct, kw_only=True):
     """Struct CreatableTopicResult of CreateTopicsResponse."""
 
     name: str = ""
-    topic_id: bytes = bytes(16)
+    topic_id: bytes = NO_UUID
     error_code: int = 0
     error_message: str | None = ""
     topic_config_error_code: int = 0
@@ -290,7 +290,7 @@ class CreateTopicsResponseCreatableTopicResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreateTopicsResponseCreatableTopicResult:
         """Read one of version `v`."""
-        m = cls()
+        m = CreateTopicsResponseCreatableTopicResult()
         m.name = r.string()
         if v >= 7:
             m.topic_id = r.uuid()
@@ -337,7 +337,7 @@ class CreateTopicsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> CreateTopicsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = CreateTopicsResponse()
         m.throttle_time_ms = r.int32()
         m.topics = [CreateTopicsResponseCreatableTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -355,12 +355,12 @@ class DeleteTopicsRequestDeleteTopicState(Struct, kw_only=True):
     """Struct DeleteTopicState of DeleteTopicsRequest."""
 
     name: str | None = None
-    topic_id: bytes = bytes(16)
+    topic_id: bytes = NO_UUID
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteTopicsRequestDeleteTopicState:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteTopicsRequestDeleteTopicState()
         m.name = r.nullable_string()
         m.topic_id = r.uuid()
         r.skip_tags()
@@ -385,7 +385,7 @@ class DeleteTopicsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteTopicsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteTopicsRequest()
         if v >= 6:
             m.topics = [DeleteTopicsRequestDeleteTopicState.read(r, v) for _ in range(r.count())]
         if v <= 5:
@@ -410,14 +410,14 @@ class DeleteTopicsResponseDeletableTopicResult(Struct, kw_only=True):
     """Struct DeletableTopicResult of DeleteTopicsResponse."""
 
     name: str | None = ""
-    topic_id: bytes = bytes(16)
+    topic_id: bytes = NO_UUID
     error_code: int = 0
     error_message: str | None = None
 
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteTopicsResponseDeletableTopicResult:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteTopicsResponseDeletableTopicResult()
         m.name = r.nullable_string() if v >= 6 else r.string()
         if v >= 6:
             m.topic_id = r.uuid()
@@ -452,7 +452,7 @@ class DeleteTopicsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DeleteTopicsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DeleteTopicsResponse()
         m.throttle_time_ms = r.int32()
         m.responses = [DeleteTopicsResponseDeletableTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()

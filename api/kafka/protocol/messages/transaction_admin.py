@@ -22,7 +22,7 @@ class DescribeProducersRequestTopicRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeProducersRequestTopicRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeProducersRequestTopicRequest()
         m.name = r.string()
         m.partition_indexes = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -46,7 +46,7 @@ class DescribeProducersRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeProducersRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeProducersRequest()
         m.topics = [DescribeProducersRequestTopicRequest.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -71,7 +71,7 @@ class DescribeProducersResponseProducerState(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeProducersResponseProducerState:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeProducersResponseProducerState()
         m.producer_id = r.int64()
         m.producer_epoch = r.int32()
         m.last_sequence = r.int32()
@@ -103,7 +103,7 @@ class DescribeProducersResponsePartitionResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeProducersResponsePartitionResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeProducersResponsePartitionResponse()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         m.error_message = r.nullable_string()
@@ -130,7 +130,7 @@ class DescribeProducersResponseTopicResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeProducersResponseTopicResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeProducersResponseTopicResponse()
         m.name = r.string()
         m.partitions = [DescribeProducersResponsePartitionResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -155,7 +155,7 @@ class DescribeProducersResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeProducersResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeProducersResponse()
         m.throttle_time_ms = r.int32()
         m.topics = [DescribeProducersResponseTopicResponse.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -179,7 +179,7 @@ class DescribeTransactionsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTransactionsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTransactionsRequest()
         m.transactional_ids = [r.string() for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -200,7 +200,7 @@ class DescribeTransactionsResponseTopicData(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTransactionsResponseTopicData:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTransactionsResponseTopicData()
         m.topic = r.string()
         m.partitions = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -229,7 +229,7 @@ class DescribeTransactionsResponseTransactionState(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTransactionsResponseTransactionState:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTransactionsResponseTransactionState()
         m.error_code = r.int16()
         m.transactional_id = r.string()
         m.transaction_state = r.string()
@@ -266,7 +266,7 @@ class DescribeTransactionsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> DescribeTransactionsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = DescribeTransactionsResponse()
         m.throttle_time_ms = r.int32()
         m.transaction_states = [DescribeTransactionsResponseTransactionState.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -293,7 +293,7 @@ class ListTransactionsRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListTransactionsRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = ListTransactionsRequest()
         m.state_filters = [r.string() for _ in range(r.count())]
         m.producer_id_filters = [r.int64() for _ in range(r.count())]
         if v >= 1:
@@ -326,7 +326,7 @@ class ListTransactionsResponseTransactionState(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListTransactionsResponseTransactionState:
         """Read one of version `v`."""
-        m = cls()
+        m = ListTransactionsResponseTransactionState()
         m.transactional_id = r.string()
         m.producer_id = r.int64()
         m.transaction_state = r.string()
@@ -354,7 +354,7 @@ class ListTransactionsResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> ListTransactionsResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = ListTransactionsResponse()
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         m.unknown_state_filters = [r.string() for _ in range(r.count())]
@@ -382,7 +382,7 @@ class WriteTxnMarkersRequestWritableTxnMarkerTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequestWritableTxnMarkerTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = WriteTxnMarkersRequestWritableTxnMarkerTopic()
         m.name = r.string()
         m.partition_indexes = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -409,7 +409,7 @@ class WriteTxnMarkersRequestWritableTxnMarker(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequestWritableTxnMarker:
         """Read one of version `v`."""
-        m = cls()
+        m = WriteTxnMarkersRequestWritableTxnMarker()
         m.producer_id = r.int64()
         m.producer_epoch = r.int16()
         m.transaction_result = r.boolean()
@@ -443,7 +443,7 @@ class WriteTxnMarkersRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> WriteTxnMarkersRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = WriteTxnMarkersRequest()
         m.markers = [WriteTxnMarkersRequestWritableTxnMarker.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m
@@ -464,7 +464,7 @@ class WriteTxnMarkersResponseWritableTxnMarkerPartitionResult(Struct, kw_only=Tr
     @classmethod
     def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseWritableTxnMarkerPartitionResult:
         """Read one of version `v`."""
-        m = cls()
+        m = WriteTxnMarkersResponseWritableTxnMarkerPartitionResult()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         r.skip_tags()
@@ -486,7 +486,7 @@ class WriteTxnMarkersResponseWritableTxnMarkerTopicResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseWritableTxnMarkerTopicResult:
         """Read one of version `v`."""
-        m = cls()
+        m = WriteTxnMarkersResponseWritableTxnMarkerTopicResult()
         m.name = r.string()
         m.partitions = [WriteTxnMarkersResponseWritableTxnMarkerPartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -509,7 +509,7 @@ class WriteTxnMarkersResponseWritableTxnMarkerResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponseWritableTxnMarkerResult:
         """Read one of version `v`."""
-        m = cls()
+        m = WriteTxnMarkersResponseWritableTxnMarkerResult()
         m.producer_id = r.int64()
         m.topics = [WriteTxnMarkersResponseWritableTxnMarkerTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -533,7 +533,7 @@ class WriteTxnMarkersResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> WriteTxnMarkersResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = WriteTxnMarkersResponse()
         m.markers = [WriteTxnMarkersResponseWritableTxnMarkerResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
         return m

@@ -26,7 +26,7 @@ class AddOffsetsToTxnRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AddOffsetsToTxnRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = AddOffsetsToTxnRequest()
         m.transactional_id = r.string()
         m.producer_id = r.int64()
         m.producer_epoch = r.int16()
@@ -54,7 +54,7 @@ class AddOffsetsToTxnResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AddOffsetsToTxnResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = AddOffsetsToTxnResponse()
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         r.skip_tags()
@@ -76,7 +76,7 @@ class AddPartitionsToTxnRequestTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = AddPartitionsToTxnRequestTopic()
         m.name = r.string()
         m.partitions = [r.int32() for _ in range(r.count())]
         r.skip_tags()
@@ -102,7 +102,7 @@ class AddPartitionsToTxnRequestTransaction(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequestTransaction:
         """Read one of version `v`."""
-        m = cls()
+        m = AddPartitionsToTxnRequestTransaction()
         m.transactional_id = r.string()
         m.producer_id = r.int64()
         m.producer_epoch = r.int16()
@@ -136,7 +136,7 @@ class AddPartitionsToTxnRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = AddPartitionsToTxnRequest()
         if v >= 4:
             m.transactions = [AddPartitionsToTxnRequestTransaction.read(r, v) for _ in range(r.count())]
         if v <= 3:
@@ -170,7 +170,7 @@ class AddPartitionsToTxnResponsePartitionResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponsePartitionResult:
         """Read one of version `v`."""
-        m = cls()
+        m = AddPartitionsToTxnResponsePartitionResult()
         m.partition_index = r.int32()
         m.partition_error_code = r.int16()
         r.skip_tags()
@@ -192,7 +192,7 @@ class AddPartitionsToTxnResponseTopicResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseTopicResult:
         """Read one of version `v`."""
-        m = cls()
+        m = AddPartitionsToTxnResponseTopicResult()
         m.name = r.string()
         m.results_by_partition = [AddPartitionsToTxnResponsePartitionResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -215,7 +215,7 @@ class AddPartitionsToTxnResponseResult(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponseResult:
         """Read one of version `v`."""
-        m = cls()
+        m = AddPartitionsToTxnResponseResult()
         m.transactional_id = r.string()
         m.topic_results = [AddPartitionsToTxnResponseTopicResult.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -242,7 +242,7 @@ class AddPartitionsToTxnResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> AddPartitionsToTxnResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = AddPartitionsToTxnResponse()
         m.throttle_time_ms = r.int32()
         if v >= 4:
             m.error_code = r.int16()
@@ -278,7 +278,7 @@ class EndTxnRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> EndTxnRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = EndTxnRequest()
         m.transactional_id = r.string()
         m.producer_id = r.int64()
         m.producer_epoch = r.int16()
@@ -308,7 +308,7 @@ class EndTxnResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> EndTxnResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = EndTxnResponse()
         m.throttle_time_ms = r.int32()
         m.error_code = r.int16()
         if v >= 5:
@@ -338,7 +338,7 @@ class TxnOffsetCommitRequestPartition(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> TxnOffsetCommitRequestPartition:
         """Read one of version `v`."""
-        m = cls()
+        m = TxnOffsetCommitRequestPartition()
         m.partition_index = r.int32()
         m.committed_offset = r.int64()
         if v >= 2:
@@ -366,7 +366,7 @@ class TxnOffsetCommitRequestTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> TxnOffsetCommitRequestTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = TxnOffsetCommitRequestTopic()
         m.name = r.string()
         m.partitions = [TxnOffsetCommitRequestPartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -397,7 +397,7 @@ class TxnOffsetCommitRequest(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> TxnOffsetCommitRequest:
         """Read one of version `v`."""
-        m = cls()
+        m = TxnOffsetCommitRequest()
         m.transactional_id = r.string()
         m.group_id = r.string()
         m.producer_id = r.int64()
@@ -434,7 +434,7 @@ class TxnOffsetCommitResponsePartition(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> TxnOffsetCommitResponsePartition:
         """Read one of version `v`."""
-        m = cls()
+        m = TxnOffsetCommitResponsePartition()
         m.partition_index = r.int32()
         m.error_code = r.int16()
         r.skip_tags()
@@ -456,7 +456,7 @@ class TxnOffsetCommitResponseTopic(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> TxnOffsetCommitResponseTopic:
         """Read one of version `v`."""
-        m = cls()
+        m = TxnOffsetCommitResponseTopic()
         m.name = r.string()
         m.partitions = [TxnOffsetCommitResponsePartition.read(r, v) for _ in range(r.count())]
         r.skip_tags()
@@ -481,7 +481,7 @@ class TxnOffsetCommitResponse(Struct, kw_only=True):
     @classmethod
     def read(cls, r: Reader, v: int) -> TxnOffsetCommitResponse:
         """Read one of version `v`."""
-        m = cls()
+        m = TxnOffsetCommitResponse()
         m.throttle_time_ms = r.int32()
         m.topics = [TxnOffsetCommitResponseTopic.read(r, v) for _ in range(r.count())]
         r.skip_tags()
