@@ -1,7 +1,8 @@
 """Reader and writer of the primitive types of the wire protocol.
 
 Owns the types on the wire, in both directions, the limits that keep a hostile message small in memory, and the base of
-the messages that are compiled; must not know messages. All integers are big-endian. From Kafka's ByteBufferAccessor and MessageUtil.
+the messages that are compiled; must not know messages. All integers are big-endian. From Kafka's ByteBufferAccessor and
+MessageUtil.
 
     type                   plain version            flexible version
     intN, uint16           N bits                   the same
