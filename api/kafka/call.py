@@ -72,7 +72,6 @@ class Client:
     are_durable: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
 class Call:
     """One request. `topics`: those that clients may see; changes go through the service. `node`: host and port of this
     node for this client. `answer`: the budget that the answer's bytes are counted in; the connection releases it when
@@ -80,20 +79,37 @@ class Call:
     `release_when`.
     """
 
-    service: LogService
-    topics: ClientTopics
-    node: Address
-    node_id: int
-    client: Client
-    client_id: str | None
-    version: int
-    sessions: FetchSessions
-    ids: TopicIds
-    request: Reservation
-    answer: Reservation
-    tokens: Callable[[], Tokens | None] | None = None
-    offered: Collection[Served] = ()
-    _turn_ends_s: float | None = field(default=None, init=False)
+    def __init__(
+        self,
+        *,
+        service: LogService,
+        topics: ClientTopics,
+        node: Address,
+        node_id: int,
+        client: Client,
+        client_id: str | None,
+        version: int,
+        sessions: FetchSessions,
+        ids: TopicIds,
+        request: Reservation,
+        answer: Reservation,
+        tokens: Callable[[], Tokens | None] | None = None,
+        offered: Collection[Served] = (),
+    ) -> None:
+        self.service = service
+        self.topics = topics
+        self.node = node
+        self.node_id = node_id
+        self.client = client
+        self.client_id = client_id
+        self.version = version
+        self.sessions = sessions
+        self.ids = ids
+        self.request = request
+        self.answer = answer
+        self.tokens = tokens
+        self.offered = offered
+        self._turn_ends_s: float | None = None
 
     async def give_way(self) -> None:
         """Let other clients be served, if this request has used the event loop for more than TURN_S. To be called for

@@ -25,7 +25,6 @@ import asyncio
 import io
 import logging
 from collections import deque
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, Protocol, cast
 
@@ -57,12 +56,12 @@ _TLS_START: Final = b"\x16\x03"
 MAX_LOGIN_FRAME_BYTES: Final = 512 << 10  # the real server's sasl.server.max.receive.size
 
 
-@dataclass(slots=True)
 class _Waiting:
     """A request in the queue: its frame, and the budget of its bytes."""
 
-    frame: bytes
-    reservation: Reservation
+    def __init__(self, frame: bytes, reservation: Reservation) -> None:
+        self.frame = frame
+        self.reservation = reservation
 
     @property
     def api(self) -> int:
@@ -70,14 +69,21 @@ class _Waiting:
         return int.from_bytes(self.frame[:2], "big")
 
 
-@dataclass(slots=True)
 class _Running:
     """A request at work. `answer_bytes`: the budget of its answer."""
 
-    task: asyncio.Future[Answer | None]
-    is_produce: bool
-    reservation: Reservation
-    answer_bytes: Reservation
+    def __init__(
+        self,
+        task: asyncio.Future[Answer | None],
+        *,
+        is_produce: bool,
+        reservation: Reservation,
+        answer_bytes: Reservation,
+    ) -> None:
+        self.task = task
+        self.is_produce = is_produce
+        self.reservation = reservation
+        self.answer_bytes = answer_bytes
 
 
 class Connections(Protocol):
@@ -346,7 +352,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 task = first_step.begin(work)
             else:
                 task = asyncio.get_running_loop().create_task(work)
-            running = _Running(task, api == PRODUCE, waiting.reservation, answer_bytes)
+            running = _Running(
+                task,
+                is_produce=api == PRODUCE,
+                reservation=waiting.reservation,
+                answer_bytes=answer_bytes,
+            )
             if task.done():
                 if perf_counter() > stop_s:
                     left_at_once = 0

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
 
@@ -44,12 +43,12 @@ OF_GROUPS: Final = frozenset((8, 9, 11, 12, 13, 14, 15, 16, 28, 42, 47, 68, 69))
 HEADER_BYTES: Final = 10  # API, version, correlation id, length of the client id
 
 
-@dataclass(slots=True)
 class Answer:
     """The parts of an answer, without the length before it. `last`: the connection ends after it."""
 
-    parts: list[bytes | bytearray]
-    last: bool = False
+    def __init__(self, parts: list[bytes | bytearray], *, last: bool = False) -> None:
+        self.parts = parts
+        self.last = last
 
 
 class Dispatcher:

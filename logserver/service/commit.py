@@ -25,7 +25,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final, TypeAlias, cast
 
@@ -71,18 +70,23 @@ AVOID_TIMES: Final = 200
 KEPT_TOGETHER_FAULTS: Final = 8
 
 
-@dataclass(slots=True, eq=False)
 class Request:
     """One request in a queue. The thread fills `outcomes` or sets `error`; the loop reads them after the hop.
 
     `entries`: the journal entries to write before and after the records.
     """
 
-    parts: Sequence[PartitionAppend]
-    answer: asyncio.Future[list[AppendOutcome]]
-    entries: JournalEntries | None = None
-    outcomes: list[AppendOutcome] = field(default_factory=list)
-    error: StorageError | None = None
+    def __init__(
+        self,
+        parts: Sequence[PartitionAppend],
+        answer: asyncio.Future[list[AppendOutcome]],
+        entries: JournalEntries | None = None,
+    ) -> None:
+        self.parts = parts
+        self.answer = answer
+        self.entries = entries
+        self.outcomes: list[AppendOutcome] = []
+        self.error: StorageError | None = None
 
 
 class SharedAppend:
@@ -142,21 +146,18 @@ class SharedAppend:
         return hosts
 
 
-@dataclass(slots=True)
 class CommitGroup:
     """The work of one hop. Written by the queue's thread, read by the loop after the hop. `left`: the appends that are
     not made yet.
     """
 
-    requests: Sequence[Request]
-    left: list[SharedAppend] = field(init=False)
-    touched: dict[TopicPartition, None] = field(default_factory=dict)
-    appends: int = 0
-    append_s: float = 0.0
-    flush_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.left = _shared(self.requests)
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests = requests
+        self.left = _shared(requests)
+        self.touched: dict[TopicPartition, None] = {}
+        self.appends = 0
+        self.append_s = 0.0
+        self.flush_s = 0.0
 
     def appended_to(self, partition: TopicPartition) -> None:
         """Note a successful append to a partition; only such partitions are flushed and published."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from api.kafka.call import PRODUCE, Call, Ended
 from api.kafka.handlers.transactions import explained, unwritable
@@ -49,16 +49,22 @@ _TRIED_AGAIN: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.
 Appending = asyncio.Future[list[AppendOutcome]]
 
 
-class _Part(NamedTuple):
+class _Part:
     """A partition of a request: its append, or the error of its batches. `code`: the number of the error, if the error
     itself does not say it.
     """
 
-    topic: str
-    partition: int
-    appending: Appending | None
-    error: StorageError | None
-    code: ErrorCode | None = None
+    def __init__(
+        self,
+        at: TopicPartition,
+        appending: Appending | None,
+        error: StorageError | None = None,
+        code: ErrorCode | None = None,
+    ) -> None:
+        self.at = at
+        self.appending = appending
+        self.error = error
+        self.code = code
 
 
 async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None:
@@ -87,7 +93,7 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
         for part in parts:
             error = _error(part, request.timeout_ms)
             if error is not None:
-                raise Ended(f"Produce with acks=0 to {part.topic}-{part.partition}: {error}")
+                raise Ended(f"Produce with acks=0 to {part.at}: {error}")
         return None
     return _response(call, request, parts)
 
@@ -119,9 +125,9 @@ async def _submitted(
 ) -> _Part:
     """Check and queue the batches of one partition."""
     if not at.topic and call.version >= BY_ID_FROM:
-        return _Part(*at, None, UnknownTopic(""), ErrorCode.UNKNOWN_TOPIC_ID)
+        return _Part(at, None, UnknownTopic(""), ErrorCode.UNKNOWN_TOPIC_ID)
     if joined.error is not None and at in joined.producers:
-        return _Part(*at, None, joined.error, joined.code)
+        return _Part(at, None, joined.error, joined.code)
     try:
         if not records:
             raise InvalidBatch("a partition without a record batch", field="records", position=0)
@@ -135,8 +141,8 @@ async def _submitted(
             born_host=call.client.address if call.service.store.capabilities.messages else None,
         )
     except StorageError as error:
-        return _Part(*at, None, error)
-    return _Part(*at, appending, None)
+        return _Part(at, None, error)
+    return _Part(at, appending)
 
 
 def _check_single(records: bytes) -> None:
@@ -176,15 +182,22 @@ def _batch_size(records: bytes, position: int) -> int:
     return int.from_bytes(records[size_at : position + BATCH_HEAD_BYTES], "big", signed=True)
 
 
-class _Joined(NamedTuple):
+class _Joined:
     """The transaction of a request: the producer of the partitions whose batches belong to it, and the right to append
     to them or the error of all of them.
     """
 
-    producers: Mapping[TopicPartition, ProducerEpoch]
-    member: Member | None = None
-    error: StorageError | None = None
-    code: ErrorCode | None = None
+    def __init__(
+        self,
+        producers: Mapping[TopicPartition, ProducerEpoch],
+        member: Member | None = None,
+        error: StorageError | None = None,
+        code: ErrorCode | None = None,
+    ) -> None:
+        self.producers = producers
+        self.member = member
+        self.error = error
+        self.code = code
 
 
 async def _joined(call: Call, request: ProduceRequest) -> _Joined:
@@ -285,10 +298,10 @@ def _row(
         return _error_row(part, error)
     (outcome,) = part.appending.result()
     return ProduceResponsePartitionProduceResponse(
-        index=part.partition,
+        index=part.at.partition,
         base_offset=outcome.base_offset,
         log_append_time_ms=outcome.timestamp_ms,
-        log_start_offset=_log_start(call, TopicPartition(part.topic, part.partition)),
+        log_start_offset=_log_start(call, part.at),
     )
 
 
@@ -298,7 +311,7 @@ def _error_row(part: _Part, error: StorageError | None) -> ProduceResponsePartit
         code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else produce_code_of(error)
     message = None if error is None else message_of(error)
     row = ProduceResponsePartitionProduceResponse(
-        index=part.partition, error_code=code, base_offset=-1, error_message=message
+        index=part.at.partition, error_code=code, base_offset=-1, error_message=message
     )
     if isinstance(error, UnrepresentableRecord):
         row.record_errors = [

@@ -366,7 +366,8 @@ def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
     """
     buffer: bytearray | None = None
     taken: list[AppendedBatch] = []
-    for at, header in batches:
+    for batch in batches:
+        at, header = batch
         latest = _latest_or_fault(data, at, header)
         if isinstance(latest, str):
             raise InvalidBatch(f"record {latest}", field="records", position=at)
@@ -375,7 +376,7 @@ def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
             restamp_latest(buffer, at, latest)
             taken.append(AppendedBatch(at, decode_header(buffer, at)))
         else:
-            taken.append(AppendedBatch(at, header))
+            taken.append(batch)
     return Encoded(data if buffer is None else bytes(buffer), taken)
 
 
