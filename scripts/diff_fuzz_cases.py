@@ -264,7 +264,9 @@ def taken_call(rng: random.Random) -> Call:
 def taken_in(data: bytes, *stamp: Any, client: bool) -> object:
     """Return the batches as they would be written."""
     settings = parse_kafka_settings({}).of_topic("t", {})
-    new = kafka_encoding.taken(data, settings, kafka_encoding.BatchRules(False, client, True))
+    new = kafka_encoding.taken(
+        data, settings, kafka_encoding.BatchRules(client=client, checked=True)
+    )
     if client:
         new = kafka_encoding.take_in(data, new.batches)
     stamped = kafka_encoding.stamp_batches(new.data, new.batches, kafka_encoding.Stamp(*stamp))

@@ -518,7 +518,7 @@ class Partition:
 
         Raises RecordTooLarge if they are larger than a segment. On DiskFull none of their bytes stays.
         """
-        data, batches, parts = encoded
+        data, batches = encoded.data, encoded.batches
         encoding.check_span(batches)
         if len(data) > self.settings.segment_bytes:
             raise RecordTooLarge(
@@ -532,7 +532,7 @@ class Partition:
             self._appended = True  # even if the disk is full: the close cuts what was preallocated
             segment = segment or self._segment_for(data, batches)
             self._note_epochs(batches)
-            segment.append(data, batches, parts)
+            segment.append(data, batches, encoded.parts)
             self._advance(encoded, segment, publish=publish)
         append_time_ms = -1
         if mark is not None:

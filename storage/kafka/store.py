@@ -546,7 +546,9 @@ class KafkaStore(DiskStore, WorksPromptly, KeepsGroupOffsets, KeepsGroupMembers,
         checked: bool = False,
         transaction: ProducerEpoch | None = None,
     ) -> AppendResult:
-        rules = encoding.BatchRules(keep_offsets, client, checked, transaction)
+        rules = encoding.BatchRules(
+            keep_offsets=keep_offsets, client=client, checked=checked, transaction=transaction
+        )
         return self.partition(partition).append_batches(data, rules, publish=publish)
 
     def check_client_batches(

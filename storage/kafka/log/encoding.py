@@ -66,16 +66,19 @@ class Stamp(NamedTuple):
     log_append_time: bool
 
 
-class Encoded(NamedTuple):
+class Encoded:
     """The bytes of whole batches, and the position and header of each batch.
 
     `parts`: the bytes to write, if a header has changed: a new header and a view of the records of each batch. Then
     `data` has the old headers. Empty: write `data`.
     """
 
-    data: bytes
-    batches: Sequence[AppendedBatch]
-    parts: Sequence[Buffer] = ()
+    def __init__(
+        self, data: bytes, batches: Sequence[AppendedBatch], parts: Sequence[Buffer] = ()
+    ) -> None:
+        self.data = data
+        self.batches = batches
+        self.parts = parts
 
     @property
     def next_offset(self) -> int:
@@ -83,13 +86,21 @@ class Encoded(NamedTuple):
         return self.batches[-1].header.next_offset
 
 
-class BatchRules(NamedTuple):
+class BatchRules:
     """What an append requires of whole batches: see `SupportsBatchBytes.append_batches`."""
 
-    keep_offsets: bool = False
-    client: bool = True
-    checked: bool = False
-    transaction: ProducerEpoch | None = None
+    def __init__(
+        self,
+        *,
+        keep_offsets: bool = False,
+        client: bool = True,
+        checked: bool = False,
+        transaction: ProducerEpoch | None = None,
+    ) -> None:
+        self.keep_offsets = keep_offsets
+        self.client = client
+        self.checked = checked
+        self.transaction = transaction
 
     @property
     def has_unchecked(self) -> bool:
