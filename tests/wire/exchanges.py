@@ -1,7 +1,7 @@
 """The same requests for the real broker and for this server, and the answers in a form that can be compared.
 
 Owns the requests and what may differ between two servers (ids, addresses, leader epochs); must not know the answers.
-`python -P -m tests.wire.exchanges HOST:PORT` prints the answers of a running broker with an empty store as JSON:
+`python -m tests.wire.exchanges HOST:PORT` prints the answers of a running broker with an empty store as JSON:
 recorded.json holds the real one's (Kafka 4.3.1).
 """
 

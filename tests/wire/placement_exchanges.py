@@ -1,6 +1,6 @@
 """The same requests on where partitions are for the real broker and for this server.
 
-Owns the requests; must not know the answers. `python -P -m tests.wire.placement_exchanges HOST:PORT` prints the answers
+Owns the requests; must not know the answers. `python -m tests.wire.placement_exchanges HOST:PORT` prints the answers
 of a running broker with an empty store as JSON: recorded_placement.json holds the real one's (Kafka 4.3.1).
 """
 
@@ -37,6 +37,10 @@ from api.kafka.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsRequestCreatableTopic,
 )
+from api.kafka.protocol.messages.transaction_admin import (
+    DescribeProducersRequest,
+    DescribeProducersRequestTopicRequest,
+)
 from tests.wire.exchanges import comparable, print_answers
 from tests.wire.harness import Connection
 
@@ -46,22 +50,67 @@ LOG_OF_A_CLUSTER: Final = frozenset({"high_watermark", "log_end_offset", "endpoi
 CLOCK: Final = frozenset({"last_fetch_timestamp", "last_caught_up_timestamp"})
 
 
-def _elect(kind: int, *parts: tuple[str, Sequence[int]] | None) -> ElectLeadersRequest:
+def _elect(
+    kind: int, *parts: tuple[str, Sequence[int]] | None, timeout_ms: int = 10_000
+) -> ElectLeadersRequest:
     topics = [
         ElectLeadersRequestTopicPartitions(topic=p[0], partitions=list(p[1])) for p in parts if p
     ]
-    return ElectLeadersRequest(election_type=kind, topic_partitions=topics if parts else None)
+    return ElectLeadersRequest(
+        election_type=kind,
+        topic_partitions=topics if parts else None,
+        timeout_ms=timeout_ms,
+    )
 
 
 def _assign(
-    topic: str, number: int, replicas: list[int] | None
+    topic: str, number: int, replicas: list[int] | None, timeout_ms: int = 10_000
 ) -> AlterPartitionReassignmentsRequest:
     part = AlterPartitionReassignmentsRequestReassignablePartition(
         partition_index=number, replicas=replicas
     )
     return AlterPartitionReassignmentsRequest(
-        topics=[AlterPartitionReassignmentsRequestReassignableTopic(name=topic, partitions=[part])]
+        topics=[AlterPartitionReassignmentsRequestReassignableTopic(name=topic, partitions=[part])],
+        timeout_ms=timeout_ms,
     )
+
+
+def _too_late(node_id: int) -> Sequence[tuple[str, Any, int]]:
+    """Return requests that are too late for their timeout when they arrive, and elections of an unknown type."""
+    both = ("t", (0,)), ("u", (0,))
+    nothing = AlterPartitionReassignmentsRequest(topics=[], timeout_ms=0)
+    return (
+        *((f"elect of none, type {kind}, version {version}", _elect(kind, None), version)
+          for kind in (UNCLEAN, 9) for version in (0, 1, 2)),
+        ("elect of all, an unknown type", _elect(9), 2),
+        *((f"elect{what}, timeout {timeout_ms}, version {version}",
+           _elect(kind, *parts, timeout_ms=timeout_ms), version)
+          for what, kind, parts in (("", PREFERRED, both), (" of an unknown type", 9, both),
+                                    (" of none", PREFERRED, (None,)), (" of all", PREFERRED, ()))
+          for timeout_ms in (0, -1) for version in (0, 1, 2)),
+        *((f"assign, timeout {timeout_ms}, version {version}",
+           _assign("t", 0, [node_id], timeout_ms), version)
+          for timeout_ms in (0, -1) for version in (0, 1)),
+        ("assign nothing, timeout 0", nothing, 1),
+        ("reassignments, timeout 0", ListPartitionReassignmentsRequest(topics=None, timeout_ms=0), 0),
+    )  # fmt: skip
+
+
+def _producers() -> Sequence[tuple[str, Any, int]]:
+    """Return the requests for the producers of partitions, most of which do not exist or cannot exist."""
+    names = {
+        name[:9]: name for name in ("t", "u", "a b", "", "x" * 250, "..", "__consumer_offsets")
+    }
+    return [
+        (
+            f"producers of {shown!r}",
+            DescribeProducersRequest(
+                topics=[DescribeProducersRequestTopicRequest(name=name, partition_indexes=[0, 7])]
+            ),
+            0,
+        )
+        for shown, name in names.items()
+    ]
 
 
 def _reassignments(*parts: tuple[str, Sequence[int]]) -> ListPartitionReassignmentsRequest:
@@ -158,6 +207,7 @@ def exchanges(node_id: int, path: str) -> Sequence[tuple[str, Any, int]]:
         ("assign an unknown partition", _assign("t", 7, [node_id]), 1),
         ("assign an unknown topic", _assign("u", 0, [node_id]), 1),
         ("assign nothing", AlterPartitionReassignmentsRequest(topics=[]), 1),
+        *_too_late(node_id),
         ("reassignments", _reassignments(), 0),
         ("reassignments of a partition", _reassignments(("t", (0,))), 0),
         ("reassignments of unknown ones", _reassignments(("t", (7,)), ("u", (0,))), 0),
@@ -175,6 +225,7 @@ def exchanges(node_id: int, path: str) -> Sequence[tuple[str, Any, int]]:
         ("quorum of another partition", _quorum("__cluster_metadata", 1), 2),
         ("quorum of nothing", DescribeQuorumRequest(topics=[]), 2),
         *_descriptions(),
+        *_producers(),
     )
 
 

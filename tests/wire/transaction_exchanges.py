@@ -1,6 +1,6 @@
 """The same requests of transactional producers for the real broker and for this server.
 
-Owns the requests; must not know the answers. `python -P -m tests.wire.transaction_exchanges HOST:PORT` prints the
+Owns the requests; must not know the answers. `python -m tests.wire.transaction_exchanges HOST:PORT` prints the
 answers of a running broker with an empty store as JSON: recorded_transactions.json holds the real one's (Kafka 4.3.1),
 started with `offsets.topic.num.partitions=1` and `transaction.state.log.num.partitions=1`.
 """

@@ -2,7 +2,8 @@
 
 Owns the answers to requests that move partitions or choose leaders; must not move anything. A request for the present
 state is granted, every other one is refused with the number that a cluster of one node gives. From
-ReplicationControlManager and ReplicaManager.alterReplicaLogDirs.
+ReplicationControlManager and ReplicaManager.alterReplicaLogDirs. As in QuorumController a change whose timeout is 0 or
+less is too late when it arrives.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from api.kafka.call import Call
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.placement import (
     AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsRequestReassignablePartition,
     AlterPartitionReassignmentsResponse,
     AlterPartitionReassignmentsResponseReassignablePartitionResponse,
     AlterPartitionReassignmentsResponseReassignableTopicResponse,
@@ -51,24 +53,26 @@ def _numbers(call: Call, topic: str) -> Collection[int]:
 async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Answer that no election is needed: every partition has its leader. Without topics, all have an empty row."""
     code = ErrorCode.NONE
-    if call.version >= FIRST_WITH_TYPE and request.election_type not in ELECTIONS:
+    if request.topic_partitions == []:
+        return ElectLeadersResponse()
+    if request.timeout_ms <= 0:
+        code = ErrorCode.REQUEST_TIMED_OUT
+    elif call.version >= FIRST_WITH_TYPE and request.election_type not in ELECTIONS:
         code = ErrorCode.INVALID_REQUEST
-    asked = (
-        [(name, ()) for name in call.topics]
-        if request.topic_partitions is None
-        else [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    )
+    asked: Sequence[tuple[str, Sequence[int]]] = ()
+    if request.topic_partitions is not None:
+        asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    elif code is ErrorCode.NONE:
+        asked = [(name, ()) for name in call.topics]
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[
             ElectLeadersResponseReplicaElectionResult(
                 topic=name,
                 partition_result=[
-                    ElectLeadersResponsePartitionResult(
-                        partition_id=number,
-                        error_code=code or _election_code(known, number),
-                        error_message=None,
-                    )
+                    _elected(known, name, number)
+                    if code is ErrorCode.NONE
+                    else ElectLeadersResponsePartitionResult(partition_id=number, error_code=code)
                     for number in numbers
                 ],
             )
@@ -78,30 +82,45 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
     )
 
 
-def _election_code(known: Collection[int], number: int) -> ErrorCode:
-    if number in known:
-        return ErrorCode.ELECTION_NOT_NEEDED
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _elected(
+    known: Collection[int], topic: str, number: int
+) -> ElectLeadersResponsePartitionResult:
+    if number not in known:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _missing(known, topic, number)
+    else:
+        code = ErrorCode.ELECTION_NOT_NEEDED
+        message = f"partition {topic}-{number} has its leader: no election is needed"
+    return ElectLeadersResponsePartitionResult(
+        partition_id=number, error_code=code, error_message=message
+    )
+
+
+def _missing(known: Collection[int], topic: str, number: int) -> str:
+    """Return the message for a partition that does not exist."""
+    if not known:
+        return f"topic {topic!r} does not exist"
+    return f"topic {topic!r} has no partition {number}: it has {len(known)}, numbered from 0"
 
 
 async def alter_partition_reassignments(
     call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Grant an assignment to this node, and refuse every other one."""
+    is_late = bool(request.topics) and request.timeout_ms <= 0
+    code = ErrorCode.REQUEST_TIMED_OUT if is_late else ErrorCode.NONE
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=code,
         error_message=None,
         responses=[
             AlterPartitionReassignmentsResponseReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
                     AlterPartitionReassignmentsResponseReassignablePartitionResponse(
-                        partition_index=asked.partition_index,
-                        error_code=_assignment_code(
-                            call, known, asked.partition_index, asked.replicas
-                        ),
-                        error_message=None,
+                        partition_index=asked.partition_index, error_code=code, error_message=None
                     )
+                    if is_late
+                    else _assigned(call, known, topic.name, asked)
                     for asked in topic.partitions
                 ],
             )
@@ -111,17 +130,25 @@ async def alter_partition_reassignments(
     )
 
 
-def _assignment_code(
-    call: Call, known: Collection[int], number: int, replicas: Sequence[int] | None
-) -> ErrorCode:
-    """Return the number of an assignment; `replicas` None: a reassignment is to be cancelled."""
+def _assigned(
+    call: Call,
+    known: Collection[int],
+    topic: str,
+    asked: AlterPartitionReassignmentsRequestReassignablePartition,
+) -> AlterPartitionReassignmentsResponseReassignablePartitionResponse:
+    """Return the row of an assignment; `replicas` None: a reassignment is to be cancelled."""
+    number, replicas = asked.partition_index, asked.replicas
+    code, message = ErrorCode.NONE, None
     if number not in known:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if replicas is None:
-        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-    if list(replicas) != [call.node_id]:
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    return ErrorCode.NONE
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _missing(known, topic, number)
+    elif replicas is None:
+        code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    elif list(replicas) != [call.node_id]:
+        code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        message = f"replicas {list(replicas)[:10]}: this server has one node, {call.node_id}"
+    return AlterPartitionReassignmentsResponseReassignablePartitionResponse(
+        partition_index=number, error_code=code, error_message=message
+    )
 
 
 async def list_partition_reassignments(

@@ -139,6 +139,8 @@ async def _producers(call: Call, at: TopicPartition) -> DescribeProducersRespons
     assert isinstance(store, SupportsTransactions)
     await call.give_way()
     try:
+        if at.topic not in call.topics:
+            call.service.batches.check_name(at.topic)
         call.topics.partition(*at)
         producers = await call.service.topics.access.run(store.active_producers, at)
     except StorageError as error:

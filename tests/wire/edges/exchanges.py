@@ -1,6 +1,6 @@
 """Requests at the edges of the protocol: the same for the real broker and for this server, leader epochs included.
 
-Owns the requests; must not know the answers. `python -P -m tests.wire.edges.exchanges HOST:PORT` prints the answers of
+Owns the requests; must not know the answers. `python -m tests.wire.edges.exchanges HOST:PORT` prints the answers of
 a running broker with an empty store as JSON: recorded.json holds the real one's (Kafka 4.3.1).
 """
 
