@@ -286,7 +286,7 @@ def all_rows(stack: ExitStack, *, quick: bool) -> Iterator[Row]:
     for size, records in RECORDS.items():
         number = QUICK if quick else records
         for text, batch in BATCHES.items():
-            for acks in ("1", "all") if text == "64 KB" else ("1",):
+            for acks in ("1", "all"):
                 name = f"produce {size} B, {text}, acks={acks}"
                 work = partial(_produce, number, size, batch, acks)
                 yield from _pair(name, ends, ours, peer, work, number)

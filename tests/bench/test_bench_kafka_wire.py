@@ -9,10 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench.kafka_wire import BATCHES, RECORDS
-
-ROWS = 2 * (len(RECORDS) * (len(BATCHES) + 1) + len(RECORDS) + 1 + 1)
-
 
 @pytest.mark.slow
 @pytest.mark.java
