@@ -188,6 +188,29 @@ def test_a_hanging_transaction_is_aborted(classpath: str, address: str) -> None:
     assert active[-1] == "None"
 
 
+def test_perf_tools(classpath: str, address: str) -> None:
+    """They send and read a few thousand records, without a key, in compressed batches; each is stored and read once."""
+    count = 5000
+    load = ("--topic", "perf", "--num-records", str(count))
+    java(classpath, address, f"{TOOLS}.TopicCommand", "--create", "--topic", "perf")
+    sent = java(
+        classpath,
+        address,
+        f"{TOOLS}.ProducerPerformance",
+        *(*load, "--record-size", "100", "--throughput", "-1"),
+        *("--command-property", "acks=all", "compression.type=lz4"),
+    )
+    assert f"{count} records sent" in sent
+    read = java(classpath, address, f"{TOOLS}.ConsumerPerformance", *load, "--hide-header")
+    assert int(read.strip().rpartition("\n")[2].split(", ")[4]) == count
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "counts"})
+    try:
+        partition = confluent_kafka.TopicPartition("perf", 0)
+        assert consumer.get_watermark_offsets(partition, 10) == (0, count)
+    finally:
+        consumer.close()
+
+
 def test_verifiable_clients(classpath: str, address: str) -> None:
     """Kafka's system tests drive brokers with these two: every message is acknowledged, and consumed once, in order."""
     count = 500
