@@ -18,6 +18,7 @@ from tests.golden import stores
 from tests.http.running import Running
 from tests.interop import brokers, peers
 from tests.interop.brokers import Broker
+from tests.wire.harness import BACKENDS, OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,10 +117,12 @@ def golden_rows() -> int:
 
 
 @pytest.mark.usefixtures("connector")
-def test_the_connector_and_our_server(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_connector_and_our_server(spark: SparkSession, tmp_path: Path, backend: str) -> None:
     """The connector writes and reads, in a batch and in a stream; a stream that goes on reads only what came since."""
-    server = Running("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
-    place = {"kafka.bootstrap.servers": str(server.told["kafka"])}
+    place = ("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
+    server = Running(*place, *OPTIONS[backend])
+    at = {"kafka.bootstrap.servers": str(server.told["kafka"])}
     rows = spark.range(NEW).selectExpr(
         "cast(id % 7 as string) as key",
         "cast(id as string) as value",
@@ -127,18 +130,18 @@ def test_the_connector_and_our_server(spark: SparkSession, tmp_path: Path) -> No
     )
 
     def send() -> None:
-        options = {**place, "topic": "from", "includeHeaders": "true"}
+        options = {**at, "topic": "from", "includeHeaders": "true"}
         rows.write.format("kafka").options(**options).save()
 
     def copy() -> None:
-        source = {**place, "subscribe": "from", "startingOffsets": "earliest"}
+        source = {**at, "subscribe": "from", "startingOffsets": "earliest"}
         stream = spark.readStream.format("kafka").options(**source).load()
-        sink = {**place, "topic": "to", "checkpointLocation": str(tmp_path / "checkpoint")}
+        sink = {**at, "topic": "to", "checkpointLocation": str(tmp_path / "checkpoint")}
         query = stream.select("key", "value").writeStream.format("kafka").options(**sink)
         query.trigger(availableNow=True).start().awaitTermination()
 
     def stored(topic: str) -> DataFrame:
-        options = {**place, "subscribe": topic, "startingOffsets": "earliest"}
+        options = {**at, "subscribe": topic, "startingOffsets": "earliest"}
         found = spark.read.format("kafka").options(**options).load()
         return found.selectExpr("cast(key as string)", "cast(value as string)")
 
