@@ -145,6 +145,51 @@ def test_confluent_kafka(address: str, backend: str) -> None:
     assert set(admin.list_topics(timeout=5).topics) == own
 
 
+def test_a_compacted_topic(serve: Serve, tmp_path: Path) -> None:
+    """After a cleaning a consumer gets each key once, with its newest value at its old offset, from any offset on."""
+    running = started(serve, tmp_path / "store", "--set=log.cleaner.backoff.ms=1")
+    address = str(running.told["kafka"])
+    configs = {"cleanup.policy": "compact", "max.compaction.lag.ms": "100"}
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic("t", 1, 1, config=configs)])["t"].result(10)
+    producer = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 0})
+    sent: list[tuple[bytes, bytes | None]] = [
+        (b"%d" % (number * 3 % 20), b"%d" % number) for number in range(100)
+    ]
+    sent += [(b"7", None), (b"new", b"in the segment that takes appends")]
+    for key, value in sent:
+        if key == b"new":
+            time.sleep(0.2)  # the segment in use ends at the next append
+        producer.produce("t", value, key=key)
+        assert producer.flush(20) == 0
+    offsets = {key: offset for offset, (key, _) in enumerate(sent)}
+    newest = [(offset, *sent[offset]) for offset in sorted(offsets.values())]
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "g",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+
+    def read(start: int) -> list[tuple[int, bytes, bytes | None]]:
+        consumer.assign([confluent_kafka.TopicPartition("t", 0, start)])
+        found = []
+        while (message := consumer.poll(10)) is not None and message.error() is None:
+            found.append((message.offset(), message.key(), message.value()))
+        assert message is not None, "no end of the partition"
+        return found
+
+    deadline_s = time.monotonic() + 20
+    while len(read(0)) > len(newest) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert read(0) == newest
+    assert read(50) == newest  # offset 50 is no longer stored
+    assert read(100) == newest[-2:]
+    consumer.close()
+
+
 KAFKA_PYTHON = """
 import sys
 import kafka

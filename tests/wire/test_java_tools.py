@@ -11,6 +11,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from logserver.access.scram import made
 from tests.http.running import Running
@@ -38,10 +39,12 @@ def address(tmp_path: Path, backend: str) -> Iterator[str]:
     running.process.communicate()
 
 
-def java(classpath: str, address: str, tool: str, *words: str, given: str = "") -> str:
-    """Run a tool; return its output."""
+def ended(
+    classpath: str, address: str, tool: str, *words: str, given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end."""
     options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath)
-    ended = subprocess.run(
+    return subprocess.run(
         ["java", *options, tool, "--bootstrap-server", address, *words],
         input=given,
         capture_output=True,
@@ -49,8 +52,13 @@ def java(classpath: str, address: str, tool: str, *words: str, given: str = "") 
         timeout=120,
         check=False,
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
+
+
+def java(classpath: str, address: str, tool: str, *words: str, given: str = "") -> str:
+    """Run a tool that must succeed; return its output."""
+    found = ended(classpath, address, tool, *words, given=given)
+    assert found.returncode == 0, found.stdout + found.stderr
+    return found.stdout
 
 
 CONFIGS = {"kafka": ("retention.ms=77", "segment.ms=99999"), "rocketmq": ("perm=4", "order=true")}
@@ -186,6 +194,24 @@ def test_a_hanging_transaction_is_aborted(classpath: str, address: str) -> None:
     tool("abort", *where, "--start-offset", active[-1])
     _, active = tool("describe-producers", *where)
     assert active[-1] == "None"
+
+
+@pytest.mark.parametrize("backend", ["rocketmq"])
+def test_transactions_are_refused_over_messages(classpath: str, address: str) -> None:
+    """The tool ends at once and names the request that the server does not offer."""
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(10)
+    for words, refused in (
+        (("list",), "The node does not support LIST_TRANSACTIONS"),
+        (("describe", "--transactional-id", "x"), "FindCoordinator request .* failed"),
+        (
+            ("describe-producers", "--topic", "t", "--partition", "0"),
+            "The node does not support DESCRIBE_PRODUCERS",
+        ),
+    ):
+        found = ended(classpath, address, f"{TOOLS}.TransactionsCommand", *words)
+        assert (found.returncode, found.stdout) == (1, "")
+        assert re.search(refused, found.stderr), found.stderr
 
 
 def test_perf_tools(classpath: str, address: str) -> None:
