@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 PLAIN = """
+import confluent_kafka
 import pytest
 
 def test_first(log_server, log_topic):
@@ -27,6 +28,12 @@ def test_second(log_server, log_topic):
 def test_names(log_server, log_topic, name):
     log_server.produce(log_topic, name)
     assert log_server.wait_for(log_topic)[0].text == name
+
+def test_a_kafka_client(log_server, log_topic):
+    producer = confluent_kafka.Producer({"bootstrap.servers": log_server.kafka})
+    producer.produce(log_topic, "sent", key="k")
+    assert producer.flush(20) == 0
+    assert [(record.key, record.text) for record in log_server.records(log_topic)] == [(b"k", "sent")]
 
 def test_a_topic_that_the_test_deletes(log_server, log_topic):
     log_server.drop_topic(log_topic)
@@ -94,7 +101,7 @@ def passed(ended: subprocess.CompletedProcess[str]) -> int:
 def test_plain_tests(tmp_path: Path, backend: str) -> None:
     source = PLAIN.replace("BACKEND", backend)
     options = ["-p", "no:asyncio", "--logserver-backend", backend]
-    assert passed(run(tmp_path, source, *options)) == 6
+    assert passed(run(tmp_path, source, *options)) == 7
 
 
 def test_asynchronous_tests(tmp_path: Path) -> None:
