@@ -25,6 +25,7 @@ from api.server import Server
 from logserver.config import Address, Settings
 from logserver.service.service import LogService
 from storage import LogStore, StoreOptions
+from storage.files import FileSystem
 
 BINARY = "application/vnd.kafka.binary.v2+json"
 JSON = "application/vnd.kafka.json.v2+json"
@@ -209,12 +210,15 @@ def opener(
     *,
     read_only: bool = False,
     clock: storage.Clock = storage.wall_clock_ms,
+    fs: FileSystem | None = None,
 ) -> Callable[..., LogStore]:
-    """Return a function that opens a store of a backend as the server would."""
+    """Return a function that opens a store of a backend as the server would. `fs`: another file layer."""
 
     def open_it(progress: storage.Progress) -> LogStore:
         options = StoreOptions(settings=chosen.set, progress=progress)
-        return storage.open_store(backend, chosen.data, options, read_only=read_only, clock=clock)
+        return storage.open_store(
+            backend, chosen.data, options, read_only=read_only, clock=clock, fs=fs
+        )
 
     return open_it
 

@@ -27,6 +27,7 @@ from api.kafka.protocol.messages.produce import (
 )
 from api.kafka.protocol.primitives import Reader, Writer
 from logserver.config import Address
+from storage.files import FileSystem
 from storage.kafka.format.batch import decode_records, encode_batch, split_batches
 from storage.model import Record
 from tests.http.harness import Api, opener, serving, settings
@@ -139,10 +140,12 @@ class Broker:
 
 
 @asynccontextmanager
-async def broker(path: Path, backend: str = "kafka", **changed: Any) -> AsyncIterator[Broker]:
-    """Run a server on a new store, or on one of this format."""
+async def broker(
+    path: Path, backend: str = "kafka", *, fs: FileSystem | None = None, **changed: Any
+) -> AsyncIterator[Broker]:
+    """Run a server on a new store, or on one of this format. `fs`: another file layer."""
     chosen = settings(path, **{"listen_kafka": FREE, **changed})
-    async with serving(chosen, opener(backend, chosen)) as api:
+    async with serving(chosen, opener(backend, chosen, fs=fs)) as api:
         await api.server.listen_kafka()
         yield Broker(api)
 

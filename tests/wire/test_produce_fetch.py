@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import struct
 import threading
 from pathlib import Path
@@ -24,10 +25,23 @@ from api.kafka.protocol.messages.offsets import (
 )
 from api.kafka.protocol.messages.produce import InitProducerIdRequest
 from storage import Record, TopicPartition
-from storage.kafka.format.batch import encode_batch
+from storage.files import RealFileSystem
+from storage.kafka.format.batch import (
+    CONTROL,
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    decode_header,
+    encode_batch,
+    encode_control_batch,
+    seal,
+    split_batches,
+)
 from storage.kafka.format.compression import CODECS
 from tests.http.harness import BATCH
+from tests.robustness.crash.faulty import FaultyFileSystem, fails, no_fault
+from tests.wire import transaction_requests as transactions
 from tests.wire.harness import (
+    BACKENDS,
     BOTH,
     Broker,
     Connection,
@@ -518,3 +532,167 @@ async def test_every_record_without_a_key_is_named(kafka: Broker, connection: Co
         (row,) = rows(await connection.call(produce("t", (0, data)), 9))
         assert row.error_code == ErrorCode.INVALID_RECORD  # type: ignore[attr-defined]
         assert [e.batch_index for e in row.record_errors] == [0, 3, 6]  # type: ignore[attr-defined]
+
+
+async def code_and_offset(connection: Connection, acks: int, *values: bytes) -> tuple[int, int]:
+    """Produce one batch, and return the number of the error and the offset."""
+    (row,) = rows(await connection.call(produce("t", (0, batch(*values)), acks=acks), 9))
+    return row.error_code, row.base_offset  # type: ignore[attr-defined]
+
+
+async def fetched(connection: Connection) -> list[bytes | None]:
+    """Return the values of partition 0."""
+    (row,) = (await connection.call(fetch("t", (0, 0)), 12)).responses[0].partitions
+    assert row.error_code == 0
+    return values(row.records)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_produce_on_a_full_disk(tmp_path: Path, backend: str, acks: int) -> None:
+    """A number that producers try again; nothing of the request is stored, and the connection goes on."""
+    fs, path = FaultyFileSystem(RealFileSystem()), tmp_path / "store"
+    async with broker(path, backend, fs=fs) as kafka, kafka.connect() as connection:
+        await kafka.service.topics.create("t", 1, None)
+        assert await code_and_offset(connection, acks, b"a") == (0, 0)
+        fs.fault = fails(errno.ENOSPC, "write")
+        for size in (1, 200_000):  # on the event loop, and in a thread
+            full = await code_and_offset(connection, acks, b"x" * size)
+            assert full == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert await fetched(connection) == [b"a"]
+        fs.fault = no_fault
+        assert await code_and_offset(connection, acks, b"b") == (0, 1)
+        assert await fetched(connection) == [b"a", b"b"]
+    async with broker(path, backend) as kafka, kafka.connect() as connection:
+        assert await fetched(connection) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_produce_after_a_failed_sync(tmp_path: Path, backend: str) -> None:
+    """The store takes no more writes, also of acks=1. What was acknowledged is served, also after a restart."""
+    fs, path = FaultyFileSystem(RealFileSystem()), tmp_path / "store"
+    async with broker(path, backend, fs=fs) as kafka, kafka.connect() as connection:
+        await kafka.service.topics.create("t", 1, None)
+        for number, acks in enumerate((-1, 1, -1)):
+            assert await code_and_offset(connection, acks, b"%d" % number) == (0, number)
+        fs.fault = fails(errno.EIO, "datasync")
+        refused = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert await code_and_offset(connection, -1, b"lost") == refused
+        fs.fault = no_fault
+        for acks in (1, -1):
+            assert await code_and_offset(connection, acks, b"late") == refused
+        assert kafka.service.store.stats().fenced
+        assert await fetched(connection) == [b"0", b"1", b"2"]
+    async with broker(path, backend) as kafka, kafka.connect() as connection:
+        found = await fetched(connection)
+        assert found[:3] == [b"0", b"1", b"2"]
+        assert found[3:] in ([], [b"lost"])  # not acknowledged: stored or not
+        assert await code_and_offset(connection, -1, b"again") == (0, len(found))
+
+
+def control(producer: tuple[int, int, int] = (-1, -1, -1), *, attributes: int = CONTROL) -> bytes:
+    """Return the batch of a commit marker, as a client might send it; `producer` as in `batch`."""
+    owners = encode_control_batch(
+        commit=True,
+        coordinator_epoch=0,
+        producer_id=0,
+        producer_epoch=0,
+        base_offset=0,
+        leader_epoch=-1,
+        timestamp_ms=1_700_000_000_000,
+    )
+    producer_id, producer_epoch, base_sequence = producer
+    header = decode_header(owners)._replace(
+        attributes=attributes,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    return seal(header, owners[HEADER_SIZE:]) + owners[HEADER_SIZE:]
+
+
+async def test_control_batches_of_clients(kafka: Broker, connection: Connection) -> None:
+    """All numbers are the real broker's (4.3.1): that of the other partition of the request too."""
+    await kafka.api.create("t", 2)
+    found = await connection.call(InitProducerIdRequest(transactional_id=None), 4)
+    both = CONTROL | TRANSACTIONAL
+    nameless = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # of the whole request
+    for version in (3, 9, 12):
+        for data, code, other in (
+            (control(), ErrorCode.INVALID_RECORD, 0),
+            (control((found.producer_id, 0, 0)), ErrorCode.INVALID_RECORD, 0),
+            (control((found.producer_id, 0, -1)), ErrorCode.INVALID_RECORD, 0),
+            (control((found.producer_id, 0, 0), attributes=both), nameless, nameless),
+        ):
+            request = produce("t", (0, data), (1, batch(b"a")))
+            answered = rows(await connection.call(request, version))
+            codes = [row.error_code for row in answered]  # type: ignore[attr-defined]
+            assert codes == [code, other]
+    assert await fetched(connection) == []
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+async def test_transactional_batches_without_a_transaction(
+    kafka: Broker, connection: Connection, version: int
+) -> None:
+    """The whole request is refused, a partition that does not exist included: the real broker's numbers (4.3.1)."""
+    await kafka.api.create("t", 2)
+    found = await connection.call(InitProducerIdRequest(transactional_id=None), 4)
+    data = transactions.batch(transactions.Owner(found.producer_id, 0), 0, b"a")
+    request = produce("t", (0, data), (1, batch(b"a")), (7, batch(b"a")))
+    answered = rows(await connection.call(request, version))
+    codes = [row.error_code for row in answered]  # type: ignore[attr-defined]
+    assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 3
+    for number in (0, 1):
+        (row,) = (await connection.call(fetch("t", (number, 0)), 12)).responses[0].partitions
+        assert (row.error_code, row.records) == (0, b"")
+
+
+async def test_control_batches_in_a_transaction(kafka: Broker, connection: Connection) -> None:
+    """A client cannot end its transaction, nor another's, by a marker of its own. The numbers are the real broker's."""
+    await kafka.api.create("t")
+    owner = await transactions.begun(connection)
+
+    async def code(data: bytes, version: int = 9) -> int:
+        (row,) = rows(await connection.call(transactions.send((0, data)), version))
+        return row.error_code  # type: ignore[attr-defined,no-any-return]
+
+    def marker(sequence: int, attributes: int = CONTROL | TRANSACTIONAL) -> bytes:
+        return control((*owner, sequence), attributes=attributes)
+
+    assert await code(marker(0)) == ErrorCode.INVALID_TXN_STATE  # it has not begun
+    await connection.call(transactions.add(owner, {"t": [0]}), 3)
+    for version in (9, 11, 12):
+        for sequence in (0, -1):
+            assert await code(marker(sequence), version) == ErrorCode.INVALID_RECORD
+    assert await code(transactions.batch(owner, 0, b"a")) == 0
+    for data in (marker(1), marker(-1), marker(1, CONTROL)):
+        assert await code(data) == ErrorCode.INVALID_RECORD
+    request = fetch("t", (0, 0), isolation_level=1)
+    (row,) = (await connection.call(request, 12)).responses[0].partitions
+    assert (row.records, row.last_stable_offset, row.high_watermark) == (b"", 0, 1)
+    assert (await connection.call(transactions.end(owner, commit=True), 3)).error_code == 0
+    assert await fetched(connection) == [b"a"]
+
+
+async def test_a_damaged_batch_at_fetch(kafka: Broker, connection: Connection) -> None:
+    """It is an error of its partition. The offsets before and after it are served, and the other partitions."""
+    await kafka.api.create("t", 2)
+    await connection.call(produce("t", (1, batch(b"other"))), 9)
+    await sent(connection, *(batch(b"%d" % n, b"v" * 50_000) for n in range(3)))
+    log = kafka.service.settings.data / "t-0" / f"{0:020}.log"
+    _, (at, _), _ = split_batches(log.read_bytes())
+    with log.open("r+b") as file:
+        file.seek(at + HEADER_SIZE + 100)
+        file.write(b"?")
+
+    async def found(offset: int) -> tuple[int, list[bytes | None]]:
+        request = fetch("t", (0, offset), (1, 0))
+        row, other = (await connection.call(request, 12)).responses[0].partitions
+        assert values(other.records) == [b"other"]
+        return row.error_code, [value for value in values(row.records) if value and len(value) == 1]
+
+    assert await found(0) == (0, [b"0"])
+    for offset in (2, 3):
+        assert await found(offset) == (ErrorCode.CORRUPT_MESSAGE, [])
+    assert await found(4) == (0, [b"2"])

@@ -126,7 +126,7 @@ async def _submitted(
     """Check and queue the batches of one partition."""
     if not at.topic and call.version >= BY_ID_FROM:
         return _Part(at, None, UnknownTopic(""), ErrorCode.UNKNOWN_TOPIC_ID)
-    if joined.error is not None and at in joined.producers:
+    if joined.error is not None and (joined.is_whole or at in joined.producers):
         return _Part(at, None, joined.error, joined.code)
     try:
         if not records:
@@ -184,7 +184,7 @@ def _batch_size(records: bytes, position: int) -> int:
 
 class _Joined:
     """The transaction of a request: the producer of the partitions whose batches belong to it, and the right to append
-    to them or the error of all of them.
+    to them or the error of all of them. `is_whole`: it is the error of the other partitions too.
     """
 
     def __init__(
@@ -193,11 +193,14 @@ class _Joined:
         member: Member | None = None,
         error: StorageError | None = None,
         code: ErrorCode | None = None,
+        *,
+        is_whole: bool = False,
     ) -> None:
         self.producers = producers
         self.member = member
         self.error = error
         self.code = code
+        self.is_whole = is_whole
 
 
 async def _joined(call: Call, request: ProduceRequest) -> _Joined:
@@ -215,7 +218,8 @@ async def _joined(call: Call, request: ProduceRequest) -> _Joined:
         error: StorageError = InvalidBatch(
             "transactional batches without a transactional id", field="attributes", position=0
         )
-        return _Joined(producers, error=error, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _Joined(producers, error=error, code=code, is_whole=True)
     known = {at: producer for at, producer in producers.items() if unwritable(call, at) is None}
     if not known:
         return _Joined({})
