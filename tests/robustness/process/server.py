@@ -109,7 +109,9 @@ class Server:
         self.process = start(data, *options, open_files=open_files, environment=environment)
         line = self.process.stdout.readline()
         assert line, f"did not start: {self.process.communicate()[1]}"
-        self.url: str = json.loads(line)["url"]
+        started = json.loads(line)
+        self.url: str = started["url"]
+        self.kafka: str | None = started["kafka"]  # HOST:PORT for Kafka clients, if they are served
 
     def client(self) -> Client:
         """Return a new connection."""
