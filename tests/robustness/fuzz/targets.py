@@ -9,6 +9,7 @@ from tests.robustness.fuzz import codings, kafka_formats, rocketmq_formats
 from tests.robustness.fuzz.http_bodies import HTTP
 from tests.robustness.fuzz.recovery import STORES
 from tests.robustness.fuzz.target import Target
+from tests.robustness.fuzz.wire_frames import WIRE
 
 TARGETS: Final[Mapping[str, Target]] = {
     target.name: target
@@ -18,5 +19,6 @@ TARGETS: Final[Mapping[str, Target]] = {
         *(rocketmq_formats.MESSAGES, rocketmq_formats.FILES),
         *STORES,
         HTTP,
+        WIRE,
     )
 }

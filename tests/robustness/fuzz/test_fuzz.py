@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.robustness.fuzz import http_bodies, wire_frames
 from tests.robustness.fuzz.campaign import ANY_SEED, MISSING, fuzz, is_possible
-from tests.robustness.fuzz.http_bodies import close_fronts
 from tests.robustness.fuzz.target import Check
 from tests.robustness.fuzz.targets import TARGETS
 
@@ -30,9 +30,10 @@ CHECKS = [
 
 @pytest.fixture(autouse=True, scope="module")
 def fronts() -> Iterator[None]:
-    """The services of the HTTP targets, stopped at the end."""
+    """The services of the HTTP and wire targets, stopped at the end."""
     yield
-    close_fronts()
+    http_bodies.close_fronts()
+    wire_frames.close_fronts()
 
 
 @pytest.mark.parametrize("check", CHECKS)
