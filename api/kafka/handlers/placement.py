@@ -96,9 +96,11 @@ def _elected(
 
 
 def _missing(known: Collection[int], topic: str, number: int) -> str:
-    """Return the message for a partition that does not exist."""
+    """Return the message for a partition that does not exist. An unknown topic's name is not quoted: it is in the
+    answer once, may fill a string on the wire, and would be repeated for each of its partitions.
+    """
     if not known:
-        return f"topic {topic!r} does not exist"
+        return "the topic does not exist"
     return f"topic {topic!r} has no partition {number}: it has {len(known)}, numbered from 0"
 
 
