@@ -9,7 +9,7 @@ less is too late when it arrives.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -44,10 +44,15 @@ ELECTIONS: Final = frozenset({0, 1})  # of the preferred replica, of one that is
 FIRST_WITH_TYPE: Final = 1
 
 
-def _numbers(call: Call, topic: str) -> Collection[int]:
-    """Return the partitions of a topic; none of an unknown one."""
-    info = call.topics.get(topic)
-    return frozenset((*info.partitions, *info.missing)) if info else frozenset()
+def _known(call: Call, topics: Iterable[str]) -> Mapping[str, Collection[int]]:
+    """Return the partitions of topics; none of an unknown one. A request may name a large topic very often, so each is
+    looked at once.
+    """
+    found = {name: call.topics.get(name) for name in frozenset(topics)}
+    return {
+        name: frozenset((*info.partitions, *info.missing)) if info else frozenset()
+        for name, info in found.items()
+    }
 
 
 async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
@@ -64,27 +69,28 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeader
         asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     elif code is ErrorCode.NONE:
         asked = [(name, ()) for name in call.topics]
+    known = _known(call, (name for name, _ in asked))
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[
             ElectLeadersResponseReplicaElectionResult(
                 topic=name,
                 partition_result=[
-                    _elected(known, name, number)
+                    await _elected(call, known[name], name, number)
                     if code is ErrorCode.NONE
                     else ElectLeadersResponsePartitionResult(partition_id=number, error_code=code)
                     for number in numbers
                 ],
             )
             for name, numbers in asked
-            for known in (_numbers(call, name),)
         ],
     )
 
 
-def _elected(
-    known: Collection[int], topic: str, number: int
+async def _elected(
+    call: Call, known: Collection[int], topic: str, number: int
 ) -> ElectLeadersResponsePartitionResult:
+    await call.give_way()
     if number not in known:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _missing(known, topic, number)
     else:
@@ -110,6 +116,7 @@ async def alter_partition_reassignments(
     """Grant an assignment to this node, and refuse every other one."""
     is_late = bool(request.topics) and request.timeout_ms <= 0
     code = ErrorCode.REQUEST_TIMED_OUT if is_late else ErrorCode.NONE
+    known = _known(call, (topic.name for topic in request.topics))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=code,
@@ -122,23 +129,23 @@ async def alter_partition_reassignments(
                         partition_index=asked.partition_index, error_code=code, error_message=None
                     )
                     if is_late
-                    else _assigned(call, known, topic.name, asked)
+                    else await _assigned(call, known[topic.name], topic.name, asked)
                     for asked in topic.partitions
                 ],
             )
             for topic in request.topics
-            for known in (_numbers(call, topic.name),)
         ],
     )
 
 
-def _assigned(
+async def _assigned(
     call: Call,
     known: Collection[int],
     topic: str,
     asked: AlterPartitionReassignmentsRequestReassignablePartition,
 ) -> AlterPartitionReassignmentsResponseReassignablePartitionResponse:
     """Return the row of an assignment; `replicas` None: a reassignment is to be cancelled."""
+    await call.give_way()
     number, replicas = asked.partition_index, asked.replicas
     code, message = ErrorCode.NONE, None
     if number not in known:
@@ -165,6 +172,8 @@ async def alter_replica_log_dirs(
 ) -> AlterReplicaLogDirsResponse:
     """Grant the directory in which a partition is, and refuse every other one."""
     own = str(call.service.settings.data.absolute())
+    names = (topic.name for directory in request.dirs for topic in directory.topics)
+    known = _known(call, names)
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult(
@@ -172,19 +181,21 @@ async def alter_replica_log_dirs(
                 partitions=[
                     AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult(
                         partition_index=number,
-                        error_code=_move_code(known, number, is_own=directory.path == own),
+                        error_code=await _move_code(
+                            call, known[topic.name], number, is_own=directory.path == own
+                        ),
                     )
                     for number in topic.partitions
                 ],
             )
             for directory in request.dirs
             for topic in directory.topics
-            for known in (_numbers(call, topic.name),)
         ]
     )
 
 
-def _move_code(known: Collection[int], number: int, *, is_own: bool) -> ErrorCode:
+async def _move_code(call: Call, known: Collection[int], number: int, *, is_own: bool) -> ErrorCode:
+    await call.give_way()
     if not is_own:
         return ErrorCode.LOG_DIR_NOT_FOUND
     return ErrorCode.NONE if number in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -196,11 +207,8 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Desc
     if request.topics is None:
         wanted = [(info.name, info.partitions) for info in topics.values()]
     else:
-        present = {
-            asked.topic: set(topics[asked.topic].partitions)
-            for asked in request.topics
-            if asked.topic in topics
-        }
+        names = frozenset(asked.topic for asked in request.topics)
+        present = {name: set(topics[name].partitions) for name in names if name in topics}
         wanted = [
             (asked.topic, [n for n in asked.partitions if n in present[asked.topic]])
             for asked in request.topics

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from api.kafka.client_topics import ClientTopics
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.placement import (
     AlterPartitionReassignmentsRequest,
@@ -15,6 +16,7 @@ from api.kafka.protocol.messages.placement import (
     ElectLeadersRequestTopicPartitions,
 )
 from api.kafka.protocol.primitives import MAX_STRING_BYTES
+from storage import TopicInfo
 from tests.wire.harness import Broker, Connection
 
 LONGEST = "x" * MAX_STRING_BYTES
@@ -55,6 +57,27 @@ async def test_a_reassignment_of_a_topic_with_a_long_name(
     assert topic.name == LONGEST
     (row,) = topic.partitions
     check(row)
+
+
+async def test_a_large_topic_that_is_named_often_is_looked_at_once(
+    kafka: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look costs the number of its partitions, and the names of a megabyte are a hundred thousand."""
+    await kafka.api.create("t")
+    looks: list[str] = []
+    find = ClientTopics.__getitem__
+
+    def looked_at(topics: ClientTopics, name: str) -> TopicInfo:
+        looks.append(name)
+        return find(topics, name)
+
+    monkeypatch.setattr(ClientTopics, "__getitem__", looked_at)
+    often = [ElectLeadersRequestTopicPartitions(topic="t", partitions=[0]) for _ in range(100)]
+    request = ElectLeadersRequest(topic_partitions=often, timeout_ms=1000)
+    answer = await connection.call(request)
+    codes = [row.partition_result[0].error_code for row in answer.replica_election_results]
+    assert codes == [ErrorCode.ELECTION_NOT_NEEDED] * 100
+    assert looks == ["t"]
 
 
 def check(row: Any) -> None:
