@@ -23,9 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from api.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
-from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from api.kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from api.kafka.protocol.messages import APIS
 from api.kafka.protocol.primitives import Malformed, Reader, Writer
 from storage.coding import cursor, hashes, varint
 from storage.errors import StorageError
@@ -68,9 +66,10 @@ HEADER_FACTS = (
 )
 
 # Messages of Kafka's protocol: class, first and last version, and the first flexible one.
-WIRE: tuple[tuple[Any, int, int, int], ...] = (
-    *((ProduceRequest, 3, 13, 9), (ProduceResponse, 3, 13, 9), (FetchRequest, 4, 18, 12)),
-    *((FetchResponse, 4, 18, 12), (MetadataRequest, 0, 13, 9), (MetadataResponse, 0, 13, 9)),
+WIRE: tuple[tuple[Any, int, int, int], ...] = tuple(
+    (kind, api.first, api.last, api.flexible_from)
+    for api in APIS.values()
+    for kind in (api.request, api.response)
 )
 
 Call = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]

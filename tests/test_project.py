@@ -18,6 +18,7 @@ import logserver
 from api.http.errors import CODES, status_of
 from logserver.cli import COMMANDS
 from logserver.errors import CannotListen, ClientError, SettingsError, SparkFailed
+from scripts.diff_fuzz_cases import WIRE
 from storage.errors import StorageError
 from storage.findings import catalogue, finding
 from storage.kafka.format import names
@@ -171,6 +172,13 @@ def test_messages_that_can_be_compiled_are_compiled() -> None:
     folder = "api/kafka/protocol/messages"
     compiled = [path for path in assigned("setup.py", "COMPILED") if path.startswith(folder)]
     assert compiled == [f"{folder}/{name}.py" for name in assigned("scripts/kafka_messages", "HOT")]
+
+
+def test_every_compiled_message_is_compared_with_the_interpreted_one() -> None:
+    hot = [
+        f"api.kafka.protocol.messages.{name}" for name in assigned("scripts/kafka_messages", "HOT")
+    ]
+    assert set(hot) <= {kind.__module__ for kind, *_ in WIRE}
 
 
 def test_no_compiled_generator_holds_anything() -> None:
