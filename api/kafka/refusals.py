@@ -126,8 +126,12 @@ def code_of(error: BaseException) -> ErrorCode:
 
 
 def message_of(error: StorageError) -> str:
-    """Return the message of an error. It may quote the client, so it is cut to what every client can read."""
-    message = error.message
+    """Return the message of an error, cut to what every client can read."""
+    return readable(error.message)
+
+
+def readable(message: str) -> str:
+    """Return a message that may quote the client, cut to what every client can read."""
     return message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}..."
 
 

@@ -29,6 +29,7 @@ from api.kafka.protocol.messages.groups import (
     ConsumerGroupHeartbeatResponseAssignment,
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
+from api.kafka.refusals import readable
 from logserver.groups.modern.values import Beat, BeatAnswer, ModernMemberView
 from storage.groups import Slot
 
@@ -65,7 +66,7 @@ def _answered(answer: BeatAnswer) -> ConsumerGroupHeartbeatResponse:
     assigned = answer.assigned
     return ConsumerGroupHeartbeatResponse(
         error_code=answer.refusal,
-        error_message=answer.text,
+        error_message=None if answer.text is None else readable(answer.text),
         member_id=answer.member_id,
         member_epoch=answer.epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
@@ -110,7 +111,7 @@ def _described(call: Call, name: str) -> ConsumerGroupDescribeResponseDescribedG
         return ConsumerGroupDescribeResponseDescribedGroup(
             group_id=name,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {name} not found.",
+            error_message=readable(f"Group {name} not found."),
         )
     return ConsumerGroupDescribeResponseDescribedGroup(
         group_id=name,

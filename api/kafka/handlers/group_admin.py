@@ -23,7 +23,7 @@ from api.kafka.protocol.messages.group_admin import (
     ListGroupsResponse,
     ListGroupsResponseListedGroup,
 )
-from api.kafka.refusals import code_of
+from api.kafka.refusals import code_of, readable
 from logserver.errors import ConsumerState
 from logserver.groups.classic.values import GroupView, State
 from storage import StorageError
@@ -52,7 +52,7 @@ async def _described(call: Call, name: str) -> DescribeGroupsResponseDescribedGr
         missing = DescribeGroupsResponseDescribedGroup(group_id=name, group_state=State.DEAD.value)
         if call.version >= NOT_FOUND_FROM:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            missing.error_message = f"Group {name} not found."
+            missing.error_message = readable(f"Group {name} not found.")
         return missing
     return _row(group)
 
