@@ -16,6 +16,8 @@ from tests.wire.edges import exchanges as edges
 from tests.wire.harness import Broker, Connection, broker
 
 HERE = Path(__file__).parent
+UNKNOWN_SERVER_ERROR = -1
+UNSUPPORTED_COMPRESSION_TYPE = 76
 
 
 def check(answers: dict[str, Any], recorded: str) -> None:
@@ -34,7 +36,22 @@ async def test_answers_are_those_of_the_real_broker(kafka: Broker, connection: C
 
 
 async def test_edges_are_those_of_the_real_broker(kafka: Broker, connection: Connection) -> None:
-    check(await edges.answers(connection), "edges/recorded.json")
+    """The real broker fails on a codec that Kafka does not have (UNKNOWN_SERVER_ERROR): the answer here says why."""
+    answers = await edges.answers(connection)
+    recorded = json.loads((HERE / "edges/recorded.json").read_text())
+    failed = {name for name, answer in recorded.items() if _code(answer) == UNKNOWN_SERVER_ERROR}
+    assert len(failed) == 17
+    assert {name[:18] for name in failed} == {f"produce of codec {n}" for n in (5, 6, 7)}
+    for name in failed:
+        assert _code(answers[name]) == UNSUPPORTED_COMPRESSION_TYPE
+        answers[name] = recorded[name]
+    check(answers, "edges/recorded.json")
+
+
+def _code(answer: Any) -> int:
+    """Return the number of an answer to Produce; 0 for another answer."""
+    row = answer.get("responses", [{}])[0].get("partition_responses", [{}])[0] if answer else {}
+    return int(row.get("error_code", 0))
 
 
 async def test_transactions_are_those_of_the_real_broker(

@@ -42,6 +42,10 @@ MIN_BATCH_BYTES: Final = 61
 MIN_MESSAGE_BYTES: Final = 14  # of magic 0, after its head
 MAGIC_AT: Final = 16
 MAGIC: Final = 2
+CODEC_AT: Final = 22  # bits 0-2
+CODEC_MASK: Final = 7
+ZSTD: Final = 4  # the last codec
+ZSTD_FROM: Final = 7
 ADDS_PARTITIONS_FROM: Final = 12
 BY_ID_FROM: Final = 13
 ABORTABLE_FROM: Final = 11
@@ -132,7 +136,7 @@ async def _submitted(
         if not records:
             raise InvalidBatch("a partition without a record batch", field="records", position=0)
         call.topics.check(at.topic)
-        _check_single(records)
+        _check_single(records, call.version)
         appending = await call.service.producer.submit_batches(
             at,
             records,
@@ -145,12 +149,13 @@ async def _submitted(
     return _Part(at, appending)
 
 
-def _check_single(records: bytes) -> None:
-    """Raise InvalidBatch unless there is one whole batch of magic 2, with base offset 0.
+def _check_single(records: bytes, version: int) -> None:
+    """Raise InvalidBatch unless there is one whole batch of magic 2, with base offset 0, and a codec of this version.
 
     From ProduceRequest.validateRecords, LogValidator.validateBatch and ByteBufferLogInputStream: magic 0 and 1, and
     bytes that are no whole batch, are INVALID_RECORD in all versions; another magic, and a size that no batch has, are
-    CORRUPT_MESSAGE. Unlike there, bytes after the batch are the store's to reject.
+    CORRUPT_MESSAGE. Unlike there, bytes after the batch are the store's to reject, and a codec that Kafka does not have
+    is UNSUPPORTED_COMPRESSION_TYPE, where the real server fails with UNKNOWN_SERVER_ERROR.
     """
     size = _batch_size(records, 0)
     if len(records) >= BATCH_HEAD_BYTES and size < MIN_MESSAGE_BYTES:
@@ -165,6 +170,10 @@ def _check_single(records: bytes) -> None:
         raise _invalid("the data ends inside the record batch")
     if records[MAGIC_AT] < MAGIC:
         raise _invalid(f"record batch: the magic is {records[MAGIC_AT]}, of before Kafka 0.11")
+    codec = records[CODEC_AT] & CODEC_MASK
+    if version < ZSTD_FROM and codec >= ZSTD:
+        problem = f"record batch: codec {codec} is not one of version {version} of Produce"
+        raise InvalidBatch(problem, field="codec", position=0)
     if any(records[:BATCH_SIZE_AT]):
         raise _invalid("record batch: its base offset is not 0")
     if MIN_BATCH_BYTES <= whole <= len(records) - MIN_BATCH_BYTES:

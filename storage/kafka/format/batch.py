@@ -261,8 +261,13 @@ def _implausible(header: BatchHeader, position: int) -> Corrupt:
         field, found = "count", header.count
         expected = f"0 to {header.last_offset_delta + 1}"
     else:
-        field, found = "attributes", header.attributes
-        expected = f"codec 0 to {ZSTD} in bits 0-2"
+        return corrupt_batch(
+            position,
+            f"the codec in the attributes is {header.codec}",
+            field="codec",
+            expected=f"0 to {ZSTD}",
+            found=f"{header.attributes}",
+        )
     return corrupt_batch(
         position, f"the {field} is {found}", field=field, expected=expected, found=f"{found}"
     )

@@ -46,9 +46,13 @@ from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequestTopic,
     CreateTopicsRequest,
     CreateTopicsRequestCreatableTopic,
+    CreateTopicsRequestCreatableTopicConfig,
     DeleteTopicsRequest,
     DeleteTopicsRequestDeleteTopicState,
 )
+from storage.coding.checksum import crc32c
+from storage.kafka.format.batch import CRC_START
+from storage.kafka.format.compression import CODECS
 from tests.wire.exchanges import SERVERS_OWN, Exchange, answered, print_answers
 from tests.wire.group_requests import join
 from tests.wire.harness import Connection, batch, fetch, produce
@@ -58,7 +62,14 @@ TIMES: Final = (-1, -2, -3, -4, -5, -6, 0, 1_700_000_000_000, 1 << 50)
 
 def exchanges() -> Sequence[Exchange]:
     """Return the requests in order, each with a name and its version."""
-    return (*_records(), *_epochs(), *_bad_batches(), *_too_late(), *_no_group())
+    return (
+        *_records(),
+        *_epochs(),
+        *_bad_batches(),
+        *_too_late(),
+        *_no_group(),
+        *_codecs(),
+    )
 
 
 def _create(name: str, partitions: int = 1, timeout_ms: int = 10_000) -> CreateTopicsRequest:
@@ -222,6 +233,40 @@ def _no_group() -> Sequence[Exchange]:
         ("delete offsets", OffsetDeleteRequest(group_id="", topics=[topic]), 0),
         ("delete", deleted, 2),
         ("delete twice", deleted, 2),
+    ]  # fmt: skip
+
+
+def _of_codec(codec: int, *, good_crc: bool = True) -> bytes:
+    """Return a batch whose attributes name a codec, with records of no codec if there is no such codec."""
+    known = codec if codec < len(CODECS) else 0
+    data = batch(b"a", b"b", codec=known)
+    body = data[CRC_START : CRC_START + 1] + bytes([codec]) + data[CRC_START + 2 :]
+    crc = crc32c(body) if good_crc else 0
+    return data[: CRC_START - 4] + crc.to_bytes(4, "big") + body
+
+
+def _codecs() -> Sequence[Exchange]:
+    """Codecs that Kafka does not have, and Zstandard in versions that are older than it (KIP-110)."""
+    created: list[Exchange] = []
+    for name, codec in (("u", "producer"), ("z", "zstd")):
+        request = _create(name)
+        config = CreateTopicsRequestCreatableTopicConfig(name="compression.type", value=codec)
+        request.topics[0].configs = [config]
+        created.append((f"create with codec {codec}", request, 5))
+    versions, fetched = (3, 6, 7, 9, 12), (4, 9, 10, 12)
+    return [
+        *created,
+        *((f"produce of codec {codec}, version {version}", produce("u", (0, _of_codec(codec))), version)
+          for codec in (5, 6, 7) for version in versions),
+        *((f"produce of codec {codec} with a wrong CRC, version {version}",
+           produce("u", (0, _of_codec(codec, good_crc=False))), version)
+          for codec in (4, 5) for version in versions),
+        *((f"produce of codec 4, version {version}", produce("u", (0, _of_codec(4))), version)
+          for version in (3, 4, 5, 6, 7)),
+        *((f"fetch of codec 4, version {version}", fetch("u", (0, 0)), version) for version in fetched),
+        ("produce to a topic of codec 4", produce("z", (0, _of_codec(4))), 7),
+        *((f"fetch from a topic of codec 4, version {version}", fetch("z", (0, 0)), version)
+          for version in fetched),
     ]  # fmt: skip
 
 
