@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from functools import cache
@@ -16,8 +17,16 @@ from api.kafka.protocol.messages import APIS
 from api.kafka.protocol.primitives import MAX_ITEMS, Malformed, Reader, Writer
 from storage.kafka.format.messages.codec import UNKNOWN_TAGS, decode, encode
 from storage.kafka.format.messages.schema import STRUCT, Field, messages
+from tests.wire.harness import API_VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
+FRAMES = Path(__file__).parent / "edges" / "frames.jsonl"
+"""What public clients and the real broker sent each other: edges/recording.py."""
+CLIENTS = {"aiokafka": 20, "confluent-kafka": 26, "java": 30, "kafka-python": 24, "kcat": 11}
+"""The clients of the recording, and from how many APIs on they have frames there."""
+NOT_RECORDED = {17, 23, 27, 34, 36, 45}
+"""SASL, the broker's own WriteTxnMarkers, and what the recorded calls of the clients do not need."""
+PRODUCE = 0
 NAMES = sorted(kind.__name__ for api in APIS.values() for kind in (api.request, api.response))
 CLASSES = {kind.__name__: kind for api in APIS.values() for kind in (api.request, api.response)}
 _ONE: dict[str, st.SearchStrategy[Any]] = {
@@ -135,3 +144,58 @@ def test_generated_modules_are_current() -> None:
         [sys.executable, "-P", str(ROOT / "scripts" / "kafka_messages"), "--check"], check=False
     )
     assert result.returncode == 0, "run scripts/kafka_messages"
+
+
+def _frames() -> list[tuple[str, int, int, bytes, bytes]]:
+    """Return the recorded frames: client, API, version, request, response."""
+    rows = map(json.loads, FRAMES.read_text().splitlines())
+    return [
+        (
+            row["client"],
+            row["api"],
+            row["version"],
+            bytes.fromhex(row["request"]),
+            bytes.fromhex(row["response"]),
+        )
+        for row in rows
+    ]
+
+
+def _request(key: int, version: int, frame: bytes) -> Any:
+    """Return the message of a request; its head has no tags."""
+    flexible = version >= APIS[key].flexible_from
+    end = 10 + max(int.from_bytes(frame[8:10], "big", signed=True), 0)
+    assert frame[end : end + flexible] == bytes(flexible)
+    return _same(APIS[key].request, version, frame[end + flexible :])
+
+
+def _same(kind: type[Any], version: int, data: bytes) -> Any:
+    """Return the message in these bytes, which are written the same."""
+    message = _read(kind.__name__, version, data)
+    assert _written(message, version) == data, (kind.__name__, version)
+    return message
+
+
+@pytest.mark.parametrize("client", [*CLIENTS, "broker"])
+def test_recorded_frames_are_read_and_written(client: str) -> None:
+    """The frames of public clients, and the real broker's answers, are read to the last byte, and written the same."""
+    frames = [frame for frame in _frames() if frame[0] == client]
+    assert frames
+    for _, key, version, request, response in frames:
+        _request(key, version, request)
+        has_tags = version >= APIS[key].flexible_from and key != API_VERSIONS
+        assert response[:4] == request[4:8]
+        assert response[4 : 4 + has_tags] == bytes(has_tags)
+        _same(APIS[key].response, version, response[4 + has_tags :])
+
+
+def test_recorded_frames_are_of_many_apis_and_clients() -> None:
+    seen = {client: {key for name, key, *_ in _frames() if name == client} for client in CLIENTS}
+    assert [client for client, least in CLIENTS.items() if len(seen[client]) < least] == []
+    assert set(APIS) - set().union(*seen.values()) <= NOT_RECORDED
+    transactional = {
+        client
+        for client, key, version, request, _ in _frames()
+        if key == PRODUCE and _request(key, version, request).transactional_id is not None
+    }
+    assert transactional == set(CLIENTS) - {"kcat"}
