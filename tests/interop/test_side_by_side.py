@@ -8,16 +8,26 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from api.kafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+    CreateTopicsRequestCreatableTopicConfig,
+)
 from storage import Record, TopicPartition, open_store
 from storage.errors import StoreLocked
+from storage.kafka.format.compression import CODECS
 from tests.golden.trees import picture
 from tests.interop import peers, written
 from tests.interop.brokers import Broker
+from tests.wire.harness import Connection, batch
+from tests.wire.harness import broker as our_broker
+from tests.wire.harness import produce as request_of
 
 pytestmark = pytest.mark.java
 
@@ -132,3 +142,75 @@ def test_we_keep_a_broker_out_and_leave_it_a_store_when_killed(broker: Broker) -
     for options in ((), ("--direct",)):
         answer = peers.run_kafka_opens(broker.log, *options)
         assert answer.records == mine
+
+
+PARTS = 3
+SEGMENT_BYTES = 1 << 20
+
+
+async def send_the_same(connection: Connection) -> None:
+    """Create the topics t and small, and send the same batches: each codec, in several versions of Produce."""
+    topics = []
+    for name in ("t", "small"):
+        topic = CreateTopicsRequestCreatableTopic(
+            name=name, num_partitions=PARTS, replication_factor=1
+        )
+        size = CreateTopicsRequestCreatableTopicConfig(
+            name="segment.bytes", value=f"{SEGMENT_BYTES}"
+        )
+        topic.configs = [size] if name == "small" else []
+        topics.append(topic)
+    created = await connection.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+    assert [topic.error_code for topic in created.topics] == [0, 0]
+    await asyncio.sleep(1)  # the real broker hears of a topic later than the creator
+    for turn, version in enumerate((3, 7, 8, 9, 11, 12)):
+        for codec in range(len(CODECS)):
+            if codec < 4 or version >= 7:  # zstd
+                values = [b"%d of codec %d" % (number, codec) * 9 for number in range(turn + 1)]
+                sent = batch(*values, codec=codec)
+                many = [(number, sent) for number in range(codec % PARTS, PARTS)]
+                await appended(connection, request_of("t", *many, acks=1 - 2 * (turn % 2)), version)
+    for number in range(3 * SEGMENT_BYTES // 400_000):
+        for part in range(2):
+            request = request_of("small", (part, batch(b"%d" % number * (400_000 + 77 * part))))
+            await appended(connection, request, 9)
+
+
+async def appended(connection: Connection, request: Any, version: int) -> None:
+    answer = await connection.call(request, version)
+    rows = [row for topic in answer.responses for row in topic.partition_responses]
+    assert [row.error_code for row in rows] == [0] * len(rows)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    """Return the files of the partitions of `send_the_same` by name, but for those with a server's own topic id."""
+    found = sorted(path for topic in ("t", "small") for path in root.glob(f"{topic}-*/*"))
+    return {
+        f"{path.parent.name}/{path.name}": path.read_bytes()
+        for path in found
+        if path.name != "partition.metadata"
+    }
+
+
+def test_the_same_requests_write_the_same_files(broker: Broker, tmp_path: Path) -> None:
+    """Logs, indexes, producers' states and epochs byte for byte, with segments at the same offsets."""
+
+    async def ours() -> None:
+        async with our_broker(tmp_path / "store") as running, running.connect() as connection:
+            await send_the_same(connection)
+
+    async def theirs() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        await send_the_same(Connection(reader, writer))
+        writer.close()
+
+    broker.start()
+    asyncio.run(theirs())
+    asyncio.run(ours())
+    broker.end(kill=False)
+    expected, found = files(broker.log), files(tmp_path / "store")
+    assert found.keys() == expected.keys()
+    written_logs = [name for name, data in found.items() if name.endswith(".log") and data]
+    assert len(written_logs) > PARTS + 2  # several segments
+    assert {name.partition("/")[0] for name in written_logs} >= {f"t-{n}" for n in range(PARTS)}
+    assert [name for name in found if found[name] != expected[name]] == []
