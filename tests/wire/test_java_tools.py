@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from logserver.access.scram import made
 from tests.http.running import Running
+from tests.http.test_security import ADMIN, openssl, token_file
 from tests.wire.harness import BACKENDS, OPTIONS
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -274,6 +275,36 @@ def test_scram(classpath: str, tmp_path: Path, mechanism: str) -> None:
     try:
         topic = (f"{TOOLS}.TopicCommand", "--command-config", str(config), "--create", "--topic")
         assert "Created topic" in java(classpath, str(running.told["kafka"]), *topic, "t")
+    finally:
+        running.process.kill()
+        running.process.communicate()
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def test_tls(classpath: str, tmp_path: Path, backend: str) -> None:
+    """The console tools produce and consume over TLS, with a token as the password of PLAIN."""
+    words = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    alt = ("-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1")
+    openssl(tmp_path, "req", "-x509", *words, *alt, "-keyout", "key.pem", "-out", "cert.pem")
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={tmp_path / 'cert.pem'}\n"
+        f'sasl.jaas.config={PLAIN} required username="any" password="{ADMIN}";\n'
+    )
+    tls = ("--tls-cert", tmp_path / "cert.pem", "--tls-key", tmp_path / "key.pem")
+    tokens = ("--token-file", token_file(tmp_path, f"{ADMIN} admin"))
+    place = ("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
+    running = Running(*place, *OPTIONS[backend], *tls, *tokens)
+    try:
+        kafka = str(running.told["kafka"])
+        common = ("--topic", "t", "--command-config", str(config))
+        java(classpath, kafka, f"{TOOLS}.ConsoleProducer", *common, given="a\nb\n")
+        group = ("--group", "g", "--from-beginning", "--max-messages", "2")
+        consumed = java(classpath, kafka, f"{TOOLS}.consumer.ConsoleConsumer", *common, *group)
+        assert consumed.split() == ["a", "b"]
     finally:
         running.process.kill()
         running.process.communicate()
