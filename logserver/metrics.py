@@ -230,13 +230,25 @@ class KafkaMetrics:
             "api",
         )
         self._errors = metrics.counts(
-            "kafka_errors", "Requests of Kafka clients refused as a whole.", "api", "error"
+            "kafka_errors",
+            "Errors in answers to Kafka clients: of a whole request, or of each of its parts.",
+            "api",
+            "error",
         )
         self._ended = metrics.counts(
             "kafka_connections_ended",
             "Connections of Kafka clients that the server ended.",
             "reason",
         )
+        self.opened = metrics.counts(
+            "kafka_connections_opened", "Connections of Kafka clients that were accepted."
+        ).child()
+        self.received_bytes = metrics.counts(
+            "kafka_received_bytes", "Bytes received from Kafka clients, without TLS."
+        ).child()
+        self.sent_bytes = metrics.counts(
+            "kafka_sent_bytes", "Bytes of answers to Kafka clients, without TLS."
+        ).child()
         self._by_request: dict[tuple[str, int], tuple[Count, Spread]] = {}
 
     def answered(self, *, api: str, version: int, elapsed_s: float) -> None:
@@ -252,9 +264,10 @@ class KafkaMetrics:
         count.value += 1
         spread.observe(elapsed_s)
 
-    def refused(self, *, api: str, error: str) -> None:
-        """Count one request of a Kafka client that was refused as a whole."""
-        self._errors.child(api, error).value += 1
+    def failed(self, *, api: str, errors: Sequence[str]) -> None:
+        """Count the errors in one answer to a Kafka client, by their names."""
+        for error in errors:
+            self._errors.child(api, error).value += 1
 
     def ended(self, reason: str) -> None:
         """Count one connection of a Kafka client that the server ended."""

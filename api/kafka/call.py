@@ -53,11 +53,12 @@ class Client:
     """A connected client, for the life of its connection.
 
     `host`: its address as text. `address`: the same with the port, in the form of `born_host`; None if it is not known.
-    `scopes`: what its token allows; None where the server needs no token, or before the client has sent one.
-    `mechanism`: the SASL mechanism of its handshake. `exchange`: its login by SCRAM, between the two steps. `is_raw`:
-    the steps of its login have no header, since its handshake had version 0. `produce_order`: held while a produce
-    request is checked and queued, so that the requests of a connection are appended in the order in which they arrived.
-    `queued`: the appends of the newest of them. `are_durable`: they have acks=all, which may have a queue of its own.
+    `software`: the name and version that it gives of itself; empty if it gives none. `scopes`: what its token allows;
+    None where the server needs no token, or before the client has sent one. `mechanism`: the SASL mechanism of its
+    handshake. `exchange`: its login by SCRAM, between the two steps. `is_raw`: the steps of its login have no header,
+    since its handshake had version 0. `produce_order`: held while a produce request is checked and queued, so that the
+    requests of a connection are appended in the order in which they arrived. `queued`: the appends of the newest of
+    them. `are_durable`: they have acks=all, which may have a queue of its own.
     """
 
     host: str
@@ -71,12 +72,16 @@ class Client:
     queued: Sequence[asyncio.Future[Any]] = ()
     are_durable: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.host} ({self.software})" if self.software else self.host
+
 
 class Call:
     """One request. `topics`: those that clients may see; changes go through the service. `node`: host and port of this
     node for this client. `answer`: the budget that the answer's bytes are counted in; the connection releases it when
     they are sent. `request`: the budget of the request's own bytes; who keeps them beyond the answer takes it over with
-    `release_when`.
+    `release_when`. `errors`: the numbers of the errors in the answer, to be counted; of APIs other than Produce and
+    Fetch the dispatcher collects them.
     """
 
     def __init__(
@@ -109,6 +114,7 @@ class Call:
         self.answer = answer
         self.tokens = tokens
         self.offered = offered
+        self.errors: list[int] = []
         self._turn_ends_s: float | None = None
 
     async def give_way(self) -> None:

@@ -162,6 +162,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._moved_s = self._begun_s = self._now()  # the last progress of the client
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
+        self._received_bytes = listener.metrics.received_bytes
+        self._sent_bytes = listener.metrics.sent_bytes
         self.client = Client("")
         self._node = Address("", 0)
 
@@ -204,6 +206,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take received bytes."""
+        self._received_bytes.value += nbytes
         if self._ending:
             return
         self._moved_s = self._now()
@@ -401,7 +404,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif isinstance(error, Ended | NotReady):
             self.end(str(error), "refused")
         else:
-            log.error("a request of a Kafka client broke", exc_info=error)
+            log.error("a request of Kafka client %s broke", self.client, exc_info=error)
             self.end("a bug", "bug")
         if answer is None or self._transport is None or self._transport.is_closing():
             running.answer_bytes.release()
@@ -411,7 +414,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._unwritten += answer.parts
         self._unsent.append(running.answer_bytes)
         self._unwritten_answers += 1
-        self._unwritten_bytes += size
+        self._unwritten_bytes += SIZE_BYTES + size
         if answer.last:
             self.end("the login failed", "login")
         elif (
@@ -433,8 +436,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _write(self) -> None:
         """Give the answers to the transport. Their budget is free as soon as the client can take them."""
         parts, self._unwritten = self._unwritten, []
+        size_bytes = self._unwritten_bytes
         self._unwritten_answers = self._unwritten_bytes = 0
         if parts and self._transport is not None and not self._transport.is_closing():
+            self._sent_bytes.value += size_bytes
             self._transport.writelines(parts if len(parts) < MAX_PARTS else [b"".join(parts)])
         if self._writable:
             self._release_unsent()
@@ -452,7 +457,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._ending = True
         self._listener.metrics.ended(reason)
-        log.info("the connection of Kafka client %s ends: %s", self.client.host, problem)
+        log.info("the connection of Kafka client %s ends: %s", self.client, problem)
         self._close()
 
     def _close(self) -> None:

@@ -14,12 +14,13 @@ the server's versions yet must be able to read it. An ApiVersions request of an 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Final
 
+from api.kafka.answer_errors import error_codes
 from api.kafka.apis import API_VERSIONS, offered
-from api.kafka.call import Call, Client, Ended, Served
+from api.kafka.call import FETCH, PRODUCE, Call, Client, Ended, Served
 from api.kafka.client_topics import ClientTopics
 from api.kafka.handlers.cluster import api_versions_response
 from api.kafka.handlers.security import login_step
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 SASL_AUTHENTICATE: Final = 36
 OF_GROUPS: Final = frozenset((8, 9, 11, 12, 13, 14, 15, 16, 28, 42, 47, 68, 69))
 """The APIs of groups: offsets, members and administration."""
+ERROR_NAMES: Final = {code.value: code.name for code in ErrorCode}
 HEADER_BYTES: Final = 10  # API, version, correlation id, length of the client id
 
 
@@ -107,6 +109,10 @@ class Dispatcher:
         )
         if response is None:
             return None
+        if key not in (PRODUCE, FETCH):
+            call.errors = error_codes(response)
+        if call.errors:
+            self._count_errors(served, call.errors)
         parts = self._encoded(served, version, correlation_id, response)
         failed = key == SASL_AUTHENTICATE and response.error_code != ErrorCode.NONE
         return Answer(parts, last=failed)
@@ -140,8 +146,7 @@ class Dispatcher:
     async def _handled(self, served: Served, call: Call, message: Any) -> Any:
         """Return the handler's response, or the response for its error."""
         if served.scope is not None and not call.allows(served.scope):
-            self._metrics.refused(api=served.api.name, error="not allowed")
-            return refusal(served.api.key, message, None)
+            return self._refused(served, call, message, None)
         try:
             if served.api.key in OF_GROUPS:  # members of before a restart are read first
                 await self.service.groups.loaded()
@@ -151,19 +156,31 @@ class Dispatcher:
         except StorageError as error:
             code = code_of(error)
             if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-                log.exception("%s version %d", served.api.name, call.version)
+                log.exception("%s version %d of %s", served.api.name, call.version, call.client)
         except Exception:  # a bug: reported, and the other connections go on
-            log.exception("%s version %d broke", served.api.name, call.version)
+            log.exception("%s version %d of %s broke", served.api.name, call.version, call.client)
             code = ErrorCode.UNKNOWN_SERVER_ERROR
-        self._metrics.refused(api=served.api.name, error=code.name)
-        return refusal(served.api.key, message, code)
+        return self._refused(served, call, message, code)
+
+    def _refused(self, served: Served, call: Call, message: Any, code: ErrorCode | None) -> Any:
+        """Return the response to a request that is refused as a whole."""
+        response = refusal(served.api.key, message, code)
+        call.errors = error_codes(response)
+        return response
 
     def _unknown(self, key: int, version: int, correlation_id: int) -> Answer:
         """Answer a request of an API or version that is not offered: only ApiVersions has an answer."""
         if key != API_VERSIONS:
             raise Ended(f"API {key} version {version} is not offered")
         response = api_versions_response(self.served.values(), ErrorCode.UNSUPPORTED_VERSION)
-        return Answer(self._encoded(self.served[key], 0, correlation_id, response))
+        api_versions = self.served[key]
+        self._count_errors(api_versions, error_codes(response))
+        return Answer(self._encoded(api_versions, 0, correlation_id, response))
+
+    def _count_errors(self, served: Served, codes: Sequence[int]) -> None:
+        self._metrics.failed(
+            api=served.api.name, errors=[ERROR_NAMES.get(code, str(code)) for code in codes]
+        )
 
     def _encoded(
         self, served: Served, version: int, correlation_id: int, response: Any

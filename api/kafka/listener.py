@@ -1,7 +1,7 @@
 """The port for Kafka clients: accept, limit, stop.
 
-Owns the listening socket and the set of connections; must not read a byte of them. HTTP connections count for the
-same limit.
+Owns the listening socket and the set of connections; must not read a byte of them. Their limit is that of HTTP
+connections, which are counted apart.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ class KafkaListener:
             self.metrics.ended("too many")
             return False
         self._connections.add(connection)
+        self.metrics.opened.value += 1
         self._empty.clear()
         return True
 

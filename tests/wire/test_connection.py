@@ -18,7 +18,8 @@ from api.kafka.apis import SERVED
 from api.kafka.call import PRODUCE
 from api.kafka.protocol.errors import ErrorCode
 from api.kafka.protocol.messages.cluster import ApiVersionsRequest, FindCoordinatorRequest
-from api.kafka.protocol.messages.metadata import MetadataRequest
+from api.kafka.protocol.messages.groups import HeartbeatRequest
+from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.http.harness import BATCH
 from tests.wire.harness import (
     API_VERSIONS,
@@ -123,7 +124,26 @@ async def test_another_protocol_is_named(
         bad.writer.write(data)
         assert await asyncio.wait_for(bad.is_ended(), 10)
     (said,) = [text for text in caplog.messages if text.startswith("the connection of Kafka")]
-    assert said.endswith(f" ends: {words}")
+    assert said == f"the connection of Kafka client 127.0.0.1 ends: {words}"
+    assert 'logserver_kafka_connections_ended_total{reason="frame"} 1.0' in await metrics(kafka)
+
+
+async def test_the_software_of_a_client_is_logged(
+    kafka: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At its first request, and where its connection ends. An old client does not give it."""
+    caplog.set_level("DEBUG", "api.kafka")
+    for version, client in ((2, "127.0.0.1"), (3, "127.0.0.1 (some-client 1.2)")):
+        caplog.clear()
+        software = {"client_software_name": "some-client", "client_software_version": "1.2"}
+        async with kafka.connect() as bad:
+            await bad.call(ApiVersionsRequest(**software), version)
+            bad.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert await asyncio.wait_for(bad.is_ended(), 10)
+        assert caplog.messages == [
+            f"Kafka client {client} has client id test",
+            f"the connection of Kafka client {client} ends: it speaks HTTP",
+        ]
 
 
 async def test_random_bytes_and_cut_frames(kafka: Broker) -> None:
@@ -487,11 +507,62 @@ async def test_a_request_while_the_server_stops(kafka: Broker) -> None:
         assert row.error_code in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
 
 
+async def metrics(kafka: Broker) -> str:
+    """Return all metrics as text."""
+    return (await kafka.service.render_metrics()).decode()
+
+
 async def test_metrics(kafka: Broker, connection: Connection) -> None:
-    await connection.call(MetadataRequest(topics=None), 12)
-    text = (await kafka.service.render_metrics()).decode()
-    assert 'logserver_kafka_requests_total{api="Metadata",version="12"} 1.0' in text
+    request = frame(MetadataRequest(topics=None), 12)
+    size = 0
+    for part in (request[:9], request[9:], request, request):
+        connection.writer.write(part)
+        if part != request[:9]:
+            size += 4 + len(await connection.read())
+    text = await metrics(kafka)
+    assert 'logserver_kafka_requests_total{api="Metadata",version="12"} 3.0' in text
+    assert 'logserver_kafka_request_seconds_count{api="Metadata"} 3.0' in text
+    assert f"logserver_kafka_received_bytes_total {3.0 * len(request)}" in text
+    assert f"logserver_kafka_sent_bytes_total {float(size)}" in text
     assert "logserver_kafka_connections 1.0" in text
+    async with kafka.connect() as second:
+        await second.call(ApiVersionsRequest(), 2)
+        text = await metrics(kafka)
+        assert "logserver_kafka_connections 2.0" in text
+    assert "logserver_kafka_connections_opened_total 2.0" in text
+    assert "logserver_kafka_errors_total{" not in text
+
+
+@BOTH
+async def test_errors_are_counted(kafka: Broker, connection: Connection) -> None:
+    """One of a whole request, and one of each part of it that has an error."""
+    await kafka.api.create("t")
+    rows = [(0, batch(b"a")), (7, batch(b"a")), (8, batch(b"a"))]
+    await connection.call(produce("t", *rows), 9)
+    await connection.call(produce("t", (0, batch(b"a")), acks=5), 9)
+    await connection.call(fetch("t", (0, 0), (9, 0)), 12)
+    await connection.call(fetch("t", (0, 0), session_id=77, session_epoch=2), 12)
+    unknown = [MetadataRequestTopic(name=name) for name in ("none", "t")]
+    await connection.call(MetadataRequest(topics=unknown, allow_auto_topic_creation=False), 12)
+    await connection.call(HeartbeatRequest(group_id="g", member_id="m"), 4)
+    connection.writer.write(frame(ApiVersionsRequest(), 4).replace(b"\0\x12\0\4", b"\0\x12\0\x63"))
+    await connection.read()
+    counted = [
+        ("Produce", "UNKNOWN_TOPIC_OR_PARTITION", 2),
+        ("Produce", "INVALID_REQUIRED_ACKS", 1),
+        ("Fetch", "UNKNOWN_TOPIC_OR_PARTITION", 1),
+        ("Fetch", "FETCH_SESSION_ID_NOT_FOUND", 1),
+        ("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", 1),
+        ("Heartbeat", "UNKNOWN_MEMBER_ID", 1),
+        ("ApiVersions", "UNSUPPORTED_VERSION", 1),
+    ]
+    lines = [
+        f'logserver_kafka_errors_total{{api="{api}",error="{error}"}} {count}.0'
+        for api, error, count in counted
+    ]
+    text = await metrics(kafka)
+    assert [line for line in text.splitlines() if line in lines] == lines
+    assert text.count("logserver_kafka_errors_total{") == len(lines)
 
 
 @BOTH

@@ -230,6 +230,9 @@ async def test_scopes(guarded: Broker) -> None:
             (row,) = (await connection.call(asked, 8)).topics
             assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert (new in guarded.service.topics) == may_produce
+    text = (await guarded.service.render_metrics()).decode()
+    refused = 'api="CreateTopics",error="CLUSTER_AUTHORIZATION_FAILED"'
+    assert f"logserver_kafka_errors_total{{{refused}}} 2.0" in text
     async with guarded.connect() as connection:
         await login(connection, READER)
         connection.writer.write(frame(produce("t", (0, data), acks=0), 9))

@@ -5,6 +5,7 @@ Owns the answers that depend on no topic; must not change anything.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -33,6 +34,8 @@ from api.kafka.protocol.messages.cluster import (
 )
 from storage.transactions import EPOCH_A_TRANSACTION
 
+log = logging.getLogger(__name__)
+
 GROUP: Final = 0
 TRANSACTIONAL_ID: Final = 1
 COORDINATORS: Final = frozenset({GROUP, TRANSACTIONAL_ID})  # types of a coordinator's key
@@ -41,6 +44,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 FIRST_WITH_SOFTWARE: Final = 3
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
 """The names and versions that a client may give of itself: ApiVersionsRequest.isValid."""
+MAX_SOFTWARE: Final = 100  # characters that are kept of them
 LEVEL_0_FROM: Final = 4  # older clients cannot read a feature whose first level is 0
 FIRST_WITH_KEYS: Final = 4
 FIRST_WITH_ENDPOINT_TYPE: Final = 1
@@ -59,7 +63,8 @@ async def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsRe
     name, version = request.client_software_name, request.client_software_version
     if call.version >= FIRST_WITH_SOFTWARE and not (SOFTWARE(name) and SOFTWARE(version)):
         return api_versions_response((), ErrorCode.INVALID_REQUEST)
-    call.client.software = f"{name} {version}"
+    call.client.software = f"{name} {version}".strip()[:MAX_SOFTWARE]
+    log.debug("Kafka client %s has client id %s", call.client, call.client_id)
     response = api_versions_response(call.offered, ErrorCode.NONE)
     if not call.service.batches.has_transactions:
         return response

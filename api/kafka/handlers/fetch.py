@@ -45,6 +45,7 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
     try:
         context = call.sessions.context(request, by_id=call.version >= FIRST_BY_ID)
     except RefusedSession as refused:
+        call.errors.append(refused.code)
         return FetchResponse(error_code=refused.code)
     rows = await _rows(call, request, context)
     topics: dict[tuple[str, bytes], FetchResponseFetchableTopicResponse] = {}
@@ -57,6 +58,8 @@ async def fetch(call: Call, request: FetchRequest) -> FetchResponse:
             key, FetchResponseFetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id)
         )
         topic.partitions.append(row)
+        if row.error_code:
+            call.errors.append(row.error_code)
         if row.records:
             served.append(asked)
     context.note_served(served)

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from api.kafka.answer_errors import error_codes
 from api.kafka.call import PRODUCE, Call, Ended
 from api.kafka.handlers.transactions import explained, unwritable
 from api.kafka.protocol.errors import ErrorCode
@@ -76,6 +77,7 @@ async def produce(call: Call, request: ProduceRequest) -> ProduceResponse | None
     acks = ACKS.get(request.acks)
     if acks is None:
         refused: ProduceResponse = refusal(PRODUCE, request, ErrorCode.INVALID_REQUIRED_ACKS)
+        call.errors = error_codes(refused)
         return refused
     if call.version >= BY_ID_FROM:
         for topic in request.topic_data:
@@ -300,6 +302,8 @@ def _response(call: Call, request: ProduceRequest, parts: Sequence[_Part]) -> Pr
                 name=topic.name, topic_id=topic.topic_id
             )
         row = _row(call, part, _error(part, request.timeout_ms))
+        if row.error_code:
+            call.errors.append(row.error_code)
         topics[key].partition_responses.append(row)
     return ProduceResponse(responses=list(topics.values()))
 
