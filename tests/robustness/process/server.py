@@ -111,7 +111,8 @@ class Server:
         assert line, f"did not start: {self.process.communicate()[1]}"
         started = json.loads(line)
         self.url: str = started["url"]
-        self.kafka: str | None = started.get("kafka")  # HOST:PORT for Kafka clients, if they are served
+        # HOST:PORT for Kafka clients, if they are served.
+        self.kafka: str | None = started.get("kafka")
 
     def client(self) -> Client:
         """Return a new connection."""
