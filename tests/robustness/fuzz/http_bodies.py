@@ -42,6 +42,12 @@ CRC_POSITION: Final = 17
 CRC_START: Final = 21
 
 
+def open_in_memory(backend: str, progress: storage.Progress) -> LogStore:
+    """Open a new store of a backend on a file layer that keeps everything in memory."""
+    options = StoreOptions(settings=ONE_PARTITION.get(backend, {}))
+    return storage.open_store(backend, DATA, options, fs=OverlayFileSystem())
+
+
 class Request(NamedTuple):
     """A request with a fuzzed body."""
 
@@ -128,17 +134,13 @@ class Front:
             await self._service.stop()
         if self._left == 0:
             settings = Settings(data=DATA, max_body_bytes=LIMIT_BYTES)
-            self._service = LogService(settings, self._open)
+            self._service = LogService(settings, partial(open_in_memory, self._backend))
             self._app = App(self._service)
             await self._service.start()
             self._left = REQUESTS_A_STORE
         self._left -= 1
         assert self._service is not None
         return self._service
-
-    def _open(self, progress: storage.Progress) -> LogStore:
-        options = StoreOptions(settings=ONE_PARTITION.get(self._backend, {}))
-        return storage.open_store(self._backend, DATA, options, fs=OverlayFileSystem())
 
     async def _answer(self, request: Request, body: bytes) -> tuple[int, bytes]:
         headers = CIMultiDict({"Content-Type": request.content_type})

@@ -22,7 +22,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
-import storage
 from api.kafka.apis import API_VERSIONS, SERVED, WITHOUT_TRANSACTIONS
 from api.kafka.call import PRODUCE, Client, Ended, Served
 from api.kafka.dispatch import Answer, Dispatcher
@@ -37,16 +36,12 @@ from logserver.errors import NotReady
 from logserver.metrics import KafkaMetrics
 from logserver.service.memory_budget import Reservation
 from logserver.service.service import LogService
-from storage import LogStore, StoreOptions
-from storage.files import OverlayFileSystem
 from storage.kafka.format.messages.codec import encode
 from storage.kafka.format.messages.schema import STRUCT, Field, messages
-from tests.http.harness import ONE_PARTITION
-from tests.robustness.fuzz.http_bodies import sealed
+from tests.robustness.fuzz.http_bodies import DATA, open_in_memory, sealed
 from tests.robustness.fuzz.target import LIMIT_BYTES, Check, Target
 from tests.wire.harness import BACKENDS, batch, frame
 
-DATA: Final = Path("/fuzz")
 FRAMES_A_STORE: Final = 500
 """After this number of frames a new in-memory store replaces the old one."""
 SIZE_BYTES: Final = 2
@@ -174,7 +169,7 @@ class Front:
             settings = Settings(
                 data=DATA, max_body_bytes=LIMIT_BYTES, max_wait_ms=WAIT_MS, flush="os"
             )
-            self._service = LogService(settings, self._open)
+            self._service = LogService(settings, partial(open_in_memory, self._backend))
             await self._service.start()
             metrics = KafkaMetrics(self._service.metrics)
             self._dispatcher = Dispatcher(self._service, metrics, node_id=1, tokens=self._tokens)
@@ -182,10 +177,6 @@ class Front:
         self._left -= 1
         assert self._service is not None
         return self._service
-
-    def _open(self, progress: storage.Progress) -> LogStore:
-        options = StoreOptions(settings=ONE_PARTITION.get(self._backend, {}))
-        return storage.open_store(self._backend, DATA, options, fs=OverlayFileSystem())
 
 
 def offered(backend: str) -> Mapping[int, Served]:
