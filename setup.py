@@ -23,6 +23,7 @@ COMPILED = [
     "api/kafka/first_step.py",
     "api/kafka/handlers/fetch.py",
     "api/kafka/handlers/produce.py",
+    "api/kafka/idle_poll.py",
     "api/kafka/protocol/messages/fetch.py",
     "api/kafka/protocol/messages/group_offsets.py",
     "api/kafka/protocol/messages/groups.py",

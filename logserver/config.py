@@ -235,6 +235,7 @@ class Settings:
     handshake_timeout_ms: int = 10_000
     keep_alive_ms: int = 75_000
     kafka_idle_ms: int = 600_000
+    kafka_poll_us: int = 100
     body_timeout_ms: int = 30_000
     heartbeat_ms: int = 15_000
     log_level: str = "info"
@@ -392,6 +393,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "kafka_idle_ms": (
         _integer(1000, DAY_MS),
         "Longest that a Kafka client may stay connected without a request.",
+    ),
+    "kafka_poll_us": (
+        _integer(0, 1000),
+        "How many microseconds the server looks for a Kafka client's next request before it sleeps.",
     ),
     "body_timeout_ms": (
         _integer(100, HOUR_MS),

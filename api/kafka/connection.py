@@ -7,7 +7,8 @@ is an i32 size and that many bytes.
                                 (or several Produce requests: appended in order, their syncs overlap)
 
 A Produce or Fetch request that waits for nothing is answered without a task (`first_step`). Its answer waits until the
-requests are read that have arrived meanwhile: of a client that sends ahead, several answers take one write.
+requests are read that have arrived meanwhile: of a client that sends ahead, several answers take one write. After it
+the loop looks for the client's next request for a short time before it sleeps (`idle_poll`).
 
 Back-pressure: no bytes are read while MAX_QUEUED requests wait, or while the budget of request bytes has no room for
 the next frame. No request begins while the client takes no answers. So a slow or hostile client holds one frame, a few
@@ -32,6 +33,7 @@ from api.connection.kernel import has_unread_bytes, untaken_bytes
 from api.kafka import first_step
 from api.kafka.call import FETCH, PRODUCE, TURN_S, Client, Ended
 from api.kafka.dispatch import HEADER_BYTES, Answer, Dispatcher
+from api.kafka.idle_poll import IdlePoll
 from api.kafka.protocol.primitives import Malformed
 from logserver.config import Address
 from logserver.errors import Busy, NotReady
@@ -99,6 +101,8 @@ class Connections(Protocol):
     def arriving(self) -> MemoryBudget: ...
     @property
     def received(self) -> memoryview: ...
+    @property
+    def idle_poll(self) -> IdlePoll: ...
 
     def take(self, connection: KafkaConnection) -> bool:
         """Count a connection; return False if there are too many."""
@@ -141,6 +145,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener = listener
         self._dispatcher = listener.dispatcher
         self._settings = listener.service.settings
+        self._idle_poll = listener.idle_poll
         self._now = asyncio.get_running_loop().time
         self._buffer = bytearray()
         self._long: _LongFrame | None = None  # the frame that is arriving, without `_buffer`
@@ -207,6 +212,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take received bytes."""
         self._received_bytes.value += nbytes
+        self._idle_poll.arrived()
         if self._ending:
             return
         self._moved_s = self._now()
@@ -255,6 +261,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._queue_frame(frame)
         self._begin_next()
         self._control_reading()
+        if not (buffer or self._long or self._queue or self._running):
+            self._idle_poll.answered()
 
     def _may_take(self) -> bool:
         return (

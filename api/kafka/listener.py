@@ -15,6 +15,7 @@ from typing import Final
 from api.connection.handshake import Handshake, Handshakes
 from api.kafka.connection import KafkaConnection
 from api.kafka.dispatch import Dispatcher
+from api.kafka.idle_poll import IdlePoll
 from logserver.access.tokens import Tokens
 from logserver.config import Address
 from logserver.metrics import KafkaMetrics
@@ -48,6 +49,7 @@ class KafkaListener:
         """The bytes of frames that are not whole yet: at most half of the bytes of all requests, or one frame."""
         self.received = memoryview(bytearray(RECEIVED_BYTES))
         """Where the kernel writes the bytes of all connections, except the bytes of long frames."""
+        self.idle_poll = IdlePoll(settings.kafka_poll_us)
         self.address = ""
         """HOST:PORT of the port, once it is open."""
         self.dispatcher: Dispatcher

@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import struct
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -387,6 +388,19 @@ async def test_an_idle_connection_ends(tmp_path: Path) -> None:
     async with broker(tmp_path / "store", kafka_idle_ms=1000) as kafka, kafka.connect() as idle:
         await idle.call(MetadataRequest(topics=None), 12)
         assert await asyncio.wait_for(idle.is_ended(), 10)
+
+
+@pytest.mark.parametrize("poll_us", [0, 1000])
+async def test_an_idle_server_sleeps(tmp_path: Path, poll_us: int) -> None:
+    """The loop looks for the next request for a short time only, with whole requests and with half of one."""
+    async with broker(tmp_path / "store", kafka_poll_us=poll_us) as kafka, kafka.connect() as idle:
+        for _ in range(20):
+            await idle.call(MetadataRequest(topics=None), 12)
+        idle.writer.write(frame(MetadataRequest(topics=None), 12)[:-3])
+        await asyncio.sleep(0.1)
+        begun_s = time.process_time()
+        await asyncio.sleep(0.5)
+        assert time.process_time() - begun_s < 0.25
 
 
 async def test_requests_wait_for_the_budget(tmp_path: Path) -> None:
