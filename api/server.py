@@ -79,6 +79,7 @@ class Server:
             max_connections=settings.max_connections,
             tls=self._tls,
             handshake_timeout_s=settings.handshake_timeout_ms / 1000,
+            failed_handshakes=service.metrics.failed_handshakes.child("http"),
             whole_types=frozenset({RECORD_BATCH, OCTET_STREAM, BINARY_V2_JSON, JSON_V2_JSON}),
             access_log=None,
             auto_decompress=False,

@@ -121,6 +121,10 @@ class Metrics:
             "route",
         )
         self._by_request: dict[tuple[str, str, int], tuple[Count, Spread]] = {}
+        self.failed_handshakes = self.counts(
+            "tls_handshakes_failed", "TLS handshakes that failed.", "port"
+        )
+        """By port: `http` or `kafka`."""
         self._produced_records = self._count("produced_records", "Records stored.")
         self._produced_bytes = self._count(
             "produced_bytes", "Bytes of produce bodies and of record batches stored."

@@ -1,13 +1,14 @@
-"""TLS before HTTP: a connection during its handshake.
+"""TLS before HTTP or Kafka's protocol: a connection during its handshake.
 
 Owns the handshakes in progress, their number and their timeout, so that they are limited like connections: each holds
-a descriptor, and the event loop reports a connection only after its handshake. Must not know HTTP: the protocol after
-a handshake is a parameter.
+a descriptor, and the event loop reports a connection only after its handshake. One that fails is logged and counted.
+Must not know HTTP: the protocol after a handshake is a parameter.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -15,10 +16,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
+from logserver.metrics import Count
+
+log = logging.getLogger(__name__)
+
 
 class Handshakes:
     """The handshakes in progress. `make` creates the protocol for the time after a handshake; `has_room` returns
-    whether one more may begin.
+    whether one more may begin; `failed` counts those that fail.
     """
 
     def __init__(
@@ -28,29 +33,35 @@ class Handshakes:
         timeout_s: float,
         make: Callable[[], asyncio.BaseProtocol],
         has_room: Callable[[], bool],
+        failed: Count,
     ) -> None:
         self._context = context
         self._timeout_s = timeout_s
         self._make = make
         self.has_room = has_room
+        self._failed = failed
         self._running: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def begin(self, connection: socket.socket) -> None:
-        """Start a handshake, and count it."""
-        task = asyncio.get_running_loop().create_task(self._run(connection))
+    def begin(self, connection: socket.socket, host: str) -> None:
+        """Start a handshake with the client on `host`, and count it."""
+        task = asyncio.get_running_loop().create_task(self._run(connection, host))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _run(self, connection: socket.socket) -> None:
+    async def _run(self, connection: socket.socket, host: str) -> None:
         """Run the handshake; if it fails the connection is closed."""
         connection.setblocking(False)
-        with suppress(OSError):  # also ssl.SSLError, and a timeout of the handshake
+        try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make, connection, ssl=self._context, ssl_handshake_timeout=self._timeout_s
             )
+        except OSError as error:  # also ssl.SSLError, and a timeout of the handshake
+            self._failed.value += 1
+            problem = getattr(error, "reason", None) or str(error) or "the connection ended"
+            log.info("the TLS handshake of client %s failed: %s", host, problem)
 
     async def stop(self) -> None:
         """End the handshakes in progress."""
@@ -77,5 +88,6 @@ class Handshake(asyncio.Protocol):
         if self._all.has_room():
             with suppress(OSError):  # no descriptor is left
                 second = os.dup(plain.get_extra_info("socket").fileno())
-                self._all.begin(socket.socket(fileno=second))
+                peer = plain.get_extra_info("peername") or ("",)
+                self._all.begin(socket.socket(fileno=second), str(peer[0]))
         plain.abort()

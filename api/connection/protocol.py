@@ -25,6 +25,7 @@ from api.connection.handshake import Handshake, Handshakes
 from api.connection.long_body import LEAST_BYTES, MOST_BYTES, Buffers, LongBody
 from api.connection.response_headers import REQUEST_ID, SERVER, sign
 from api.http.errors import ApiError, error_response
+from logserver.metrics import Count
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class ApiServer(web.Server):
         max_connections: int,
         tls: ssl.SSLContext | None,
         handshake_timeout_s: float,
+        failed_handshakes: Count,
         whole_types: Set[str] = frozenset(),
         **options: Any,
     ) -> None:
@@ -85,6 +87,7 @@ class ApiServer(web.Server):
                 timeout_s=handshake_timeout_s,
                 make=self._protocol,
                 has_room=lambda: self.open_connections < max_connections,
+                failed=failed_handshakes,
             )
 
     @property

@@ -67,6 +67,7 @@ class KafkaListener:
                 timeout_s=service.settings.handshake_timeout_ms / 1000,
                 make=lambda: KafkaConnection(self),
                 has_room=self._has_room,
+                failed=service.metrics.failed_handshakes.child("kafka"),
             )
         service.metrics.gauge(
             "kafka_connections",

@@ -16,6 +16,7 @@ from api.app import all_operations
 from logserver.config import Settings
 from logserver.metrics import Children, Count, Spread
 from tests.http.harness import Api, opener, records, serving, settings
+from tests.wire.harness import FREE, Broker, fetch
 
 SCALED = re.compile(r"_(ms|millis\w*|micros\w*|minutes|kb|mb|kilobytes|percent)(_|$)")
 NAME = re.compile(r"\b(?:logserver|process)_[a-z_]+")
@@ -49,13 +50,22 @@ async def test_labels_have_few_values(api: Api) -> None:
         await api.call(f"ODD{number}", "/topics")
     allowed = {
         "route": {operation.pattern for operation in all_operations(Settings())} | {"none"},
-        "service": {"journal", "flush", "checkpoint", "retention"},
+        "service": {
+            "journal",
+            "flush",
+            "checkpoint",
+            "retention",
+            "compaction",
+            "delivery",
+            "transactions",
+        },  # fmt: skip
+        "port": {"http", "kafka"},
     }
     for family in await scraped(api):
         for sample in family.samples:
-            assert sample.labels.keys() <= {"route", "method", "status", "le", "service"}, sample
-            if "route" in sample.labels:
-                assert sample.labels["route"] in allowed["route"], sample
+            assert sample.labels.keys() <= {*allowed, "method", "status", "le"}, sample
+            for name in allowed.keys() & sample.labels.keys():
+                assert sample.labels[name] in allowed[name], sample
             assert not sample.labels.get("method", "").startswith("ODD")
 
 
@@ -109,8 +119,13 @@ async def test_a_scrape_counts_every_request_before_it(api: Api) -> None:
 
 
 async def test_the_dashboard_shows_what_there_is(tmp_path: Path, repo_root: Path) -> None:
-    chosen = settings(tmp_path / "store")
+    chosen = settings(tmp_path / "store", listen_kafka=FREE)
     async with serving(chosen, opener("rocketmq", chosen)) as api:
+        await api.server.listen_kafka()
+        async with Broker(api).connect() as client:
+            await client.call(fetch("unknown", (0, 0)), 12)
+            client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await client.is_ended()
         known = {sample.name for family in await scraped(api) for sample in family.samples}
     dashboard = msgspec.json.decode((repo_root / "docs/grafana-dashboard.json").read_bytes())
     panels = dashboard["panels"]

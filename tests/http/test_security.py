@@ -267,6 +267,42 @@ async def test_a_client_needs_a_certificate(tmp_path: Path, certificates: Path) 
             await api.call("GET", "/topics", ssl=trusting(certificates))
 
 
+def distrust(host: str, port: int) -> None:
+    """Connect as a client that does not trust the server's certificate."""
+    with (
+        socket.create_connection((host, port), timeout=10) as plain,
+        pytest.raises(ssl.SSLCertVerificationError),
+    ):
+        ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+
+
+async def test_a_failed_handshake_is_logged_and_counted(
+    tmp_path: Path, certificates: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    chosen = settings(
+        tmp_path / "store", tls_cert=certificates / "server.pem", handshake_timeout_ms=200
+    )
+    caplog.set_level("INFO", "api.connection")
+    async with serving(chosen, opener("memory", chosen)) as api:
+        host, port = api.url.removeprefix("https://").split(":")
+        await asyncio.to_thread(distrust, host, int(port))
+        for sent in (b"GET / HTTP/1.1\r\n\r\n", b""):  # without TLS; nothing before the timeout
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(sent)
+            with suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 10)
+            writer.transport.abort()
+        await api.until_connected(0)
+        metrics = await api.call("GET", "/metrics", ssl=trusting(certificates))
+        assert 'logserver_tls_handshakes_failed_total{port="http"} 3.0' in metrics.body.decode()
+    failures = [message for message in caplog.messages if "handshake" in message]
+    assert all(f"the TLS handshake of client {host} failed: " in one for one in failures)
+    unknown, plain, slow = (one.partition("failed: ")[2] for one in failures)
+    assert unknown == "TLSV1_ALERT_UNKNOWN_CA"
+    assert plain == "HTTP_REQUEST"
+    assert "taking longer than 0.2 seconds" in slow
+
+
 async def test_connections_in_the_handshake_are_counted_and_end(
     tmp_path: Path, certificates: Path
 ) -> None:

@@ -318,6 +318,9 @@ async def test_tls(tmp_path: Path) -> None:
         async with kafka.connect() as plain:
             plain.writer.write(frame(MetadataRequest(topics=None), 12))
             await asyncio.wait_for(plain.reader.read(), 10)  # at most an alert, then the end
+        await kafka.until_connected(0)
+        counted = kafka.service.metrics.render().decode()
+        assert 'logserver_tls_handshakes_failed_total{port="kafka"} 1.0' in counted
 
 
 @pytest.mark.parametrize(
