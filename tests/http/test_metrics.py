@@ -58,7 +58,7 @@ async def test_labels_have_few_values(api: Api) -> None:
             "compaction",
             "delivery",
             "transactions",
-        },  # fmt: skip
+        },
         "port": {"http", "kafka"},
     }
     for family in await scraped(api):
