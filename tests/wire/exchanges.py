@@ -258,7 +258,8 @@ def _odd_topics() -> Sequence[Exchange]:
     )  # fmt: skip
 
 
-def _alter(name: str, *changes: tuple[str, int, str | None], kind: int = 2) -> Any:
+def alteration(name: str, *changes: tuple[str, int, str | None], kind: int = 2) -> Any:
+    """Return changes of a resource, each of a config's name, the operation, and the value."""
     configs = [
         IncrementalAlterConfigsRequestAlterableConfig(name=c, config_operation=op, value=value)
         for c, op, value in changes
@@ -272,18 +273,18 @@ def _odd_configs() -> Sequence[Exchange]:
     """Changes of configs that are refused as a whole, and those without an effect."""
     size, policy = "retention.bytes", "cleanup.policy"
     changes = {
-        "a config twice": [_alter("o", (size, 0, "7"), (size, 0, "8"))],
-        "a topic twice": [_alter("o", (size, 0, "7")), _alter("o", ("segment.ms", 0, "7"))],
-        "null": [_alter("o", (size, 0, None))],
-        "append null": [_alter("o", (policy, 2, None))],
-        "reset an unknown config": [_alter("o", ("nosuch", 1, None))],
-        "without a name": [_alter("", (size, 0, "7"))],
-        "with a bad name": [_alter("a b", (size, 0, "7"))],
-        "take the only policy": [_alter("o", (policy, 3, "delete"))],
-        "give a policy": [_alter("o", (policy, 2, "delete"))],
-        "reset limits of the node": [_alter("1", ("leader.replication.throttled.rate", 1, ""), kind=4)],
-        "nothing of the default node": [_alter("", kind=4)],
-        "of another node": [_alter("7", ("leader.replication.throttled.rate", 1, ""), kind=4)],
+        "a config twice": [alteration("o", (size, 0, "7"), (size, 0, "8"))],
+        "a topic twice": [alteration("o", (size, 0, "7")), alteration("o", ("segment.ms", 0, "7"))],
+        "null": [alteration("o", (size, 0, None))],
+        "append null": [alteration("o", (policy, 2, None))],
+        "reset an unknown config": [alteration("o", ("nosuch", 1, None))],
+        "without a name": [alteration("", (size, 0, "7"))],
+        "with a bad name": [alteration("a b", (size, 0, "7"))],
+        "take the only policy": [alteration("o", (policy, 3, "delete"))],
+        "give a policy": [alteration("o", (policy, 2, "delete"))],
+        "reset limits of the node": [alteration("1", ("leader.replication.throttled.rate", 1, ""), kind=4)],
+        "nothing of the default node": [alteration("", kind=4)],
+        "of another node": [alteration("7", ("leader.replication.throttled.rate", 1, ""), kind=4)],
     }  # fmt: skip
     replaced: dict[str, list[tuple[str, str | None]]] = {
         "replace by null": [(size, None)],

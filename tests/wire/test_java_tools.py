@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +111,10 @@ def test_the_tools(classpath: str, address: str, backend: str) -> None:
     configs = java(classpath, address, config, "--describe", *entity)
     assert second in configs
     assert first not in configs
+    group = ("--entity-type", "groups", "--entity-name", "g")
+    assert "consumer.session.timeout.ms=45000" in java(
+        classpath, address, config, "--describe", *group, "--all"
+    )
     sizes = tool("LogDirsCommand", "--describe")
     assert '"partition":"t-0"' in sizes
     assert "(id: 1 rack: null" in tool("BrokerApiVersionsCommand")
@@ -275,6 +281,49 @@ def test_scram(classpath: str, tmp_path: Path, mechanism: str) -> None:
     try:
         topic = (f"{TOOLS}.TopicCommand", "--command-config", str(config), "--create", "--topic")
         assert "Created topic" in java(classpath, str(running.told["kafka"]), *topic, "t")
+    finally:
+        running.process.kill()
+        running.process.communicate()
+
+
+def jwt(**claims: object) -> str:
+    """Return a token in the form that the Java client asks for: it looks at the claims, and no one at the signature."""
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+    return ".".join([*(urlsafe_b64encode(part).decode().rstrip("=") for part in parts), "c2lnbg"])
+
+
+def test_oauthbearer(classpath: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Java client sends a token that it reads from a file; it must be one of the server's."""
+    oauth = "org.apache.kafka.common.security.oauthbearer"
+    at_s = int(time.time())
+    good, bad = (jwt(sub=name, iat=at_s, exp=at_s + 3600) for name in ("ann", "bob"))
+    given = tmp_path / "given"
+    monkeypatch.setenv(
+        "JDK_JAVA_OPTIONS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={given.as_uri()}"
+    )
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        f"sasl.login.callback.handler.class={oauth}.OAuthBearerLoginCallbackHandler\n"
+        f"sasl.oauthbearer.token.endpoint.url={given.as_uri()}\n"
+        f"sasl.jaas.config={oauth}.OAuthBearerLoginModule required;\n"
+    )
+    options = (
+        "--token-file",
+        token_file(tmp_path, f"{good} admin"),
+        "--listen-kafka",
+        "127.0.0.1:0",
+    )
+    running = Running("--data", tmp_path / "store", *options)
+    try:
+        kafka = str(running.told["kafka"])
+        topic = (f"{TOOLS}.TopicCommand", "--command-config", str(config), "--create", "--topic")
+        given.write_text(good)
+        assert "Created topic" in java(classpath, kafka, *topic, "t")
+        given.write_text(bad)
+        refused = ended(classpath, kafka, *topic, "u")
+        assert refused.returncode != 0
+        assert "SaslAuthenticationException" in refused.stdout + refused.stderr
     finally:
         running.process.kill()
         running.process.communicate()

@@ -58,7 +58,7 @@ from tests.wire.harness import (
     produce,
 )
 
-TOPIC, NODE = 2, 4
+TOPIC, NODE, LOGGERS, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -179,6 +179,53 @@ async def described(connection: Connection, name: str = "t", kind: int = TOPIC) 
     (row,) = (await connection.call(request)).results
     assert row.error_code == 0, row.error_message
     return {config.name: config for config in row.configs}
+
+
+async def test_configs_of_a_group(tmp_path: Path) -> None:
+    """Every group has the configs of the node; a value that was set has another source than a default."""
+    changed: dict[str, Any] = {"group_consumer_session_timeout_ms": 50_000}
+    sources = dict.fromkeys(changed, "flag")
+    async with (
+        broker(tmp_path / "store", **changed, sources=sources) as kafka,
+        kafka.connect() as connection,
+    ):
+        found = await described(connection, "no-such-group", GROUP)
+        assert {name: (row.value, row.config_source) for name, row in found.items()} == {
+            "consumer.assignment.interval.ms": ("1000", 5),
+            "consumer.heartbeat.interval.ms": ("5000", 5),
+            "consumer.session.timeout.ms": ("50000", 4),
+        }
+        assert {(row.config_type, row.read_only) for row in found.values()} == {(3, True)}
+        node = await described(connection, "1", NODE)
+        assert node["group.consumer.session.timeout.ms"].value == "50000"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "problem"),
+    [
+        (GROUP, "", "a group has a name"),
+        (LOGGERS, "1", "only topics"),
+        (CLIENT_METRICS, "m", "only topics"),
+        (99, "x", "unknown resource type 99"),
+        (0, "x", "unknown resource type 0"),
+    ],
+)
+async def test_resources_without_configs(
+    connection: Connection, kind: int, name: str, problem: str
+) -> None:
+    resource = DescribeConfigsRequestResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    (row,) = (await connection.call(DescribeConfigsRequest(resources=[resource]), 4)).results
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+    assert problem in row.error_message
+    change = IncrementalAlterConfigsRequestAlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=[]
+    )
+    (row,) = (
+        await connection.call(IncrementalAlterConfigsRequest(resources=[change]), 1)
+    ).responses
+    assert row.error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", range(SERVED[32].first, SERVED[32].last + 1))

@@ -1,4 +1,4 @@
-"""The configs of topics, and the few of this node: describe and alter.
+"""The configs of topics, and the few of this node and of groups: describe and alter.
 
 Owns the protocol's forms of a config (source, type, synonyms) and the four operations of an incremental change. The
 store knows names, values and defaults. From ConfigHelper, ConfigAdminManager and ConfigurationControlManager: a
@@ -34,14 +34,22 @@ from api.kafka.protocol.messages.configs import (
     ListConfigResourcesResponseConfigResource,
 )
 from api.kafka.refusals import code_of, message_of
+from logserver.config import DEFAULT
 from storage import ClientBatches, ConfigSource, StorageError, TopicConfig
 from storage.errors import InvalidArgument, InvalidConfig, NotOffered
 
 TOPIC: Final = 2
 NODE: Final = 4
 CLIENT_METRICS: Final = 16
-RESOURCE_TYPES: Final = frozenset({TOPIC, NODE, 8, CLIENT_METRICS, 32})
-"""All types of resources that have configs: 8 is the loggers of a node, 32 a group."""
+GROUP: Final = 32
+RESOURCE_TYPES: Final = frozenset({TOPIC, NODE, 8, CLIENT_METRICS, GROUP})
+"""All types of resources that have configs: 8 is the loggers of a node."""
+GROUP_CONFIGS: Final = (
+    "consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+)
+"""Of members in the new group protocol. With "group." before them, names of the node's configs and of settings."""
 FIRST_WITH_TYPES: Final = 1
 SOURCES: Final = {ConfigSource.TOPIC: 1, ConfigSource.STORE: 4, ConfigSource.DEFAULT: 5}
 TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
@@ -92,13 +100,17 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Descr
 
 
 def _configs_of(call: Call, resource: DescribeConfigsRequestResource) -> Sequence[Config]:
-    """Return the configs of a topic or node; "" is the node's default, which has none of its own.
+    """Return the configs of a topic, node or group; "" is the node's default, which has none of its own.
 
-    Raises UnknownTopic, InvalidTopic, InvalidArgument.
+    Raises UnknownTopic, InvalidTopic, InvalidArgument, NotOffered.
     """
     if resource.resource_type == NODE:
         _check_node(call, resource.resource_name)
         return list(_node_configs(call)) if resource.resource_name else []
+    if resource.resource_type == GROUP:
+        if not resource.resource_name:
+            raise InvalidArgument("a group has a name", field="resource_name")
+        return [_group_config(call, name) for name in GROUP_CONFIGS]
     if resource.resource_type != TOPIC:
         raise _not_offered(resource.resource_type)
     _check_topic(call, resource.resource_name)
@@ -121,10 +133,34 @@ def _check_topic(call: Call, name: str) -> None:
     call.topics.info(name)
 
 
-def _not_offered(resource_type: int) -> NotOffered:
+def _not_offered(resource_type: int) -> StorageError:
+    """Return the error for a resource that has no configs here, or that there is not at all."""
+    if resource_type not in RESOURCE_TYPES:
+        return InvalidArgument(f"unknown resource type {resource_type}", field="resource_type")
     return NotOffered(
-        f"resource type {resource_type}: only topics ({TOPIC}) and this node ({NODE}) have configs",
+        f"resource type {resource_type}: only topics ({TOPIC}), this node ({NODE}) and groups ({GROUP}) have configs, "
+        "and only a topic's can be changed",
         feature="configs",
+    )
+
+
+def _group_config(call: Call, name: str) -> Config:
+    """Return a config of a group: the node's, for each group the same, also for one that does not exist."""
+    of_node = f"group.{name}"
+    setting = of_node.replace(".", "_")
+    settings = call.service.settings
+    is_default = settings.sources.get(setting, DEFAULT) == DEFAULT
+    value, source = (
+        str(getattr(settings, setting)),
+        SOURCES[ConfigSource.DEFAULT if is_default else ConfigSource.STORE],
+    )
+    return Config(
+        name=name,
+        value=value,
+        read_only=True,
+        config_source=source,
+        config_type=TYPES["int"],
+        synonyms=[Synonym(name=of_node, value=value, source=source)],
     )
 
 
@@ -153,16 +189,13 @@ def _node_configs(call: Call) -> Iterator[Config]:
         "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
         "broker.id": str(call.node_id),
         "default.replication.factor": "1",
-        "group.consumer.assignment.interval.ms": str(
-            settings.group_consumer_assignment_interval_ms
-        ),
-        "group.consumer.heartbeat.interval.ms": str(settings.group_consumer_heartbeat_interval_ms),
-        "group.consumer.session.timeout.ms": str(settings.group_consumer_session_timeout_ms),
         "log.dirs": str(settings.data.absolute()),
         "max.connections": str(settings.max_connections),
         "node.id": str(call.node_id),
         "socket.request.max.bytes": str(settings.max_body_bytes),
     }
+    for name in GROUP_CONFIGS:
+        own[f"group.{name}"] = _group_config(call, name).value or ""
     for config in service.batches.default_configs():
         if config.server_name is not None:
             own[config.server_name] = config.value
@@ -282,9 +315,10 @@ def _own(call: Call, topic: str) -> Sequence[str]:
 
 
 def _all(call: Call, topic: str) -> Mapping[str, TopicConfig]:
-    if topic not in call.topics:
-        return {}
-    return {config.name: config for config in call.service.batches.describe_configs(topic)}
+    """Return the configs of a topic by name; of one that does not exist, what it would have."""
+    batches = call.service.batches
+    known = batches.describe_configs(topic) if topic in call.topics else batches.default_configs()
+    return {config.name: config for config in known}
 
 
 def _change(
@@ -320,22 +354,22 @@ async def _altered(
 ) -> tuple[ErrorCode, str | None]:
     """Change, or only check, the configs of a topic. Return the number and message of the error.
 
-    A config of a node that has none of its own is reset without an effect: kafka-reassign-partitions resets limits.
+    The order of the checks is that of ConfigurationControlManager: a bad config counts before an unknown topic. A
+    config of a node that has none of its own is reset without an effect: kafka-reassign-partitions resets limits.
     """
     try:
         if resource_type == NODE and not any(value is not None for value in changes.values()):
             _check_node(call, topic)
             return ErrorCode.NONE, None
         if resource_type != TOPIC:
-            raise NotOffered(
-                f"configs of resource type {resource_type} cannot be changed: only the configs of topics ({TOPIC})",
-                feature="configs",
-            )
-        _check_topic(call, topic)
+            raise _not_offered(resource_type)
+        if topic not in call.topics:
+            call.service.batches.check_name(topic)
+        given = {name: value for name, value in changes.items() if value is not None}
+        call.service.batches.check_configs(given)
+        call.topics.info(topic)
         if check_only:
             call.service.topics.access.check_writable()
-            given = {name: value for name, value in changes.items() if value is not None}
-            call.service.batches.check_configs(given)
         elif changes:
             await call.service.topics.alter(topic, changes)
     except StorageError as error:

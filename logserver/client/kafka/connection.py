@@ -41,16 +41,23 @@ _REFUSED: Final[Mapping[str, tuple[int, int]]] = {
     "_AUTO_OFFSET_RESET": (416, 41601),
     "TOPIC_EXCEPTION": (422, 42203),
     "INVALID_CONFIG": (422, 42205),
+    "UNSUPPORTED_VERSION": (422, 42207),
     "TOPIC_AUTHORIZATION_FAILED": (403, 403),
     "GROUP_AUTHORIZATION_FAILED": (403, 403),
     "CLUSTER_AUTHORIZATION_FAILED": (403, 403),
 }
 _OTHER: Final = (400, 400)
-# librdkafka drops the broker's own words on a record.
-_INVALID_RECORD: Final = (
-    "the broker does not accept such a record: a compacted topic needs keys; a RocketMQ store needs values, keys of "
-    "text, and each header once"
-)
+# For errors to which librdkafka gives no words of the broker, or none that help.
+_WORDS: Final[Mapping[str, str]] = {
+    "INVALID_RECORD": (
+        "the broker does not accept such a record: a compacted topic needs keys; a RocketMQ store needs values, keys "
+        "of text, and each header once"
+    ),
+    "UNSUPPORTED_VERSION": (
+        "the broker does not offer this: its version is too old, or its store cannot do it (a RocketMQ store keeps the "
+        "records of all topics in one log, and deletes none of a single topic)"
+    ),
+}
 # An answer of HTTP begins with "HTTP", which librdkafka reads as a size.
 _HTTP_SIZE: Final = f"Invalid response size {int.from_bytes(b'HTTP')}"
 _MAY_PASS: Final = (503, 50301)
@@ -138,8 +145,7 @@ class Connection:
                 f"no answer from {self.brokers}: {problem}; for the HTTP API of a server give http://{first}",
                 url=self.brokers,
             )
-        if name == "INVALID_RECORD":
-            text = _INVALID_RECORD
+        text = _WORDS.get(name, text)
         if name in _LOGIN:
             return ServerRefused(text, status=401, error_code=401, answer={})
         status, code = _REFUSED.get(name, _MAY_PASS if error.retriable() else _OTHER)

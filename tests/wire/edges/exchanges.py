@@ -14,6 +14,12 @@ from typing import Any, Final
 from zlib import crc32
 
 from api.kafka.protocol.messages.cluster import FindCoordinatorRequest
+from api.kafka.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsRequestAlterableConfig,
+    AlterConfigsRequestResource,
+    IncrementalAlterConfigsRequest,
+)
 from api.kafka.protocol.messages.fetch import FetchRequest
 from api.kafka.protocol.messages.group_admin import (
     DeleteGroupsRequest,
@@ -53,7 +59,7 @@ from api.kafka.protocol.messages.topics import (
 from storage.coding.checksum import crc32c
 from storage.kafka.format.batch import CRC_START
 from storage.kafka.format.compression import CODECS
-from tests.wire.exchanges import SERVERS_OWN, Exchange, answered, print_answers
+from tests.wire.exchanges import SERVERS_OWN, Exchange, alteration, answered, print_answers
 from tests.wire.group_requests import join
 from tests.wire.harness import Connection, batch, fetch, produce
 
@@ -69,6 +75,7 @@ def exchanges() -> Sequence[Exchange]:
         *_too_late(),
         *_no_group(),
         *_codecs(),
+        *_bad_configs(),
     )
 
 
@@ -268,6 +275,35 @@ def _codecs() -> Sequence[Exchange]:
         *((f"fetch from a topic of codec 4, version {version}", fetch("z", (0, 0)), version)
           for version in fetched),
     ]  # fmt: skip
+
+
+def _bad_configs() -> Sequence[Exchange]:
+    """Configs that there are none of, and bad values, of topics that exist or cannot."""
+    changes: dict[str, tuple[str, int, str | None]] = {
+        "set": ("retention.ms", 0, "7"),
+        "set to no number": ("retention.ms", 0, "x"),
+        "set an unknown config": ("nosuch", 0, "1"),
+        "reset an unknown config": ("nosuch", 1, None),
+        "append to a number": ("retention.ms", 2, "1"),
+        "append to a list": ("cleanup.policy", 2, "compact"),
+        "append to an unknown config": ("nosuch", 2, "1"),
+    }
+    found: list[Exchange] = []
+    for topic in ("none", "a b", "t"):
+        for check_only in (True, False):
+            where = f"topic {topic!r}, {'only checked' if check_only else 'done'}"
+            for what, (name, operation, value) in changes.items():
+                rows = [alteration(topic, (name, operation, value))]
+                request = IncrementalAlterConfigsRequest(resources=rows, validate_only=check_only)
+                found.append((f"{what}: {where}", request, 1))
+                if operation == 0:
+                    config = AlterConfigsRequestAlterableConfig(name=name, value=value)
+                    row = AlterConfigsRequestResource(
+                        resource_type=2, resource_name=topic, configs=[config]
+                    )
+                    all_of_it = AlterConfigsRequest(resources=[row], validate_only=check_only)
+                    found.append((f"{what}, nothing else: {where}", all_of_it, 2))
+    return found
 
 
 async def answers(connection: Connection, *, pause_s: float = 0) -> dict[str, Any]:
