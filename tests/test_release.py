@@ -42,10 +42,13 @@ def script(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a release for this Python."""
-    out = tmp_path_factory.mktemp("dist")
-    (out / f"{DISTRIBUTION}-0.0.1.tar.gz").write_text("an earlier release")
-    (out / "notes.txt").write_text("of the user")
+    """Return the folder of a release for this Python, with its output in a file next to it: of the stage before the
+    tests (scripts/test), or a new one.
+    """
+    made = os.environ.get("TESTS_RELEASE")
+    if made is not None:
+        return Path(made)
+    out = tmp_path_factory.mktemp("release") / "files"
     command = [sys.executable, "-P", "scripts/release", "--python", sys.executable]
     done = subprocess.run(
         [*command, "--out", str(out)],
@@ -56,15 +59,14 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    steps = done.stdout.splitlines()
-    assert [line.partition(" ")[0] for line in steps] == [f"[{n}/6]" for n in range(1, 7)]
-    assert (out / "notes.txt").read_text() == "of the user"
-    (out / "notes.txt").unlink()
+    out.with_suffix(".log").write_text(done.stdout)
     return out
 
 
 @pytest.mark.slow
 def test_the_files_of_a_release(released: Path) -> None:
+    steps = released.with_suffix(".log").read_text().splitlines()
+    assert [line.partition(" ")[0] for line in steps] == [f"[{n}/6]" for n in range(1, 7)]
     names = {path.name for path in released.iterdir()}
     pure, source, parts = (f"{STEM}{end}" for end in ("-py3-none-any.whl", ".tar.gz", ".cdx.json"))
     (compiled,) = names - {pure, source, parts, "SHA256SUMS"}
@@ -170,6 +172,20 @@ def test_the_pythons_of_a_release(tmp_path: Path) -> None:
     assert names["minor_of"](tmp_path / "missing") is None
     with pytest.raises(names["Failed"], match="is no CPython"):
         names["pythons"]([none])
+
+
+def test_an_earlier_release_is_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in (f"{DISTRIBUTION}-0.0.1.tar.gz", "SHA256SUMS", "notes.txt"):
+        (out / name).write_text("earlier")
+    release = script("release")["Release"](tmp_path, out, {})
+    (release.files / f"{STEM}.tar.gz").write_text("new")
+    release.checksums()
+    release.move()
+    assert {path.name for path in out.iterdir()} == {f"{STEM}.tar.gz", "SHA256SUMS", "notes.txt"}
+    assert (out / "notes.txt").read_text() == "earlier"
+    assert (out / "SHA256SUMS").read_text().endswith(f"  {STEM}.tar.gz\n")
 
 
 def test_a_failed_release_changes_nothing(tmp_path: Path) -> None:
