@@ -11,7 +11,7 @@ that with each record. So for a short time after an answer the loop makes turns 
 
 A miss has used a processor for nothing. After one, the next answer is not followed by such turns; after a second the
 next 3 are not, then 7, up to MAX_SKIPPED. A hit forgets the misses. So clients that pause for longer cost the limit
-once in a thousand answers.
+once in a thousand answers. Decision 32 has the measurements.
 """
 
 from __future__ import annotations
