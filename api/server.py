@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -107,6 +107,24 @@ class Server:
         """The number of open connections, including TLS handshakes in progress."""
         kafka = 0 if self.kafka is None else self.kafka.open_connections
         return self._protocols.open_connections + kafka
+
+    def reload(self) -> Sequence[str]:
+        """Read the token file and the files of TLS again; return what was read.
+
+        Tokens that were added are valid then, and others are not; Kafka clients that have logged in are disconnected.
+        A new certificate is for connections that begin later. Raises SettingsError, and then nothing has changed.
+        """
+        settings = self.service.settings
+        of_http, of_kafka = tls_context(settings), tls_context(settings, ())
+        self.app.guard.reload()
+        if of_http is not None:
+            self._protocols.use(of_http)
+        if self.kafka is not None:
+            if of_kafka is not None:
+                self.kafka.use(of_kafka)
+            self.kafka.log_out()
+        files = {"the token file": settings.token_file, "the certificate": settings.tls_cert}
+        return [name for name, path in files.items() if path is not None]
 
     async def listen(self) -> None:
         """Bind both ports, and accept HTTP. Nothing is stored before. Raises CannotListen."""
@@ -242,7 +260,7 @@ async def _serve_until(
     service = LogService(settings, opened)
     server = Server(service)
     manager = ServiceManager.from_environment(os.environ)
-    if settings.token_file is not None or manager.is_present:
+    if settings.token_file is not None or settings.tls_cert is not None or manager.is_present:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, server)
     await server.listen()
     opening = asyncio.create_task(service.start())
@@ -302,18 +320,14 @@ def keep_freed_memory() -> None:
 
 
 def _reload(server: Server) -> None:
-    """Reload the token file at SIGHUP: added tokens become valid, removed ones invalid. A bad file changes nothing.
+    """Read the token file and the files of TLS again at SIGHUP. If one of them is wrong, nothing changes.
 
-    A service manager sends SIGHUP to any server that it reloads; without a token file there is nothing to do.
+    A service manager sends SIGHUP to any server that it reloads; without these files there is nothing to do.
     """
-    if server.service.settings.token_file is None:
-        log.info("SIGHUP: there is no token file to read")
-        return
     try:
-        server.app.guard.reload()
-        if server.kafka is not None:
-            server.kafka.log_out()
+        read = server.reload()
     except SettingsError as error:
-        log.error("the tokens stay as they are: %s", error.message)  # noqa: TRY400  # no stack trace
+        log.error("SIGHUP: nothing is changed: %s", error.message)  # noqa: TRY400  # no stack trace
     else:
-        log.info("SIGHUP: the token file was read again")
+        names = " and ".join(read) or "nothing: there is no token file and no certificate"
+        log.info("SIGHUP: read again: %s", names)

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 class Handshakes:
     """The handshakes in progress. `make` creates the protocol for the time after a handshake; `has_room` returns
-    whether one more may begin; `failed` counts those that fail.
+    whether one more may begin; `failed` counts those that fail. `context` may be replaced, for those that begin later.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Handshakes:
         has_room: Callable[[], bool],
         failed: Count,
     ) -> None:
-        self._context = context
+        self.context = context
         self._timeout_s = timeout_s
         self._make = make
         self.has_room = has_room
@@ -56,7 +56,7 @@ class Handshakes:
         connection.setblocking(False)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._make, connection, ssl=self._context, ssl_handshake_timeout=self._timeout_s
+                self._make, connection, ssl=self.context, ssl_handshake_timeout=self._timeout_s
             )
         except OSError as error:  # also ssl.SSLError, and a timeout of the handshake
             self._failed.value += 1

@@ -102,6 +102,11 @@ class ApiServer(web.Server):
     def _protocol(self) -> ApiProtocol:
         return ApiProtocol(self, loop=asyncio.get_running_loop(), **self._options)
 
+    def use(self, context: ssl.SSLContext) -> None:
+        """Use another TLS context for the handshakes that begin later. The server was created with one."""
+        assert self._handshakes is not None
+        self._handshakes.context = context
+
     def pre_shutdown(self) -> None:
         """Let every connection end after its current request, and new connections end at once."""
         self.stopping = True

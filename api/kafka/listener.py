@@ -127,6 +127,11 @@ class KafkaListener:
         if not self._connections:
             self._empty.set()
 
+    def use(self, context: ssl.SSLContext) -> None:
+        """Use another TLS context for the handshakes that begin later. The port was created with one."""
+        assert self._handshakes is not None
+        self._handshakes.context = context
+
     def log_out(self) -> None:
         """End all connections whose clients have logged in: tokens have changed."""
         if self._tokens is not None:

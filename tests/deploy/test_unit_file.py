@@ -91,7 +91,7 @@ def test_a_reload_without_tokens_does_not_end_the_server(machine: Machine, addre
         server.send_signal(signal.SIGHUP)
         code, errors = machine.end(server)
     assert code == 0
-    assert "SIGHUP: there is no token file to read" in errors
+    assert "SIGHUP: read again: nothing: there is no token file and no certificate" in errors
 
 
 @pytest.mark.parametrize(

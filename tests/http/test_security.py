@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 import ssl
 import stat
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from contextlib import closing, suppress
 from hashlib import sha256
@@ -301,6 +303,66 @@ async def test_a_failed_handshake_is_logged_and_counted(
     assert unknown == "TLSV1_ALERT_UNKNOWN_CA"
     assert plain == "HTTP_REQUEST"
     assert "taking longer than 0.2 seconds" in slow
+
+
+async def presented(address: str) -> str:
+    """Return the certificate that a port presents to a new client, in PEM."""
+    host, _, port = address.rpartition(":")
+    return await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)), timeout=10)
+
+
+async def test_a_new_certificate_is_for_new_connections(tmp_path: Path, certificates: Path) -> None:
+    own = tmp_path / "own.pem"
+    own.write_bytes((certificates / "server.pem").read_bytes())
+    chosen = settings(tmp_path / "store", tls_cert=own)
+    secure = trusting(certificates)
+    async with serving(chosen, opener("memory", chosen)) as api:
+        address = api.url.removeprefix("https://")
+        assert (await api.call("GET", "/topics", ssl=secure)).status == 200  # and stays open
+        first = await presented(address)
+        own.write_bytes((certificates / "client.pem").read_bytes())
+        assert await presented(address) == first
+        assert api.server.reload() == ["the certificate"]
+        second = await presented(address)
+        assert second.split() == (certificates / "client.crt").read_text().split()
+        own.write_text("nonsense")
+        with pytest.raises(SettingsError, match="holds no certificate"):
+            api.server.reload()
+        assert await presented(address) == second
+        assert (await api.call("GET", "/topics", ssl=secure)).status == 200
+
+
+async def test_a_client_that_a_new_authority_does_not_know(
+    tmp_path: Path, certificates: Path
+) -> None:
+    """The authority of clients is read again too, and the one before is not trusted any more."""
+    authority = tmp_path / "ca.pem"
+    authority.write_bytes((certificates / "ca.pem").read_bytes())
+    server = certificates / "server.pem"
+    chosen = settings(tmp_path / "store", tls_cert=server, tls_client_ca=authority)
+    known = trusting(certificates, "client.pem")
+    async with serving(chosen, opener("memory", chosen)) as api:
+        headers = {"Connection": "close"}
+        assert (await api.call("GET", "/topics", ssl=known, headers=headers)).status == 200
+        authority.write_bytes((certificates / "server.crt").read_bytes())
+        api.server.reload()
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
+            await api.call("GET", "/topics", ssl=known, headers=headers)
+
+
+def test_a_signal_reads_the_certificate_again(
+    serve: Serve, tmp_path: Path, certificates: Path
+) -> None:
+    own = tmp_path / "own.pem"
+    own.write_bytes((certificates / "server.pem").read_bytes())
+    server = serve("--data", tmp_path / "store", "--tls-cert", own)
+    host, port = server.told["url"].removeprefix("https://").split(":")
+    own.write_bytes((certificates / "client.pem").read_bytes())
+    server.process.send_signal(signal.SIGHUP)
+    wanted = (certificates / "client.crt").read_text().split()
+    deadline = time.monotonic() + 10
+    while ssl.get_server_certificate((host, int(port)), timeout=10).split() != wanted:
+        assert time.monotonic() < deadline, "the certificate is not read again"
 
 
 async def test_connections_in_the_handshake_are_counted_and_end(

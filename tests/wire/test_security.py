@@ -35,6 +35,7 @@ from tests.http.test_security import (
     READER,
     bearer,
     openssl,
+    presented,
     token_file,
 )
 from tests.wire.harness import (
@@ -277,8 +278,7 @@ async def test_a_login_takes_no_longer_than_a_handshake(tmp_path: Path) -> None:
 async def test_new_tokens_end_the_connections(guarded: Broker) -> None:
     async with guarded.connect() as connection:
         await login(connection, ADMIN)
-        guarded.api.server.app.guard.reload()
-        guarded.listener.log_out()
+        assert guarded.api.server.reload() == ["the token file"]
         assert await connection.is_ended()
 
 
@@ -315,6 +315,13 @@ async def test_tls(tmp_path: Path) -> None:
             await connection.call(produce("t", *[(0, batch(value)) for value in long]), 9)
             rows = (await connection.call(fetch("t", (0, 0), max_bytes=1 << 20), 12)).responses
             assert values(rows[0].partitions[0].records) == long
+            first = await presented(kafka.address)
+            openssl(
+                tmp_path, "req", "-x509", *words, *alt, "-keyout", "key.pem", "-out", "cert.pem"
+            )
+            kafka.api.server.reload()
+            assert await presented(kafka.address) != first
+            assert (await connection.call(MetadataRequest(topics=[]), 12)).topics == []
         async with kafka.connect() as plain:
             plain.writer.write(frame(MetadataRequest(topics=None), 12))
             await asyncio.wait_for(plain.reader.read(), 10)  # at most an alert, then the end
