@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -108,23 +108,26 @@ class Server:
         kafka = 0 if self.kafka is None else self.kafka.open_connections
         return self._protocols.open_connections + kafka
 
-    def reload(self) -> Sequence[str]:
-        """Read the token file and the files of TLS again; return what was read.
+    def reload_tokens(self) -> None:
+        """Read the token file again: tokens that were added are valid, and others are not.
 
-        Tokens that were added are valid then, and others are not; Kafka clients that have logged in are disconnected.
-        A new certificate is for connections that begin later. Raises SettingsError, and then nothing has changed.
+        After a change, Kafka clients that have logged in are disconnected. Raises SettingsError; then nothing has changed.
+        """
+        before = self.app.guard.tokens
+        self.app.guard.reload()
+        if self.kafka is not None and self.app.guard.tokens != before:
+            self.kafka.log_out()
+
+    def reload_certificate(self) -> None:
+        """Read the files of TLS again, for connections that begin later. Raises SettingsError, and then nothing has
+        changed.
         """
         settings = self.service.settings
         of_http, of_kafka = tls_context(settings), tls_context(settings, ())
-        self.app.guard.reload()
         if of_http is not None:
             self._protocols.use(of_http)
-        if self.kafka is not None:
-            if of_kafka is not None:
-                self.kafka.use(of_kafka)
-            self.kafka.log_out()
-        files = {"the token file": settings.token_file, "the certificate": settings.tls_cert}
-        return [name for name, path in files.items() if path is not None]
+        if self.kafka is not None and of_kafka is not None:
+            self.kafka.use(of_kafka)
 
     async def listen(self) -> None:
         """Bind both ports, and accept HTTP. Nothing is stored before. Raises CannotListen."""
@@ -320,14 +323,23 @@ def keep_freed_memory() -> None:
 
 
 def _reload(server: Server) -> None:
-    """Read the token file and the files of TLS again at SIGHUP. If one of them is wrong, nothing changes.
+    """Read the token file and the files of TLS again at SIGHUP, each by itself: a token is revoked also while a
+    certificate cannot be read. A wrong file changes nothing.
 
     A service manager sends SIGHUP to any server that it reloads; without these files there is nothing to do.
     """
-    try:
-        read = server.reload()
-    except SettingsError as error:
-        log.error("SIGHUP: nothing is changed: %s", error.message)  # noqa: TRY400  # no stack trace
-    else:
-        names = " and ".join(read) or "nothing: there is no token file and no certificate"
-        log.info("SIGHUP: read again: %s", names)
+    settings = server.service.settings
+    files = (
+        ("the token file", settings.token_file, server.reload_tokens),
+        ("the certificate", settings.tls_cert, server.reload_certificate),
+    )
+    for name, path, read in files:
+        if path is None:
+            log.info("SIGHUP: %s is not set", name)
+            continue
+        try:
+            read()
+        except SettingsError as error:
+            log.error("SIGHUP: %s stays as it was: %s", name, error.message)  # noqa: TRY400  # no stack trace
+        else:
+            log.info("SIGHUP: %s was read again", name)

@@ -47,6 +47,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     made = os.environ.get("TESTS_RELEASE")
     if made is not None:
+        assert Path(made, "SHA256SUMS").exists(), "the stage before the tests has built no release"
         return Path(made)
     out = tmp_path_factory.mktemp("release") / "files"
     command = [sys.executable, "-P", "scripts/release", "--python", sys.executable]

@@ -58,10 +58,12 @@ class Handshakes:
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make, connection, ssl=self.context, ssl_handshake_timeout=self._timeout_s
             )
-        except OSError as error:  # also ssl.SSLError, and a timeout of the handshake
+        except (ssl.SSLError, ConnectionAbortedError, TimeoutError) as error:
             self._failed.value += 1
-            problem = getattr(error, "reason", None) or str(error) or "the connection ended"
+            problem = getattr(error, "reason", None) or error
             log.info("the TLS handshake of client %s failed: %s", host, problem)
+        except OSError as error:  # it went without a word, as the checks of a load balancer do
+            log.debug("client %s ended in its TLS handshake: %s", host, error)
 
     async def stop(self) -> None:
         """End the handshakes in progress."""
@@ -88,6 +90,6 @@ class Handshake(asyncio.Protocol):
         if self._all.has_room():
             with suppress(OSError):  # no descriptor is left
                 second = os.dup(plain.get_extra_info("socket").fileno())
-                peer = plain.get_extra_info("peername") or ("",)
+                peer = plain.get_extra_info("peername") or ("unknown",)
                 self._all.begin(socket.socket(fileno=second), str(peer[0]))
         plain.abort()

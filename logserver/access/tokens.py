@@ -63,6 +63,14 @@ class Tokens:
         self._entries = entries
         self._users = {user.key: user for user in users}
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether both allow the same."""
+        if not isinstance(other, Tokens):
+            return NotImplemented
+        return (self._entries, self._users) == (other._entries, other._users)
+
+    __hash__ = None  # type: ignore[assignment]
+
     @property
     def mechanisms(self) -> Sequence[str]:
         """The mechanisms of SCRAM that some user can log in by, in the order of `scram.HASHES`."""

@@ -91,7 +91,8 @@ def test_a_reload_without_tokens_does_not_end_the_server(machine: Machine, addre
         server.send_signal(signal.SIGHUP)
         code, errors = machine.end(server)
     assert code == 0
-    assert "SIGHUP: read again: nothing: there is no token file and no certificate" in errors
+    assert "SIGHUP: the token file is not set" in errors
+    assert "SIGHUP: the certificate is not set" in errors
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import ssl
 import stat
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import closing, suppress
 from hashlib import sha256
@@ -288,6 +290,8 @@ async def test_a_failed_handshake_is_logged_and_counted(
     async with serving(chosen, opener("memory", chosen)) as api:
         host, port = api.url.removeprefix("https://").split(":")
         await asyncio.to_thread(distrust, host, int(port))
+        _, gone = await asyncio.open_connection(host, int(port))
+        gone.close()  # without a word: neither logged nor counted
         for sent in (b"GET / HTTP/1.1\r\n\r\n", b""):  # without TLS; nothing before the timeout
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(sent)
@@ -322,14 +326,41 @@ async def test_a_new_certificate_is_for_new_connections(tmp_path: Path, certific
         first = await presented(address)
         own.write_bytes((certificates / "client.pem").read_bytes())
         assert await presented(address) == first
-        assert api.server.reload() == ["the certificate"]
+        api.server.reload_certificate()
         second = await presented(address)
         assert second.split() == (certificates / "client.crt").read_text().split()
         own.write_text("nonsense")
         with pytest.raises(SettingsError, match="holds no certificate"):
-            api.server.reload()
+            api.server.reload_certificate()
         assert await presented(address) == second
         assert (await api.call("GET", "/topics", ssl=secure)).status == 200
+
+
+def test_a_token_is_revoked_while_the_certificate_cannot_be_read(
+    serve: Serve, tmp_path: Path, certificates: Path
+) -> None:
+    own = tmp_path / "own.pem"
+    own.write_bytes((certificates / "server.pem").read_bytes())
+    own.chmod(0o600)
+    tokens = token_file(tmp_path, f"{READER} read", f"{ADMIN} admin")
+    words = ("--data", tmp_path / "store", "--tls-cert", own, "--token-file", tokens)
+    server = serve(*words)
+
+    def status() -> int:
+        request = urllib.request.Request(server.told["url"] + "/topics", headers=bearer(READER))
+        try:
+            with urllib.request.urlopen(request, context=trusting(certificates)) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert status() == 200
+    own.unlink()
+    token_file(tmp_path, f"{ADMIN} admin")
+    server.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 10
+    while status() != 401:
+        assert time.monotonic() < deadline, "the token is not revoked"
 
 
 async def test_a_client_that_a_new_authority_does_not_know(
@@ -345,7 +376,7 @@ async def test_a_client_that_a_new_authority_does_not_know(
         headers = {"Connection": "close"}
         assert (await api.call("GET", "/topics", ssl=known, headers=headers)).status == 200
         authority.write_bytes((certificates / "server.crt").read_bytes())
-        api.server.reload()
+        api.server.reload_certificate()
         with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
             await api.call("GET", "/topics", ssl=known, headers=headers)
 

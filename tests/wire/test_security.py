@@ -275,11 +275,15 @@ async def test_a_login_takes_no_longer_than_a_handshake(tmp_path: Path) -> None:
         assert await asyncio.wait_for(connection.is_ended(), 10)
 
 
-async def test_new_tokens_end_the_connections(guarded: Broker) -> None:
+async def test_new_tokens_end_the_connections(guarded: Broker, tmp_path: Path) -> None:
+    """Tokens that are the same when they are read again disconnect no client."""
     async with guarded.connect() as connection:
         await login(connection, ADMIN)
-        assert guarded.api.server.reload() == ["the token file"]
-        assert await connection.is_ended()
+        guarded.api.server.reload_tokens()
+        assert (await connection.call(MetadataRequest(topics=[]), 12)).topics == []
+        token_file(tmp_path, f"{ADMIN} admin", f"{READER} admin")
+        guarded.api.server.reload_tokens()
+        assert await asyncio.wait_for(connection.is_ended(), 10)
 
 
 async def test_no_login_without_tokens(kafka: Broker, connection: Connection) -> None:
@@ -319,7 +323,7 @@ async def test_tls(tmp_path: Path) -> None:
             openssl(
                 tmp_path, "req", "-x509", *words, *alt, "-keyout", "key.pem", "-out", "cert.pem"
             )
-            kafka.api.server.reload()
+            kafka.api.server.reload_certificate()
             assert await presented(kafka.address) != first
             assert (await connection.call(MetadataRequest(topics=[]), 12)).topics == []
         async with kafka.connect() as plain:
