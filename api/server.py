@@ -111,7 +111,7 @@ class Server:
     def reload_tokens(self) -> None:
         """Read the token file again: tokens that were added are valid, and others are not.
 
-        After a change, Kafka clients that have logged in are disconnected. Raises SettingsError; then nothing has changed.
+        If they changed, Kafka clients that have logged in are disconnected. Raises SettingsError, with nothing changed.
         """
         before = self.app.guard.tokens
         self.app.guard.reload()
