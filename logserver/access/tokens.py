@@ -69,8 +69,6 @@ class Tokens:
             return NotImplemented
         return (self._entries, self._users) == (other._entries, other._users)
 
-    __hash__ = None  # type: ignore[assignment]
-
     @property
     def mechanisms(self) -> Sequence[str]:
         """The mechanisms of SCRAM that some user can log in by, in the order of `scram.HASHES`."""

@@ -112,7 +112,7 @@ def _configs_of(call: Call, resource: DescribeConfigsRequestResource) -> Sequenc
             raise InvalidArgument("a group has a name", field="resource_name")
         return [_group_config(call, name) for name in GROUP_CONFIGS]
     if resource.resource_type != TOPIC:
-        raise _not_offered(resource.resource_type)
+        raise _without_configs(resource.resource_type)
     _check_topic(call, resource.resource_name)
     configs = call.service.batches.describe_configs(resource.resource_name)
     return [_config(config) for config in configs]
@@ -128,12 +128,17 @@ def _check_node(call: Call, name: str) -> None:
 
 def _check_topic(call: Call, name: str) -> None:
     """Raise UnknownTopic, or InvalidTopic for a name that no topic can have."""
-    if name not in call.topics:
-        call.service.batches.check_name(name)
+    _check_name(call, name)
     call.topics.info(name)
 
 
-def _not_offered(resource_type: int) -> StorageError:
+def _check_name(call: Call, name: str) -> None:
+    """Raise InvalidTopic for a name that no topic can have."""
+    if name not in call.topics:
+        call.service.batches.check_name(name)
+
+
+def _without_configs(resource_type: int) -> StorageError:
     """Return the error for a resource that has no configs here, or that there is not at all."""
     if resource_type not in RESOURCE_TYPES:
         return InvalidArgument(f"unknown resource type {resource_type}", field="resource_type")
@@ -146,22 +151,23 @@ def _not_offered(resource_type: int) -> StorageError:
 
 def _group_config(call: Call, name: str) -> Config:
     """Return a config of a group: the node's, for each group the same, also for one that does not exist."""
-    of_node = f"group.{name}"
-    setting = of_node.replace(".", "_")
-    settings = call.service.settings
+    settings, setting = call.service.settings, _setting_of(name)
     is_default = settings.sources.get(setting, DEFAULT) == DEFAULT
-    value, source = (
-        str(getattr(settings, setting)),
-        SOURCES[ConfigSource.DEFAULT if is_default else ConfigSource.STORE],
-    )
+    source = SOURCES[ConfigSource.DEFAULT if is_default else ConfigSource.STORE]
+    value = str(getattr(settings, setting))
     return Config(
         name=name,
         value=value,
         read_only=True,
         config_source=source,
         config_type=TYPES["int"],
-        synonyms=[Synonym(name=of_node, value=value, source=source)],
+        synonyms=[Synonym(name=f"group.{name}", value=value, source=source)],
     )
+
+
+def _setting_of(name: str) -> str:
+    """Return the name of the setting that has the value of a group's config."""
+    return f"group.{name}".replace(".", "_")
 
 
 def _config(config: TopicConfig) -> Config:
@@ -195,7 +201,7 @@ def _node_configs(call: Call) -> Iterator[Config]:
         "socket.request.max.bytes": str(settings.max_body_bytes),
     }
     for name in GROUP_CONFIGS:
-        own[f"group.{name}"] = _group_config(call, name).value or ""
+        own[f"group.{name}"] = str(getattr(settings, _setting_of(name)))
     for config in service.batches.default_configs():
         if config.server_name is not None:
             own[config.server_name] = config.value
@@ -362,9 +368,8 @@ async def _altered(
             _check_node(call, topic)
             return ErrorCode.NONE, None
         if resource_type != TOPIC:
-            raise _not_offered(resource_type)
-        if topic not in call.topics:
-            call.service.batches.check_name(topic)
+            raise _without_configs(resource_type)
+        _check_name(call, topic)
         given = {name: value for name, value in changes.items() if value is not None}
         call.service.batches.check_configs(given)
         call.topics.info(topic)
