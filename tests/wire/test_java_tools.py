@@ -8,6 +8,7 @@ import subprocess
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,22 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@contextmanager
+def serving(folder: Path, *options: str | Path) -> Iterator[str]:
+    """Run a server on a new store in the folder; yield its address for Kafka clients."""
+    running = Running("--data", folder / "store", "--listen-kafka", "127.0.0.1:0", *options)
+    try:
+        yield str(running.told["kafka"])
+    finally:
+        running.process.kill()
+        running.process.communicate()
+
+
 @pytest.fixture
 def address(tmp_path: Path, backend: str) -> Iterator[str]:
     """The address for Kafka clients of a running server."""
-    place = ("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
-    running = Running(*place, *OPTIONS[backend])
-    yield str(running.told["kafka"])
-    running.process.kill()
-    running.process.communicate()
+    with serving(tmp_path, *OPTIONS[backend]) as kafka:
+        yield kafka
 
 
 def ended(
@@ -276,14 +285,9 @@ def test_scram(classpath: str, tmp_path: Path, mechanism: str) -> None:
         f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
         f'sasl.jaas.config={module} required username="ann" password="secret";\n'
     )
-    options = ("--token-file", tokens, "--listen-kafka", "127.0.0.1:0")
-    running = Running("--data", tmp_path / "store", *options)
-    try:
-        topic = (f"{TOOLS}.TopicCommand", "--command-config", str(config), "--create", "--topic")
-        assert "Created topic" in java(classpath, str(running.told["kafka"]), *topic, "t")
-    finally:
-        running.process.kill()
-        running.process.communicate()
+    topic = (f"{TOOLS}.TopicCommand", "--command-config", str(config), "--create", "--topic")
+    with serving(tmp_path, "--token-file", tokens) as kafka:
+        assert "Created topic" in java(classpath, kafka, *topic, "t")
 
 
 def jwt(**claims: object) -> str:
@@ -308,25 +312,14 @@ def test_oauthbearer(classpath: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         f"sasl.oauthbearer.token.endpoint.url={given.as_uri()}\n"
         f"sasl.jaas.config={oauth}.OAuthBearerLoginModule required;\n"
     )
-    options = (
-        "--token-file",
-        token_file(tmp_path, f"{good} admin"),
-        "--listen-kafka",
-        "127.0.0.1:0",
-    )
-    running = Running("--data", tmp_path / "store", *options)
-    try:
-        kafka = str(running.told["kafka"])
-        topic = (f"{TOOLS}.TopicCommand", "--command-config", str(config), "--create", "--topic")
+    topic = (f"{TOOLS}.TopicCommand", "--command-config", str(config), "--create", "--topic")
+    with serving(tmp_path, "--token-file", token_file(tmp_path, f"{good} admin")) as kafka:
         given.write_text(good)
         assert "Created topic" in java(classpath, kafka, *topic, "t")
         given.write_text(bad)
         refused = ended(classpath, kafka, *topic, "u")
         assert refused.returncode != 0
         assert "SaslAuthenticationException" in refused.stdout + refused.stderr
-    finally:
-        running.process.kill()
-        running.process.communicate()
 
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -345,15 +338,9 @@ def test_tls(classpath: str, tmp_path: Path, backend: str) -> None:
     )
     tls = ("--tls-cert", tmp_path / "cert.pem", "--tls-key", tmp_path / "key.pem")
     tokens = ("--token-file", token_file(tmp_path, f"{ADMIN} admin"))
-    place = ("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
-    running = Running(*place, *OPTIONS[backend], *tls, *tokens)
-    try:
-        kafka = str(running.told["kafka"])
+    with serving(tmp_path, *OPTIONS[backend], *tls, *tokens) as kafka:
         common = ("--topic", "t", "--command-config", str(config))
         java(classpath, kafka, f"{TOOLS}.ConsoleProducer", *common, given="a\nb\n")
         group = ("--group", "g", "--from-beginning", "--max-messages", "2")
         consumed = java(classpath, kafka, f"{TOOLS}.consumer.ConsoleConsumer", *common, *group)
         assert consumed.split() == ["a", "b"]
-    finally:
-        running.process.kill()
-        running.process.communicate()
