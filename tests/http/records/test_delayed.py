@@ -88,6 +88,15 @@ async def until_waiting(api: Api, count: int) -> None:
     await until(is_so)
 
 
+async def until_error(api: Api, code: str) -> None:
+    """Wait until the last step of delivery ended so. A step wakes readers before it ends."""
+
+    async def is_so() -> bool:
+        return bool((await service(api))["error"] == code)
+
+    await until(is_so)
+
+
 async def service(api: Api) -> dict[str, Any]:
     found: list[dict[str, Any]] = (await api.get("/store")).json["services"]
     (delivery,) = (each for each in found if each["name"] == "delivery")
@@ -383,7 +392,7 @@ async def test_readers_are_woken_though_another_level_waits_for_a_broker(
     clock.now_ms += 5000
     async with asyncio.timeout(10):
         assert [row["value"] for row in (await reader).json] == ["v"]
-    assert (await service(api))["error"] == NotOffered.code
+    await until_error(api, NotOffered.code)
     await until_waiting(api, 1)
 
 
@@ -399,11 +408,7 @@ async def test_what_is_due_waits_while_delivery_fails(
         await send(api, {"value": "v", "partition": 0, "delay_level": 1})
         clock.now_ms += 1500
 
-        async def has_failed() -> bool:
-            return (await service(api))["error"] is not None
-
-        await until(has_failed)
-        assert (await service(api))["error"] == DiskFull.code
+        await until_error(api, DiskFull.code)
         assert (await service(api))["lag_ms"] == 500
         metrics = (await api.get("/metrics")).body.decode()
         assert 'logserver_service_lag_seconds{service="delivery"} 0.5' in metrics
