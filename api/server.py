@@ -98,7 +98,7 @@ class Server:
             guard = self.app.guard
             self.kafka = KafkaListener(
                 service,
-                tls=tls_context(settings, ()),
+                tls=self._tls,
                 tokens=(lambda: guard.tokens) if guard.is_on else None,
             )
 
@@ -122,12 +122,11 @@ class Server:
         """Read the files of TLS again, for connections that begin later. Raises SettingsError, and then nothing has
         changed.
         """
-        settings = self.service.settings
-        of_http, of_kafka = tls_context(settings), tls_context(settings, ())
-        if of_http is not None:
-            self._protocols.use(of_http)
-        if self.kafka is not None and of_kafka is not None:
-            self.kafka.use(of_kafka)
+        context = tls_context(self.service.settings)
+        if context is not None:
+            self._protocols.use(context)
+            if self.kafka is not None:
+                self.kafka.use(context)
 
     async def listen(self) -> None:
         """Bind both ports, and accept HTTP. Nothing is stored before. Raises CannotListen."""

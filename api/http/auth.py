@@ -10,7 +10,6 @@ import logging
 import ssl
 import stat
 from base64 import b64decode
-from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -125,16 +124,16 @@ def _password(credentials: str) -> bytes | None:
     return password if colon else None
 
 
-def tls_context(
-    settings: Settings, protocols: Sequence[str] = ("http/1.1",)
-) -> ssl.SSLContext | None:
-    """Return the TLS context; None without a certificate. `protocols` are offered by ALPN. Raises SettingsError."""
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """Return the TLS context of both ports; None without a certificate. Raises SettingsError.
+
+    By ALPN it knows HTTP only: a Kafka client that asks for another protocol gets none, and goes on.
+    """
     if settings.tls_cert is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if protocols:
-        context.set_alpn_protocols(list(protocols))
+    context.set_alpn_protocols(["http/1.1"])
     _check_files(settings)
     setting = "tls_cert"
     try:

@@ -55,6 +55,7 @@ NO_FRAME: Final = -1
 ANSWERED_AT_ONCE: Final = frozenset((PRODUCE, FETCH))
 _HTTP_STARTS: Final = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"PRI "))
 _TLS_START: Final = b"\x16\x03"
+TLS_CLOSE_S: Final = 1.0
 MAX_LOGIN_FRAME_BYTES: Final = 512 << 10  # the real server's sasl.server.max.receive.size
 
 
@@ -469,10 +470,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._close()
 
     def _close(self) -> None:
-        """Close the connection once its answers are sent."""
+        """Close the connection once its answers are sent. With TLS, the client is given a second to close its side."""
         if self._transport is not None:
             self._write()
             self._transport.close()
+            is_tls = self._transport.get_extra_info("sslcontext") is not None
+            if is_tls and not self._transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(TLS_CLOSE_S, self.abort)
 
     def stop(self) -> None:
         """Begin no more requests; end once those at work are answered."""

@@ -208,15 +208,26 @@ def openssl(folder: Path, *words: str) -> None:
     subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=60)
 
 
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+
+
+def new_certificate(folder: Path, name: str = "cert.pem", key: str = "key.pem") -> Path:
+    """Make a certificate for 127.0.0.1, which is its own CA, and its key; return the path of the certificate."""
+    alt = ("-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1")
+    openssl(folder, "req", "-x509", *NEW_KEY, *alt, "-keyout", key, "-out", name)
+    return folder / name
+
+
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ca.pem, and server.pem and client.pem (certificate and key) signed by the CA."""
     folder = tmp_path_factory.mktemp("tls")
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    openssl(folder, "req", "-x509", *key, "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
+    openssl(
+        folder, "req", "-x509", *NEW_KEY, "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem"
+    )
     for name in ("server", "client"):
         alt = "subjectAltName=IP:127.0.0.1"
-        request = ("req", "-x509", *key, "-subj", f"/CN={name}", "-addext", alt)
+        request = ("req", "-x509", *NEW_KEY, "-subj", f"/CN={name}", "-addext", alt)
         signed = (
             "-CA",
             "ca.pem",

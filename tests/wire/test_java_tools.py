@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from logserver.access.scram import made
 from tests.http.running import Running
-from tests.http.test_security import ADMIN, openssl, token_file
+from tests.http.test_security import ADMIN, new_certificate, token_file
 from tests.wire.harness import BACKENDS, OPTIONS
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -327,9 +327,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 def test_tls(classpath: str, tmp_path: Path, backend: str) -> None:
     """The console tools produce and consume over TLS, with a token as the password of PLAIN."""
-    words = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    alt = ("-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1")
-    openssl(tmp_path, "req", "-x509", *words, *alt, "-keyout", "key.pem", "-out", "cert.pem")
+    new_certificate(tmp_path)
     config = tmp_path / "client.properties"
     config.write_text(
         "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.truststore.type=PEM\n"

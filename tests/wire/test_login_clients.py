@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from logserver.access.scram import made
 from tests.http.running import Running
-from tests.http.test_security import ADMIN, openssl, token_file
+from tests.http.test_security import ADMIN, new_certificate, token_file
 from tests.wire.harness import BACKENDS, OPTIONS
 from tests.wire.test_clients import run
 
@@ -115,13 +115,8 @@ def test_a_password_of_nothing(address: str) -> None:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The certificate of a server on 127.0.0.1, which is its own CA; `key.pem` is next to it."""
     folder = tmp_path_factory.mktemp("tls")
-    words = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    alt = ("-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1")
-    for name in ("cert", "other"):
-        key = "key" if name == "cert" else "other-key"
-        out = ("-keyout", f"{key}.pem", "-out", f"{name}.pem")
-        openssl(folder, "req", "-x509", *words, *alt, *out)
-    return folder / "cert.pem"
+    new_certificate(folder, "other.pem", "other-key.pem")
+    return new_certificate(folder)
 
 
 def with_tls(path: Path, backend: str, certificate: Path, *words: str | Path) -> Iterator[str]:

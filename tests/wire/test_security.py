@@ -7,7 +7,9 @@ import socket
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from tests.http.test_security import (
     PRODUCER,
     READER,
     bearer,
-    openssl,
+    new_certificate,
     presented,
     token_file,
 )
@@ -299,9 +301,7 @@ async def test_no_login_without_tokens(kafka: Broker, connection: Connection) ->
 
 async def test_tls(tmp_path: Path) -> None:
     """The certificate is that of HTTPS; a client without TLS gets nothing."""
-    words = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    alt = ("-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1")
-    openssl(tmp_path, "req", "-x509", *words, *alt, "-keyout", "key.pem", "-out", "cert.pem")
+    new_certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
     long = [bytes([number]) * 100_000 for number in range(10)]
     async with broker(
@@ -320,9 +320,7 @@ async def test_tls(tmp_path: Path) -> None:
             rows = (await connection.call(fetch("t", (0, 0), max_bytes=1 << 20), 12)).responses
             assert values(rows[0].partitions[0].records) == long
             first = await presented(kafka.address)
-            openssl(
-                tmp_path, "req", "-x509", *words, *alt, "-keyout", "key.pem", "-out", "cert.pem"
-            )
+            new_certificate(tmp_path)
             kafka.api.server.reload_certificate()
             assert await presented(kafka.address) != first
             assert (await connection.call(MetadataRequest(topics=[]), 12)).topics == []
@@ -332,6 +330,23 @@ async def test_tls(tmp_path: Path) -> None:
         await kafka.until_connected(0)
         counted = kafka.service.metrics.render().decode()
         assert 'logserver_tls_handshakes_failed_total{port="kafka"} 1.0' in counted
+
+
+async def test_a_stop_does_not_wait_for_the_goodbye_of_a_tls_client(tmp_path: Path) -> None:
+    new_certificate(tmp_path)
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    tls: dict[str, Any] = {"tls_cert": tmp_path / "cert.pem", "tls_key": tmp_path / "key.pem"}
+    running = broker(tmp_path / "store", shutdown_grace_ms=30_000, **tls)
+    async with AsyncExitStack() as stack:
+        kafka = await stack.enter_async_context(running)
+        host, _, port = kafka.address.rpartition(":")
+        plain = socket.create_connection((host, int(port)))
+        wrap = partial(trusting.wrap_socket, plain, server_hostname=host)
+        silent = await asyncio.to_thread(wrap)
+        await kafka.until_connected(1)
+        async with asyncio.timeout(10):
+            await stack.aclose()
+        silent.close()
 
 
 @pytest.mark.parametrize(
