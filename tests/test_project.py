@@ -140,9 +140,9 @@ def test_the_defaults_of_rocketmqs_options_are_documented() -> None:
         name: row[0].strip("`") for name, row in table("settings.md", "## Store options").items()
     }
     given = {name: settings[name] for name in rocketmq.STORE_SETTINGS if settings[name]}
-    told, default = rocketmq.parse_store_settings(given), rocketmq.parse_store_settings({})
+    reported, default = rocketmq.parse_store_settings(given), rocketmq.parse_store_settings({})
     sizes = {name: getattr(DEFAULTS, name) for name in DEFAULTS.__struct_fields__}
-    assert told == dataclasses.replace(default, **sizes)
+    assert reported == dataclasses.replace(default, **sizes)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

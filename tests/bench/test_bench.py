@@ -378,7 +378,7 @@ def until(found: Callable[[], T]) -> T:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "reported"),
     [
         (["hot"], 2, "'hot' is neither a .toml file nor one of disk-per-keyed-record"),
         (["hot-topic", "--repeat", "2"], 2, "--repeat"),
@@ -396,17 +396,19 @@ def until(found: Callable[[], T]) -> T:
         (["gone.toml"], 3, "gone.toml: No such file"),
     ],
 )
-def test_wrong_use_is_told(arguments: list[str], code: int, told: str) -> None:
+def test_wrong_use_is_told(arguments: list[str], code: int, reported: str) -> None:
     process = started(*arguments)
     _, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == code
-    assert told in errors
+    assert reported in errors
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize(("more", "told"), [("", []), ("openFiles = 77\n", ["--open-files", "77"])])
+@pytest.mark.parametrize(
+    ("more", "reported"), [("", []), ("openFiles = 77\n", ["--open-files", "77"])]
+)
 def test_how_many_files_our_server_may_have_open_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, told: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, reported: list[str]
 ) -> None:
     """Without the option the server's own default applies."""
     commands: list[Sequence[str]] = []
@@ -424,4 +426,4 @@ def test_how_many_files_our_server_may_have_open_is_asked_for(
     assert (repeat.stored_records, repeat.errors) == (10_000, [])
     ((_, *command),) = commands
     at = command.index("--max-scanned-records") + 2
-    assert command[at:] == told
+    assert command[at:] == reported

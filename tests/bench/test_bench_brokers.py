@@ -135,13 +135,13 @@ def check_server(repeat: Repeat) -> None:
 
 
 def test_what_kafkas_producer_tells_is_read() -> None:
-    told = (
+    stated = (
         "60000 records sent, 14048.2 records/sec (1.34 MB/sec), 575.42 ms avg latency, 1718.00 ms max latency, "
         "631 ms 50th, 780 ms 95th, 789 ms 99th, 798 ms 99.9th.\n"
         "40000 steady state records sent, 24213.5 records/sec (2.31 MB/sec), 657.96 ms avg latency, "
         "800.00 ms max latency, 679 ms 50th, 782 ms 95th, 792 ms 99th, 798 ms 99.9th.\n"
     )
-    produced = kafka.produced(told)
+    produced = kafka.produced(stated)
     assert (produced.records, produced.records_per_s) == (40000, 24213.5)
     latency = produced.latency
     assert latency is not None
@@ -151,13 +151,13 @@ def test_what_kafkas_producer_tells_is_read() -> None:
 
 
 def test_what_rocketmqs_producer_tells_is_read() -> None:
-    told = (
+    stated = (
         "Current Time: 2026-01-01 | Send TPS: 1487 | Max RT(ms): 1959 | Average RT(ms):  10.161 | "
         "Send Failed: 0 | Response Failed: 0\n"
         "[Complete] Send Total: 20000 | Send TPS: 2188 | Max RT(ms): 1959 | Average RT(ms):   7.895 | "
         "Send Failed: 2 | Response Failed: 1\n"
     )
-    produced = rocketmq.produced(told)
+    produced = rocketmq.produced(stated)
     assert (produced.records, produced.records_per_s, produced.failed) == (19998, 2188, 3)
     assert produced.latency is not None
     assert (produced.latency.mean_us, produced.latency.max_us) == (7895, 1_959_000)

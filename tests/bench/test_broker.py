@@ -177,12 +177,12 @@ def test_kafka_s_tool_has_as_many_requests_under_way_as_http_has_and_full_batche
     bench: Bench, repo_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka, "require", lambda *_: repo_root / "tests/interop/peers/kafka")
-    told: list[tuple[object, ...]] = []
+    reported: list[tuple[object, ...]] = []
     line = "9 records sent, 9.0 records/sec (0.0 MB/sec), 1.0 ms avg latency, 1.0 ms max latency, "
     line += "1 ms 50th, 1 ms 95th, 1 ms 99th, 1 ms 99.9th"
 
     def run(self: kafka.Kafka, *options: object) -> str:
-        told.append(options)
+        reported.append(options)
         return line
 
     monkeypatch.setattr(kafka.Kafka, "_run", run)
@@ -196,7 +196,7 @@ def test_kafka_s_tool_has_as_many_requests_under_way_as_http_has_and_full_batche
         ("producersPerTopic = 0\n[logserver]\nfillGB = 1\n", 0, {f"{in_flight}=5"}),
     ):
         broker.produce("t", workload(more), 9, rate=rate)
-        assert wanted <= set(told[-1])
+        assert wanted <= set(reported[-1])
 
 
 @pytest.mark.parametrize(("missed", "errors"), [(0, []), (1, ["999 of 1000 records were read"])])
@@ -294,13 +294,13 @@ def test_a_real_broker_serves_when_its_own_process_says_so(
     monkeypatch.setenv("PEERS_CACHE", str(cache))
     monkeypatch.setattr(rocketmq, "require", lambda *_: repo_root / "tests/interop/peers/rocketmq")
     broker = rocketmq.RocketMQ(bench)
-    told, before = broker.data / "broker.out", broker.data / "broker.out.old"
+    reported, before = broker.data / "broker.out", broker.data / "broker.out.old"
     try:
         broker.start("async")
-        first = told.read_text()
+        first = reported.read_text()
         broker.kill()
         broker.start("async")
-        assert told.read_text() == f"The broker boot success, process {broker.pid}\n" != first
+        assert reported.read_text() == f"The broker boot success, process {broker.pid}\n" != first
         assert before.read_text() == first
     finally:
         broker.kill()

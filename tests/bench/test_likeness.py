@@ -123,13 +123,13 @@ def test_a_broker_that_gets_faster_from_repeat_to_repeat_is_not_warm(
 ) -> None:
     run = run_of(kind)
     run.repeats = [Repeat(published_records_per_s=rate) for rate in rates]
-    told = rising and kind != "logserver"
-    assert rising_rates(run) == (rates if told else [])
-    assert [is_alike(run, metric) for metric in (RATE, CPU)] == [not told, not told]
+    stated = rising and kind != "logserver"
+    assert rising_rates(run) == (rates if stated else [])
+    assert [is_alike(run, metric) for metric in (RATE, CPU)] == [not stated, not stated]
     said = [part.what for part in report([two(run)]).numbers.left_out]
     assert (
         "got faster from repeat to repeat, 100, 120, 126 records/s: it was not warm" in said
-    ) is told
+    ) is stated
 
 
 @pytest.mark.parametrize("kind", ["kafka", "logserver"])
@@ -145,12 +145,13 @@ def test_a_broker_that_takes_less_and_less_processor_time_is_not_warm(
         Repeat(published_records_per_s=100.0, server_cpu_s_per_million_records=each)
         for each in seconds
     ]
-    told = falling and kind == "kafka"
-    assert falling_cpu(run) == (seconds if told else [])
-    assert [is_alike(run, metric) for metric in (RATE, CPU)] == [True, not told]
+    stated = falling and kind == "kafka"
+    assert falling_cpu(run) == (seconds if stated else [])
+    assert [is_alike(run, metric) for metric in (RATE, CPU)] == [True, not stated]
     said = [part.what for part in report([two(run)]).numbers.left_out]
     assert (
-        any("less processor time from repeat to repeat, 1.5, 1.3, 1.1 s" in s for s in said) is told
+        any("less processor time from repeat to repeat, 1.5, 1.3, 1.1 s" in s for s in said)
+        is stated
     )
 
 
@@ -209,8 +210,8 @@ def test_a_target_is_set_against_itself_where_it_did_the_same(
     assert [STAR in cell for cell in cells] == [ONE in first, ONE in second]
     if alike:
         assert found.change is not None
-        told = (found.change.minimum, found.change.median, found.change.maximum)
-        assert told == pytest.approx((0.2, 0.4, 0.6))
+        stated = (found.change.minimum, found.change.median, found.change.maximum)
+        assert stated == pytest.approx((0.2, 0.4, 0.6))
     else:
         assert found.change is None
 
@@ -248,11 +249,11 @@ def test_what_was_done_instead_is_told_once_for_all_workloads() -> None:
     ]
 
 
-@pytest.mark.parametrize(("records", "told"), [(400, True), (1_400, False)])
-def test_a_short_burst_is_told(records: int, told: bool) -> None:
+@pytest.mark.parametrize(("records", "stated"), [(400, True), (1_400, False)])
+def test_a_short_burst_is_told(records: int, stated: bool) -> None:
     result = two(run_of("kafka", published_records=records, published_records_per_s=100.0))
     said = [part.what for part in report([result]).numbers.left_out]
-    assert any("measured for 4.0 s of 15 s" in what for what in said) is told
+    assert any("measured for 4.0 s of 15 s" in what for what in said) is stated
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,14 @@ def load_test(
 
 @pytest.mark.slow
 def test_every_row_of_a_quick_run_is_sane(repo_root: Path, tmp_path: Path) -> None:
-    told, picture = tmp_path / "report.json", tmp_path / "picture.svg"
-    options = ("http", "--quick", "--json", str(told), "--plot", str(picture))
+    reported, picture = tmp_path / "report.json", tmp_path / "picture.svg"
+    options = ("http", "--quick", "--json", str(reported), "--plot", str(picture))
     done = load_test(repo_root, *options, python=("-c", PATIENT))
     assert done.returncode == 0, done.stderr + done.stdout
     assert "produce 100 acks=all c=4" in done.stdout
     assert "9 of 9" in done.stderr
     assert picture.read_text().lstrip().startswith("<?xml")
-    report = json.loads(told.read_text())
+    report = json.loads(reported.read_text())
     assert report.keys() == {
         "format",
         "bench",

@@ -201,7 +201,7 @@ def test_a_percentile_is_not_below_its_share(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (b"SSH-2.0-OpenSSH\r\n\r\n", "an answer is not HTTP/1.1: b'SSH-2"),
         (b"HTTP/1.1 x00 OK\r\n\r\n", "an answer is not HTTP/1.1"),
@@ -212,9 +212,9 @@ def test_a_percentile_is_not_below_its_share(count: int) -> None:
         (ANSWER + b"more", "an answer is 4 bytes longer than its Content-Length"),
     ],
 )
-async def test_a_strange_answer_is_told(answer: bytes, told: str) -> None:
+async def test_a_strange_answer_is_told(answer: bytes, reported: str) -> None:
     async with server(lambda number: (0.0, [answer])) as address:
-        with pytest.raises(ConnectionLost, match=told):
+        with pytest.raises(ConnectionLost, match=reported):
             await Closed([REQUEST], seconds=30, most=10).run(address, 1)
 
 

@@ -47,10 +47,10 @@ def test_kept_results_tell_goals(repo_root: Path, name: str) -> None:
     measured = {found.row: found for found in read_measured(path)}
     for row in json.loads(path.read_bytes())["rows"]:
         goal = goal_of(measured[row["name"]].source, row["name"])
-        told = measured[row["name"]]
-        assert told.ratio.median == row["ratio"]["median"]
+        reported = measured[row["name"]]
+        assert reported.ratio.median == row["ratio"]["median"]
         if goal is not None:
-            assert goal.reached(told.ratio.median, compiled=told.compiled) is row["reached"]
+            assert goal.reached(reported.ratio.median, compiled=reported.compiled) is row["reached"]
 
 
 def test_the_table_is_written_between_its_marks(repo_root: Path, page: Path) -> None:

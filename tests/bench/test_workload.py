@@ -41,7 +41,7 @@ def test_the_series_have_their_axes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (NAME + "topicz = 1", "mine.toml: topicz is unknown: the possible names are name, topics"),
         (NAME + 'payloadFile = "x"', "mine.toml: payloadFile is unknown"),
@@ -67,10 +67,10 @@ def test_the_series_have_their_axes() -> None:
         (b"\xff", "mine.toml: no TOML: "),
     ],
 )  # fmt: skip
-def test_a_bad_workload_is_refused(text: str | bytes, told: str) -> None:
+def test_a_bad_workload_is_refused(text: str | bytes, reported: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         parse_workload(text if isinstance(text, bytes) else text.encode(), "mine.toml")
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 def test_an_unknown_name_lists_what_there_is() -> None:
@@ -81,7 +81,7 @@ def test_an_unknown_name_lists_what_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", "produce is missing: it must be an object"),
         (PRODUCE + "[fetch]\npath = '/{what}'", "fetch.path: {what} is none of {acks}, "),
@@ -101,10 +101,10 @@ def test_an_unknown_name_lists_what_there_is() -> None:
         (PRODUCE + "[fetsch]\npath = '/'", "fetsch is unknown: the possible names are "),
     ],
 )
-def test_a_bad_description_is_refused(text: str, told: str) -> None:
+def test_a_bad_description_is_refused(text: str, reported: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         parse_shape((NAME + text).encode(), "mine.toml")
-    assert told.replace("{acks}, ", "") in str(refused.value)
+    assert reported.replace("{acks}, ", "") in str(refused.value)
 
 
 def test_counts_that_nobody_checks_are_told() -> None:
@@ -118,29 +118,29 @@ def test_counts_that_nobody_checks_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ("", ["no fillGB: none by key or time"]),
         ("fillGB = 0.1", ["NO_KEY: none by key"]),
     ],
 )
-def test_lookups_with_nothing_to_look_up_are_told(fields: str, told: list[str]) -> None:
+def test_lookups_with_nothing_to_look_up_are_told(fields: str, reported: list[str]) -> None:
     """Lookups by key and time search only the records that filled the store; lookups by key only records with a key."""
     workload = parse_workload((NAME + "[logserver]\nlookups = 10\n" + fields).encode(), "mine")
-    assert [lack.reason for lack in not_done(workload, our_shape())] == told
+    assert [lack.reason for lack in not_done(workload, our_shape())] == reported
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "reported"),
     [
         ("ftp://x", "'ftp://x' is not http://host:port"),
         ("http://x:80/v1", "is more than http://host:port: a path belongs to the calls"),
     ],
 )
-def test_a_description_needs_an_address(tmp_path: Path, url: str, told: str) -> None:
+def test_a_description_needs_an_address(tmp_path: Path, url: str, reported: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(f'{NAME}url = "{url}"\n{PRODUCE}')
-    with pytest.raises(InvalidArgument, match=f"mine.toml: url: .*{told}"):
+    with pytest.raises(InvalidArgument, match=f"mine.toml: url: .*{reported}"):
         load_shape(str(path))
 
 

@@ -46,13 +46,13 @@ def size_of(*paths: Path) -> int:
 
 
 def test_a_kafka_store(tmp_path: Path) -> None:
-    told = checked(KAFKA, tmp_path)
+    reported = checked(KAFKA, tmp_path)
     logs = list(KAFKA.glob("*/*.log"))
     files = [path for path in KAFKA.glob("*/*") if path.is_file()]
-    assert told["partitions"] == len({path.parent for path in logs})
-    assert (told["files"], told["bytes"]) == (len(files), size_of(*files))
+    assert reported["partitions"] == len({path.parent for path in logs})
+    assert (reported["files"], reported["bytes"]) == (len(files), size_of(*files))
     batches = run("dump", KAFKA, "--what", "batches").rows
-    assert told["records"] == sum(
+    assert reported["records"] == sum(
         batch["count"] for batch in batches
     )  # including transaction markers
 
@@ -60,42 +60,42 @@ def test_a_kafka_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["log", "index", "timeindex", "snapshot"])
 def test_a_kafka_file(suffix: str, tmp_path: Path) -> None:
     path = min((KAFKA / "txn-mixed-0").glob(f"*.{suffix}"))
-    told = checked(path, tmp_path)
-    assert (told["files"], told["partitions"], told["bytes"]) == (1, 1, size_of(path))
-    assert (told["records"] > 0) == (suffix == "log")
+    reported = checked(path, tmp_path)
+    assert (reported["files"], reported["partitions"], reported["bytes"]) == (1, 1, size_of(path))
+    assert (reported["records"] > 0) == (suffix == "log")
 
 
 def test_a_rocketmq_store(tmp_path: Path) -> None:
-    told = checked(SMALL.root, tmp_path, *settings_options(SMALL.settings))
+    reported = checked(SMALL.root, tmp_path, *settings_options(SMALL.settings))
     queues = {path.parent for path in (SMALL.root / "consumequeue").glob("*/*/*")}
-    assert told["partitions"] == len(queues)
-    assert told["topics"] == len({path.parent for path in queues})
+    assert reported["partitions"] == len(queues)
+    assert reported["topics"] == len({path.parent for path in queues})
     logs = list((SMALL.root / "commitlog").iterdir())
     units = list((SMALL.root / "consumequeue").glob("*/*/*"))
     indexes = list((SMALL.root / "index").iterdir())
-    assert told["files"] == len(logs) + len(units) + len(indexes)
+    assert reported["files"] == len(logs) + len(units) + len(indexes)
     options = settings_options(SMALL.settings)
     rows = run("dump", SMALL.root, "--what", "commitlog", *options).rows
-    assert told["records"] == sum(row["kind"] == "log" for row in rows)
+    assert reported["records"] == sum(row["kind"] == "log" for row in rows)
 
 
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue", "index"])
 def test_a_rocketmq_file(folder: str, tmp_path: Path) -> None:
     path = min(path for path in (SMALL.root / folder).rglob("*") if path.is_file())
-    told = checked(path, tmp_path, *settings_options(SMALL.settings))
-    assert (told["files"], told["bytes"]) == (1, size_of(path))
-    assert (told["records"] > 0) == (folder == "commitlog")
+    reported = checked(path, tmp_path, *settings_options(SMALL.settings))
+    assert (reported["files"], reported["bytes"]) == (1, size_of(path))
+    assert (reported["records"] > 0) == (folder == "commitlog")
 
 
 def test_a_rocketmq_log_without_its_store(tmp_path: Path) -> None:
     """In a folder of several files each file is counted."""
     folder = tmp_path / "store" / "commitlog"
     shutil.copytree(SMALL.root / "commitlog", folder)
-    told = checked(folder, tmp_path, *settings_options(SMALL.settings))
+    reported = checked(folder, tmp_path, *settings_options(SMALL.settings))
     files = list(folder.iterdir())
-    assert told["files"] == len(files)
+    assert reported["files"] == len(files)
     assert (
-        size_of(*files[:-1]) < told["bytes"] <= size_of(*files)
+        size_of(*files[:-1]) < reported["bytes"] <= size_of(*files)
     )  # without the free space at the end
 
 
@@ -104,9 +104,9 @@ def test_a_rocketmq_store_without_queues_has_its_topics(tmp_path: Path) -> None:
     whole = checked(SMALL.root, tmp_path, *options)
     root = rocketmq_stores.copy_store(SMALL, tmp_path / "store")
     shutil.rmtree(root / "consumequeue")
-    told = checked(root, tmp_path, *options)
+    reported = checked(root, tmp_path, *options)
     for name in ("topics", "partitions", "records"):
-        assert told[name] == whole[name]
+        assert reported[name] == whole[name]
 
 
 def test_damage_is_counted_by_severity(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_damage_is_counted_by_severity(tmp_path: Path) -> None:
     for path in root.glob("*/*.index"):
         path.unlink()
     lost = len(list(KAFKA.glob("*/*.index")))
-    told = checked(root, tmp_path)
-    assert told["findings"] == {"error": 0, "warning": lost, "info": 0}
+    reported = checked(root, tmp_path)
+    assert reported["findings"] == {"error": 0, "warning": lost, "info": 0}
     table = run("verify", root, "--output", "table").out.decode().splitlines()
     assert len(table) == 3
     assert f"({lost} like it, this is the first" in table[0]

@@ -269,7 +269,7 @@ GOOD = Record(b"key", b"value")
 
 
 @pytest.mark.parametrize(
-    ("topics", "records", "told"),
+    ("topics", "records", "reported"),
     [
         (("orders.v1",), (GOOD, GOOD), ["orders.v1-0 offsets 0, ...: topic: ", "(2 records)"]),
         (("plain", "a.b"), (GOOD,), ["a.b-0 offset 0: topic: "]),
@@ -278,14 +278,14 @@ GOOD = Record(b"key", b"value")
     ],
 )
 def test_what_will_be_left_out_is_said_before_the_work(
-    topics: tuple[str, ...], records: tuple[Record, ...], told: list[str], tmp_path: Path
+    topics: tuple[str, ...], records: tuple[Record, ...], reported: list[str], tmp_path: Path
 ) -> None:
     root = source_with(tmp_path, *topics, records=records)
     ended = run("convert", root, tmp_path / "new", "--to", "rocketmq", *NEW_SIZES[2:])
     assert ended.code == 1
     said = [line for line in ended.err.splitlines() if line.startswith("will be left out: ")]
     assert len(said) == 1
-    assert all(words in said[0] for words in told)
+    assert all(words in said[0] for words in reported)
     assert "--encode" in ended.err.splitlines()[-1]
     fine("convert", root, tmp_path / "kept", "--to", "rocketmq", "--encode", *NEW_SIZES[2:])
 

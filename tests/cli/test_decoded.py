@@ -28,8 +28,10 @@ def expected(name: str) -> list[dict[str, Any]]:
 
 
 def same(rows: list[dict[str, Any]], name: str) -> None:
-    told = expected(name)
-    assert [{key: row[key] for key in line} for row, line in zip(rows, told, strict=True)] == told
+    reported = expected(name)
+    assert [
+        {key: row[key] for key in line} for row, line in zip(rows, reported, strict=True)
+    ] == reported
 
 
 @pytest.fixture

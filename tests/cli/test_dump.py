@@ -224,14 +224,14 @@ def test_read_committed_with_a_damaged_transaction_index(tmp_path: Path) -> None
 def test_committed_offsets() -> None:
     """The offsets of each group equal the offsets that the real broker reports; a topic and partition can be given."""
     store = stores.KAFKA / "offsets"
-    told = json.loads((store / "expect" / "committed.json").read_text())
+    reported = json.loads((store / "expect" / "committed.json").read_text())
     expected = {
         (group, row["topic"], row["partition"]): (
             row["offset"],
             row["leaderEpoch"],
             row["metadata"],
         )
-        for group, rows in told.items()
+        for group, rows in reported.items()
         for row in rows
     }
     rows = fine("dump", store / "data", "--what", "offsets").rows

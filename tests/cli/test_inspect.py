@@ -42,8 +42,8 @@ def test_a_store(store: str) -> None:
     assert summary["path"] == str(root)
     assert (summary["backend"], summary["kind"]) == ("kafka", "store")
     assert (summary["cleanShutdown"], summary["adopted"]) == (True, False)
-    told = ["hanging-transaction"] if store == "txnopen" else []
-    assert [finding["code"] for finding in summary["findings"]] == told
+    reported = ["hanging-transaction"] if store == "txnopen" else []
+    assert [finding["code"] for finding in summary["findings"]] == reported
     assert summary["recovery"]["cut"] == []
     found = [f"{t['topic']}-{p['partition']}" for t in summary["topics"] for p in t["partitions"]]
     assert sorted(found) == sorted(p.name for p in stores.partitions() if p.store == store)

@@ -241,11 +241,11 @@ def test_times_that_are_none(text: str) -> None:
 
 def test_progress_appears_late(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = terminal(monkeypatch, "stderr")
-    with LateProgress() as told:
-        told("verifying", 1, 2)
+    with LateProgress() as report:
+        report("verifying", 1, 2)
         assert stderr.shown == ""
         monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
-        told("verifying", 2, 2)
+        report("verifying", 2, 2)
     assert "verifying" in stderr.shown
 
 
@@ -264,13 +264,13 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
-    with LateProgress() as told:
-        told(*call)
+    with LateProgress() as report:
+        report(*call)
         assert capsys.readouterr() == ("", "")
         monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
-        told(*call)
+        report(*call)
         monkeypatch.setattr(progress, "LINE_EVERY_S", 5.0)
-        told(*call)
+        report(*call)
     assert capsys.readouterr() == ("", f"{line}\n")
 
 

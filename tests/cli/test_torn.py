@@ -68,7 +68,7 @@ def broker_of(variant: str) -> Any:
     return json.loads((TORN / variant / "result.json").read_text())["broker"]
 
 
-def told(ended: Ended) -> list[str]:
+def stated(ended: Ended) -> list[str]:
     """Return the findings on standard error that are worse than info."""
     return [
         line for line in ended.err.splitlines() if not line.startswith(("info:", "incomplete:"))
@@ -96,10 +96,10 @@ def test_dump_tells_what_it_leaves_out(variant: str, what: str) -> None:
     place = GAP if variant == "middle-segment-missing-clean" else FOUND[variant][0]
     assert ended.code == (0 if place is None else 1)
     if place is None:
-        assert told(ended) == []
+        assert stated(ended) == []
     else:
         code, file, position = place
-        (line,) = told(ended)
+        (line,) = stated(ended)
         assert f"/{file}" + (f" at {position}:" if position is not None else ":") in line
         assert f" [{code}]; " in line
 

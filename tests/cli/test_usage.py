@@ -23,7 +23,7 @@ ROOT = stores.KAFKA / "parts/data"
 OFFLINE = ("inspect", "dump", "offsets", "verify", "rebuild")
 
 
-def told(ended: Ended, code: int) -> str:
+def reported(ended: Ended, code: int) -> str:
     """Return the error line of a failed command; it must be the only output."""
     assert (ended.code, ended.out) == (code, b"")
     (line,) = ended.err.splitlines()
@@ -136,18 +136,18 @@ def test_wrong_use(arguments: list[object]) -> None:
     [("no.such.setting=1", "invalid-config"), ("segment.bytes=none", "invalid-config")],
 )
 def test_a_store_option_that_is_none(command: str, setting: str, code: str) -> None:
-    assert f"[{code}]" in told(run(command, ROOT, "--set", setting), 2)
+    assert f"[{code}]" in reported(run(command, ROOT, "--set", setting), 2)
 
 
 @pytest.mark.parametrize("what", ["commitlog", "consumequeue", "indexfile", ""])
 def test_a_kind_that_kafka_has_not(what: str) -> None:
-    line = told(run("dump", ROOT, "--what", what or "nonsense"), 2)
+    line = reported(run("dump", ROOT, "--what", what or "nonsense"), 2)
     assert "choose one of records, batches, index" in line
 
 
 @pytest.mark.parametrize("command", OFFLINE)
 def test_nothing_there(command: str, tmp_path: Path) -> None:
-    line = told(run(command, tmp_path / "nowhere"), 3)
+    line = reported(run(command, tmp_path / "nowhere"), 3)
     assert f"{tmp_path / 'nowhere'} does not exist" in line
     assert line.endswith("[io-failure]")
 
@@ -162,7 +162,7 @@ def zookeeper_like(root: Path) -> Path:
 
 @pytest.mark.parametrize("command", OFFLINE)
 def test_a_directory_of_something_else(command: str, tmp_path: Path) -> None:
-    line = told(run(command, zookeeper_like(tmp_path / "store")), 2)
+    line = reported(run(command, zookeeper_like(tmp_path / "store")), 2)
     assert line.endswith("[unsupported-format]")
     assert str(tmp_path / "store") in line
 
@@ -172,7 +172,7 @@ def test_an_empty_directory_and_a_strange_file(command: str, tmp_path: Path) -> 
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "empty").mkdir()
     for name in ("notes.txt", "empty"):
-        assert told(run(command, tmp_path / name), 2).endswith("[unsupported-format]")
+        assert reported(run(command, tmp_path / name), 2).endswith("[unsupported-format]")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -180,7 +180,7 @@ def test_a_directory_that_may_not_be_read(tmp_path: Path) -> None:
     root = stores.copy_store(ROOT, tmp_path / "data")
     root.chmod(0)
     try:
-        assert told(run("inspect", root), 3).endswith("[io-failure]")
+        assert reported(run("inspect", root), 3).endswith("[io-failure]")
     finally:
         root.chmod(0o700)
 
@@ -213,7 +213,7 @@ def test_a_bug_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError("by\nzero")
 
     monkeypatch.setattr("logserver.cli.options.open_inspector", broken)
-    line = told(run("inspect", ROOT), 3)
+    line = reported(run("inspect", ROOT), 3)
     assert line == "error: ZeroDivisionError: by zero [internal-error]: this is a bug"
 
 
@@ -279,17 +279,17 @@ def test_a_port_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ended = run("config", "show", *options)
         assert (ended.code, ended.out) == (2, b"")
     monkeypatch.setenv("LOGSERVER_LISTEN", "0.0.0.0:1")
-    assert "without any access control" in told(run("serve", "--port", 99), 2)
+    assert "without any access control" in reported(run("serve", "--port", 99), 2)
 
 
 def test_a_file_of_settings_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_bytes(b'flush = "\xff"')
-    line = told(run("config", "show", "--config", tmp_path / "wrong.toml"), 2)
+    line = reported(run("config", "show", "--config", tmp_path / "wrong.toml"), 2)
     assert "wrong.toml: is not UTF-8: wrong byte at 9" in line
 
 
 def test_a_bad_setting() -> None:
-    line = told(run("config", "show", "--flush", "never"), 2)
+    line = reported(run("config", "show", "--flush", "never"), 2)
     assert line.endswith("[settings-error]")
 
 

@@ -35,9 +35,9 @@ def test_healthy_stores(store: str) -> None:
 
     Compaction leaves deleted files until the broker's next start: an information, not a fault.
     """
-    told = {"compacted": {"leftover-file"}, OPEN: {"hanging-transaction"}}
+    reported = {"compacted": {"leftover-file"}, OPEN: {"hanging-transaction"}}
     rows = run("verify", stores.KAFKA / store / "data").rows
-    assert {row["code"] for row in rows} == told.get(store, set())
+    assert {row["code"] for row in rows} == reported.get(store, set())
     assert {row["severity"] for row in rows} <= ({"warning"} if store == OPEN else {"info"})
 
 
@@ -526,11 +526,11 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
     # tests/unit/kafka/log/test_odd_batches.py, test_overflow.py
     elsewhere += " misplaced-batch offset-overflow trailing-bytes unknown-attributes unknown-codec"
     elsewhere += " unknown-control-type unusual-offsets unknown-record"
-    found = {code for code, _ in told()}
+    found = {code for code, _ in reported()}
     assert found | set(elsewhere.split()) == table("findings.md").keys()
 
 
-def told() -> set[tuple[str, str]]:
+def reported() -> set[tuple[str, str]]:
     """Return (code, severity) of every damage to Kafka's and RocketMQ's files."""
     kafka = {(damage.code, damage.severity) for damage in DAMAGES.values()}
     return kafka | {(damage.code, damage.severity) for damage in ROCKETMQ.values()}
@@ -538,7 +538,7 @@ def told() -> set[tuple[str, str]]:
 
 def test_severities_are_those_of_the_page() -> None:
     page = {code: set(cells[0].split(", ")) for code, cells in table("findings.md").items()}
-    assert [pair for pair in told() if pair[1] not in page[pair[0]]] == []
+    assert [pair for pair in reported() if pair[1] not in page[pair[0]]] == []
 
 
 def test_holes_of_compaction_are_none(tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ class Stub:
 @asynccontextmanager
 async def stub(answers: Sequence[bytes]) -> AsyncIterator[Stub]:
     """Run a stub on a free port."""
-    told = Stub(list(answers))
-    server = await asyncio.start_server(told.serve, "127.0.0.1", 0)
+    reported = Stub(list(answers))
+    server = await asyncio.start_server(reported.serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    told.url = f"http://{host}:{port}"
+    reported.url = f"http://{host}:{port}"
     async with server:
-        yield told
+        yield reported

@@ -114,16 +114,16 @@ def test_an_ephemeral_store_is_not_synced_unless_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "stated"),
     [
         ({"flush": "never"}, "flush"),
         ({"backend": "sqlite"}, "backend"),
         ({"nonsense": 1}, "--nonsense"),
     ],
 )
-def test_what_keeps_it_from_starting(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
+def test_what_keeps_it_from_starting(tmp_path: Path, settings: dict[str, Any], stated: str) -> None:
     server = LogServer(tmp_path / "store", **settings)
-    with pytest.raises(ServerNotStarted, match=told) as raised:
+    with pytest.raises(ServerNotStarted, match=stated) as raised:
         server.start()
     assert raised.value.facts() == {"exit_code": 2}
     assert server.pid is None

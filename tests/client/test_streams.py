@@ -72,13 +72,13 @@ async def test_a_name_that_is_none(client: LogClient) -> None:
 )
 async def test_a_stream_that_ends_early(body: bytes, status: int) -> None:
     three = [as_record("a"), as_record("b"), as_record("c")]
-    async with stub([answer(200, body)]) as told, LogClient(told.url) as client:
+    async with stub([answer(200, body)]) as server, LogClient(server.url) as client:
         with pytest.raises(ServerRefused, match="ended before its records did") as raised:
             [row async for row in client.produce_stream("t", three)]
         assert raised.value.status == status
 
 
 async def test_rows_that_are_none() -> None:
-    async with stub([answer(200, b"<html>\n")]) as told, LogClient(told.url) as client:
+    async with stub([answer(200, b"<html>\n")]) as server, LogClient(server.url) as client:
         with pytest.raises(StrangeAnswer):
             [row async for row in client.produce_stream("t", [as_record("a")])]

@@ -85,13 +85,17 @@ class Client:
             found += map(_row, page)
 
     async def _bounds(self, partition: TopicPartition) -> OffsetBounds:
-        told = await self._call("GET", f"{_path(partition)}/offsets")
-        return OffsetBounds(told["beginning_offset"], told["end_offset"], told["end_offset"])
+        reported = await self._call("GET", f"{_path(partition)}/offsets")
+        return OffsetBounds(
+            reported["beginning_offset"], reported["end_offset"], reported["end_offset"]
+        )
 
     async def _at_time(self, question: TimeQuestion) -> tuple[int, int] | None:
         path = f"{_path(question.partition)}/offsets?timestamp={question.time_ms}"
-        told = await self._call("GET", path)
-        return None if told["timestamp"] is None else (told["offset"], told["timestamp"])
+        reported = await self._call("GET", path)
+        return (
+            None if reported["timestamp"] is None else (reported["offset"], reported["timestamp"])
+        )
 
     async def _found(self, question: KeyQuestion) -> list[Outcome]:
         asked = {NAMES.get(n, n): v for n, v in question._asdict().items() if v is not None}

@@ -76,12 +76,12 @@ async def test_by_a_server_that_is_killed(start: Callable[[], Running]) -> None:
     async with aiohttp.ClientSession() as session:
         for begin in (0, half):
             running = start()
-            client = Client(session, running.told["url"])
+            client = Client(session, running.facts["url"])
             if begin == 0:
                 await client.make_topics()
             await client.play(workload.steps[begin : begin + half], ManualClock())
             running.stop(signal.SIGKILL)
-        client = Client(session, start().told["url"])
+        client = Client(session, start().facts["url"])
         found = await client.answers(workload)
     assert (found.records, found.bounds) == (expected.records, expected.bounds)
     timeless = [q for q in workload.key_questions() if (q.from_ms, q.to_ms) == (None, None)]

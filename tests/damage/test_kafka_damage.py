@@ -268,9 +268,9 @@ def test_what_is_cut_is_kept_beside_the_store(variant: str, mode: str) -> None:
         assert loss.size_bytes == len(original) - loss.position
         left = fs.read_bytes(Path(loss.path)) if fs.exists(Path(loss.path)) else b""
         assert left == original[: loss.position]
-    told = json.loads(fs.read_bytes(kept / "report.json"))
-    assert told["store"] == str(root)
-    assert [(each["path"], each["first_offset"], each["kept_at"]) for each in told["losses"]] == [
+    stated = json.loads(fs.read_bytes(kept / "report.json"))
+    assert stated["store"] == str(root)
+    assert [(each["path"], each["first_offset"], each["kept_at"]) for each in stated["losses"]] == [
         (loss.path, loss.first_offset, loss.kept_at) for loss in losses
     ]
 

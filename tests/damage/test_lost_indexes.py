@@ -119,5 +119,5 @@ def test_a_lost_transaction_index_alone_is_seen_offline(partition: GoldenPartiti
     assert inspector is not None
     with closing(inspector):
         wrong = [found.path for found in inspector.verify() if found.code == "wrong-txn-index"]
-    told = {path.name for path in map(Path, wrong) if path.parent == partition.data}
-    assert told == {path.name for path in partition.data.glob("*.txnindex")}
+    reported = {path.name for path in map(Path, wrong) if path.parent == partition.data}
+    assert reported == {path.name for path in partition.data.glob("*.txnindex")}

@@ -212,8 +212,8 @@ def test_config_that_cannot_be_parsed(place: Place, data: bytes) -> None:
         place.open()
     assert "config/topics.json" in refusal.value.message
     with place.open(read_only=True) as store:
-        told = [finding.path for finding in store.recovery.findings]
-        assert str(ROOT / "config" / "topics.json") in told
+        reported = [finding.path for finding in store.recovery.findings]
+        assert str(ROOT / "config" / "topics.json") in reported
         assert [r.value for r in store.scan(T0)] == [b"first"]
     after = files_below(place.fs, ROOT, "commitlog", "consumequeue", "index", "config")
     assert after == before
@@ -268,14 +268,14 @@ def test_an_index_file_of_another_size(*, read_only: bool) -> None:
     path = golden.root / "index" / name
     data = fs.read_bytes(path)[:-20]
     put(fs, path, data)
-    told: list[str] = []
+    reported: list[str] = []
     try:
         with stores.open_golden(golden, fs=fs, read_only=read_only) as store:
-            told += [f.path for f in store.recovery.findings if f.severity != "info"]
+            reported += [f.path for f in store.recovery.findings if f.severity != "info"]
             assert len(list(store.scan(TopicPartition("order_s1", 0)))) == 29
     except StorageError as error:
-        told.append(error.message)
-    assert [text for text in told if name in text] != []
+        reported.append(error.message)
+    assert [text for text in reported if name in text] != []
     if read_only:
         assert fs.read_bytes(path) == data, "nothing of it is changed"
         return

@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
     errors: list[Corrupt]
 
     @property
-    def told(self) -> bool:
+    def is_reported(self) -> bool:
         return bool(
             self.losses or self.errors or [f for f in self.findings if f.severity != "info"]
         )
@@ -217,7 +217,7 @@ def test_no_less_is_found_by_key_than_after_the_real_recovery(recipe: Recipe, mo
 def test_what_is_gone_is_told(recipe: Recipe, mode: str) -> None:
     ours = came_of(recipe, mode)
     gone = set(written(recipe.store.name)) - set(ours.rows)
-    assert ours.told or not gone, f"{len(gone)} records are gone in silence"
+    assert ours.is_reported or not gone, f"{len(gone)} records are gone in silence"
     root = str(recipe.store.root)
     for finding in ours.findings:
         assert finding.path.startswith(root)

@@ -173,8 +173,8 @@ def test_a_damaged_config_file_is_replaced_by_its_backup() -> None:
     stores.put(fs, offsets, b'{"offsetTable": {')
     got = salvaged(golden, fs)
     assert got.fs.read_bytes(got.target / "config" / "consumerOffset.json") == backup
-    (told,) = [f for f in got.report.findings if f.severity != "info"]
-    assert (told.code, told.path) == ("bad-config-file", str(offsets))
+    (stated,) = [f for f in got.report.findings if f.severity != "info"]
+    assert (stated.code, stated.path) == ("bad-config-file", str(offsets))
 
 
 @pytest.mark.parametrize("store", stores.DAMAGED)

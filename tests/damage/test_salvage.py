@@ -74,8 +74,8 @@ def test_the_place_of_each_loss_is_that_of_the_damage(variant: str, tmp_path: Pa
         assert (
             report.blank_bytes == (4096 if outcome.code == "zero-tail" else 0) or report.blank_bytes
         )
-    told = [finding.code for finding in report.findings]
-    assert told == (["leader-epoch-mismatch"] if variant == BY_EPOCH else told)
+    reported = [finding.code for finding in report.findings]
+    assert reported == (["leader-epoch-mismatch"] if variant == BY_EPOCH else reported)
 
 
 def test_a_batch_whose_leader_epoch_has_rotted_gets_its_own(tmp_path: Path) -> None:

@@ -72,9 +72,9 @@ def test_every_offset_can_be_read_by_itself(store: LogStore, partition: GoldenPa
 
 
 def test_bounds_are_those_of_the_real_broker(store: LogStore, partition: GoldenPartition) -> None:
-    told = partition.json("times.json")["summary"]
-    stable = told.get("latestReadCommitted", told["latest"])
-    assert store.bounds(partition.address) == (told["earliest"], stable, told["latest"])
+    reported = partition.json("times.json")["summary"]
+    stable = reported.get("latestReadCommitted", reported["latest"])
+    assert store.bounds(partition.address) == (reported["earliest"], stable, reported["latest"])
 
 
 def test_every_lookup_by_time_has_the_real_answer(

@@ -150,17 +150,17 @@ def test_of_a_damaged_store_the_rest_is_read(recipe: Recipe, tmp_path: Path) -> 
     inspector.close()
     splitter = open_splitter(root, options)
     for _ in range(2):
-        told: list[Finding] = []
+        reported: list[Finding] = []
         ranges = everything(splitter)
         splits = splitter.plan(ranges, min_splits=4)
-        found = read_rows(splits, ["offset", "physical_offset"], on_damage=told.append)
+        found = read_rows(splits, ["offset", "physical_offset"], on_damage=reported.append)
         rows = [
             (*queue, row["offset"], row["physical_offset"])
             for queue in sorted(found)
             for row in found[queue]
         ]
         assert rows == wanted
-        if not told:
+        if not reported:
             assert read_rows(splits, ["offset", "physical_offset"]) == found
         splitter.refresh()
     splitter.close()

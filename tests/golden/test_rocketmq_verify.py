@@ -84,8 +84,8 @@ def test_what_is_lost_is_built_again_from_the_log_alone(
     shutil.rmtree(root / BUILT[what])
     before = picture(root)
     options = settings_options(golden.settings)
-    told = run("rebuild", root, "--what", what, *options)
-    assert told.code in (0, 1), told.err
+    reported = run("rebuild", root, "--what", what, *options)
+    assert reported.code in (0, 1), reported.err
     assert picture(root) == before, "it only tells"
     done = run("rebuild", root, "--what", what, "--write", *options)
     assert done.code in (0, 1), done.err

@@ -33,12 +33,12 @@ class Running:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.communicate()[1]
-        self.told: dict[str, Any] = json.loads(line)
+        self.facts: dict[str, Any] = json.loads(line)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Send a request; return status and decoded body."""
         request = urllib.request.Request(
-            self.told["url"] + path,
+            self.facts["url"] + path,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": JSON, "Accept": JSON},
             method=method,

@@ -41,7 +41,7 @@ class Abused:
     def __init__(self, server: Running, session: aiohttp.ClientSession) -> None:
         self.server = server
         self.session = session
-        self.url: str = server.told["url"]
+        self.url: str = server.facts["url"]
         self._before_bytes = server.peak_bytes()
         self._served_s: list[float] = []
 
@@ -84,7 +84,7 @@ class Abused:
         while line.encode() not in (await self.ask("GET", "/metrics"))[1].splitlines():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
-    def told(self, limit_bytes: int) -> str:
+    def measured(self, limit_bytes: int) -> str:
         """Return the cost as a figure; fail if the server's memory has grown by `limit_bytes` or more."""
         grown_bytes = self.server.peak_bytes() - self._before_bytes
         assert grown_bytes < limit_bytes
@@ -107,7 +107,7 @@ async def abused(server: Running) -> AsyncIterator[Abused]:
 @asynccontextmanager
 async def crowd(server: Running, count: int, sent: bytes) -> AsyncIterator[Sequence[Connection]]:
     """Open `count` connections and send these bytes on each."""
-    host, port = server.told["url"].removeprefix("http://").split(":")
+    host, port = server.facts["url"].removeprefix("http://").split(":")
     opened: list[Connection] = []
     try:
         for _ in range(count):
@@ -148,9 +148,9 @@ async def test_bodies_that_never_come(
     begun = HEAD + b"Content-Length: 16000000\r\n\r\n" + b"x" * 10_000
     async with abused(server) as attack, crowd(server, CROWD, begun) as slow:
         await attack.serve_others()
-        told = await attack.serve_others_until(answers(slow))
-        assert {error_of(answer) for answer in told} == {(408, 408)}
-        figures(f"abuse, {kind}: {CROWD} bodies that pause: {attack.told(64 * MIB)}")
+        reported = await attack.serve_others_until(answers(slow))
+        assert {error_of(answer) for answer in reported} == {(408, 408)}
+        figures(f"abuse, {kind}: {CROWD} bodies that pause: {attack.measured(64 * MIB)}")
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ async def test_headers_that_never_end(
         outcome = await attack.serve_others_until(ended)
         drops.cancel()
         assert all(end == b"" or isinstance(end, ConnectionError) for end in outcome)
-        figures(f"abuse, {kind}: {CROWD} requests without an end: {attack.told(64 * MIB)}")
+        figures(f"abuse, {kind}: {CROWD} requests without an end: {attack.measured(64 * MIB)}")
 
 
 async def test_header_floods(
@@ -201,7 +201,7 @@ async def test_header_floods(
             return set(await asyncio.wait_for(asyncio.gather(*lines), PATIENCE_S))
 
         assert await attack.serve_others_until(first_lines()) == {b"HTTP/1.1 400 Bad Request\r\n"}
-        figures(f"abuse, {kind}: 20 x 100,000 headers: {attack.told(64 * MIB)}")
+        figures(f"abuse, {kind}: 20 x 100,000 headers: {attack.measured(64 * MIB)}")
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ async def test_readers_that_never_read(
             await attack.until_told("logserver_answer_bytes 0.0")
             figures(
                 f"abuse, {kind}: {readers} readers of 20 pages each that read nothing: "
-                f"{attack.told(answers + 96 * MIB)}"
+                f"{attack.measured(answers + 96 * MIB)}"
             )
 
 
@@ -251,7 +251,7 @@ async def test_a_thousand_fetches_wait(
         woken_ms = 1000 * (perf_counter() - begun)
         assert {(status, body.count(b'"offset":1')) for status, body in answered} == {(200, 1)}
         figures(
-            f"abuse, {kind}: {waiting} waiting fetches, answered within {woken_ms:.0f} ms: {attack.told(64 * MIB)}"
+            f"abuse, {kind}: {waiting} waiting fetches, answered within {woken_ms:.0f} ms: {attack.measured(64 * MIB)}"
         )
 
 
@@ -274,7 +274,7 @@ async def test_gzip_bombs(
         # requests until the loop answers: 64 MiB. Bodies as received, in pieces and joined: 22 MiB. With a thread for
         # each of the 10 requests it is 320 instead of 256 MiB. The server's own memory is extra. Without a bound it
         # would be 2,560 MiB.
-        figures(f"abuse, {kind}: 10 gzip bombs of 256 MiB each: {attack.told(512 * MIB)}")
+        figures(f"abuse, {kind}: 10 gzip bombs of 256 MiB each: {attack.measured(512 * MIB)}")
 
 
 @pytest.mark.slow
@@ -303,7 +303,7 @@ async def test_a_bomb_inside_a_record_batch(
         assert (await attack.ask("GET", f"{path}/records?offset=0"))[0] == 200
         figures(
             "abuse, kafka: a batch that unpacks to 256 MiB, sent twice at once: "
-            f"{attack.told((2 * 256 + 64) * MIB)}"
+            f"{attack.measured((2 * 256 + 64) * MIB)}"
         )
 
 
@@ -373,4 +373,4 @@ async def test_bad_bodies(
             assert status == (code if code < 1000 else code // 100), what
             assert error["message"], what
         assert msgspec.json.decode((await attack.ask("GET", "/topics"))[1]) == ["other"]
-        figures(f"abuse, {kind}: {len(BAD)} kinds of bad bodies: {attack.told(256 * MIB)}")
+        figures(f"abuse, {kind}: {len(BAD)} kinds of bad bodies: {attack.measured(256 * MIB)}")

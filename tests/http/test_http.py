@@ -136,8 +136,8 @@ async def test_malformed_http_is_told_in_the_same_shape(api: Api, request_bytes:
 @pytest.mark.parametrize("name", ["long line", "long header"])
 async def test_what_is_too_long_is_told_with_its_limit(api: Api, name: str) -> None:
     answer = await raw(api, MALFORMED[name])
-    told = b"the request line or a header is over 2000 bytes (max_header_bytes)"
-    assert b'"message":"%b"' % told in answer
+    reported = b"the request line or a header is over 2000 bytes (max_header_bytes)"
+    assert b'"message":"%b"' % reported in answer
 
 
 POST = (
@@ -198,7 +198,7 @@ def test_a_client_that_shuts_its_side_down_at_once_is_answered(
 ) -> None:
     """A client whose end of data comes with the request is answered. This timing needs two processes."""
     server = serve("--data", tmp_path / "store")
-    host, port = server.told["url"].removeprefix("http://").split(":")
+    host, port = server.facts["url"].removeprefix("http://").split(":")
     body = b'{"records":[{"value":1}]}'
     head = f"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: {JSON}\r\n"
     request = head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
@@ -284,7 +284,7 @@ async def test_too_much_in_flight_is_429(api: Api) -> None:
         api.service.budget.reserve(4001)
 
 
-async def told(reader: asyncio.StreamReader) -> bytes:
+async def reported(reader: asyncio.StreamReader) -> bytes:
     """Return the bytes received on a connection before it ended or was reset."""
     with suppress(ConnectionError):
         return await reader.read()
@@ -298,7 +298,7 @@ async def test_too_many_connections_are_turned_away(api: Api) -> None:
         await api.until_connected(8)
         assert error_of(await raw(api, b"GET /topics HTTP/1.1\r\n\r\n")) == (429, 42901)
         crowd = [await opened.enter_async_context(api.connection()) for _ in range(30)]
-        answered = [await told(reader) for reader, _ in crowd]
+        answered = [await reported(reader) for reader, _ in crowd]
         assert 0 < sum(map(bool, answered)) <= 8, (
             "the others are hung up on: they would take the store's files"
         )
@@ -346,16 +346,16 @@ async def test_livez_readyz_and_store(api: Api) -> None:
     assert (await api.get("/livez")).json == {"state": "alive"}
     ready = await api.get("/readyz")
     assert (ready.status, ready.json["state"]) == (200, "ready")
-    told = (await api.get("/store")).json
-    assert told["backend"] == "memory"
-    assert told["read_only"] is False
-    assert told["capabilities"]["batch_bytes"] is False
-    assert told["recovery"]["clean_shutdown"] is True
-    assert told["stats"]["topics"] == 0
-    services = {each["name"]: each for each in told["services"]}
+    reported = (await api.get("/store")).json
+    assert reported["backend"] == "memory"
+    assert reported["read_only"] is False
+    assert reported["capabilities"]["batch_bytes"] is False
+    assert reported["recovery"]["clean_shutdown"] is True
+    assert reported["stats"]["topics"] == 0
+    services = {each["name"]: each for each in reported["services"]}
     assert list(services) == ["journal", "flush", "checkpoint", "retention"]
     assert services["flush"]["interval_ms"] == 500
-    assert [each["error"] for each in told["services"]] == [None] * 4
+    assert [each["error"] for each in reported["services"]] == [None] * 4
     metrics = (await api.get("/metrics")).body.decode()
     for name in services:
         assert f'logserver_service_failing{{service="{name}"}} 0.0' in metrics
@@ -415,18 +415,18 @@ async def test_metrics_count_what_was_done(api: Api) -> None:
 
 async def test_the_server_answers_while_it_recovers(tmp_path: Path) -> None:
     chosen = settings(tmp_path / "store")
-    told, go_on = threading.Event(), threading.Event()
+    reported, go_on = threading.Event(), threading.Event()
 
     def slow(progress: storage.Progress) -> LogStore:
         progress("segments", 3, 10)
-        told.set()
+        reported.set()
         assert go_on.wait(30)
         return opener("memory", chosen)(progress)
 
     async with serving(chosen, slow, wait=False) as api:
         assert (await api.get("/readyz")).json["state"] == "starting"
         opening = asyncio.create_task(api.service.start())
-        assert await asyncio.to_thread(told.wait, 10)
+        assert await asyncio.to_thread(reported.wait, 10)
         unready = await api.get("/readyz")
         assert unready.code == 50301
         assert unready.headers["Retry-After"] == "1"

@@ -75,13 +75,15 @@ async def test_a_mistake_of_ours_is_found_by_the_requests_id(
         answer = await api.post("/topics/t", records(1))
     broke = next(record for record in caplog.records if record.name == "api.connection.protocol")
     assert fields_of(broke)["request_id"] == answer.headers["X-Request-Id"]
-    told = msgspec.json.decode(JsonFormatter().format(broke))
-    assert "ZeroDivisionError" in told["exception"]
+    reported = msgspec.json.decode(JsonFormatter().format(broke))
+    assert "ZeroDivisionError" in reported["exception"]
 
 
 def test_json_has_the_fields_beside_the_message() -> None:
-    told = msgspec.json.decode(JsonFormatter().format(record_of("done", topic="t", path=Path("a"))))
-    assert told == {
+    reported = msgspec.json.decode(
+        JsonFormatter().format(record_of("done", topic="t", path=Path("a")))
+    )
+    assert reported == {
         "time": "1970-01-01T00:00:01.500+00:00",
         "level": "info",
         "logger": "a.b",

@@ -139,13 +139,13 @@ def test_what_changes_something_asks_for_more_than_reading() -> None:
 def test_every_code_has_a_meaning_and_stands_in_the_docs(repo_root: Path) -> None:
     assert set(CODES.values()) <= MEANINGS.keys()
     text = (repo_root / "docs/http-api.md").read_text(encoding="utf-8")
-    told = {int(code) for code in re.findall(r"^\| (\d{5}) \|", text, re.MULTILINE)}
-    assert told == {code for code in MEANINGS if code > 999}
+    reported = {int(code) for code in re.findall(r"^\| (\d{5}) \|", text, re.MULTILINE)}
+    assert reported == {code for code in MEANINGS if code > 999}
 
 
 def test_limits_are_those_in_force() -> None:
-    told = document(Settings(max_wait_ms=77, max_records_per_request=5))
-    parameters = told["paths"]["/topics/{topic}/partitions/{partition}/records"]["get"]
+    reported = document(Settings(max_wait_ms=77, max_records_per_request=5))
+    parameters = reported["paths"]["/topics/{topic}/partitions/{partition}/records"]["get"]
     schemas = {one["name"]: one["schema"] for one in parameters["parameters"]}
     assert schemas["timeout"]["maximum"] == 77
     assert schemas["max_records"] == {
@@ -158,10 +158,10 @@ def test_limits_are_those_in_force() -> None:
 
 
 def test_references_lead_somewhere() -> None:
-    told = document(Settings())
-    text = msgspec.json.encode(told).decode()
+    reported = document(Settings())
+    text = msgspec.json.encode(reported).decode()
     named = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
-    assert named <= told["components"]["schemas"].keys()
+    assert named <= reported["components"]["schemas"].keys()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in named)
 
 

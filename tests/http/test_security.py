@@ -141,13 +141,15 @@ async def test_no_token_is_logged(guarded: Api, caplog: pytest.LogCaptureFixture
 
 
 async def test_the_document_tells_who_may_what(guarded: Api) -> None:
-    told = (await guarded.call("GET", "/openapi.json", headers=bearer(READER))).json
-    assert told["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
-    topic = told["paths"]["/topics/{topic}"]
+    reported = (await guarded.call("GET", "/openapi.json", headers=bearer(READER))).json
+    assert reported["components"]["securitySchemes"] == {
+        "bearer": {"type": "http", "scheme": "bearer"}
+    }
+    topic = reported["paths"]["/topics/{topic}"]
     assert topic["get"]["security"] == [{"bearer": ["read"]}]
     assert topic["post"]["security"] == [{"bearer": ["produce"]}]
     assert {"401", "403"} <= topic["get"]["responses"].keys()
-    assert told["paths"]["/livez"]["get"]["security"] == []
+    assert reported["paths"]["/livez"]["get"]["security"] == []
 
 
 # -- the token file
@@ -358,7 +360,7 @@ def test_a_token_is_revoked_while_the_certificate_cannot_be_read(
     server = serve(*words)
 
     def status() -> int:
-        request = urllib.request.Request(server.told["url"] + "/topics", headers=bearer(READER))
+        request = urllib.request.Request(server.facts["url"] + "/topics", headers=bearer(READER))
         try:
             with urllib.request.urlopen(request, context=trusting(certificates)) as answer:
                 return int(answer.status)
@@ -398,7 +400,7 @@ def test_a_signal_reads_the_certificate_again(
     own = tmp_path / "own.pem"
     own.write_bytes((certificates / "server.pem").read_bytes())
     server = serve("--data", tmp_path / "store", "--tls-cert", own)
-    host, port = server.told["url"].removeprefix("https://").split(":")
+    host, port = server.facts["url"].removeprefix("https://").split(":")
     own.write_bytes((certificates / "client.pem").read_bytes())
     server.process.send_signal(signal.SIGHUP)
     wanted = (certificates / "client.crt").read_text().split()
@@ -447,7 +449,7 @@ def test_a_request_right_behind_the_handshake_is_answered(
 ) -> None:
     """A request that arrives with the last bytes of the handshake is answered. The server runs its own event loop."""
     server = serve("--data", tmp_path / "store", "--tls-cert", certificates / "server.pem")
-    host, port = server.told["url"].removeprefix("https://").split(":")
+    host, port = server.facts["url"].removeprefix("https://").split(":")
     for _ in range(50):
         with (
             socket.create_connection((host, int(port)), timeout=10) as plain,

@@ -69,15 +69,15 @@ def new(backend: str, data: Path) -> tuple[str | Path, ...]:
 
 
 def test_kafka_is_the_default(serve: Serve, tmp_path: Path) -> None:
-    assert serve("--data", tmp_path / "new").told["backend"] == "kafka"
+    assert serve("--data", tmp_path / "new").facts["backend"] == "kafka"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_start_and_stop(serve: Serve, tmp_path: Path, number: int, backend: str) -> None:
     data = tmp_path / "new"
     server = serve(*new(backend, data), interpreter=True)
-    assert server.told == {
-        "url": server.told["url"],
+    assert server.facts == {
+        "url": server.facts["url"],
         "backend": backend,
         "data": str(data),
         "read_only": False,
@@ -86,7 +86,7 @@ def test_start_and_stop(serve: Serve, tmp_path: Path, number: int, backend: str)
     code, errors = server.stop(number)
     assert code == 0
     assert errors.count("curl ") == 3
-    assert server.told["url"] in errors
+    assert server.facts["url"] in errors
     if backend == "kafka":
         assert (data / ".kafka_cleanshutdown").exists()
     else:
@@ -113,9 +113,10 @@ def test_a_start_names_the_place_of_each_record_without_a_queue(
             log.write(name)
     errors = serve("--data", data, "--accept-loss").stop()[1]
     size = int.from_bytes(written[:4], "big")
-    told = [line for line in errors.splitlines() if "[suspect-header]" in line]
+    reported = [line for line in errors.splitlines() if "[suspect-header]" in line]
     assert [
-        f"{path} at {position}: " in line for position, line in zip((0, size), told, strict=True)
+        f"{path} at {position}: " in line
+        for position, line in zip((0, size), reported, strict=True)
     ] == [True, True]
     assert errors.count("the record is in no queue") == 2
 
@@ -138,8 +139,8 @@ def test_the_lines_to_try_show_where_the_token_goes(serve: Serve, tmp_path: Path
 def lines_to_try(server: Running) -> list[str]:
     """Return the commands that the server proposes at its start."""
     assert server.process.stderr is not None
-    told = [server.process.stderr.readline() for _ in range(5)]
-    return [line.strip() for line in told[2:]]
+    reported = [server.process.stderr.readline() for _ in range(5)]
+    return [line.strip() for line in reported[2:]]
 
 
 def tried(line: str) -> None:
@@ -163,7 +164,7 @@ def test_what_was_acknowledged_survives_a_kill(serve: Serve, tmp_path: Path, bac
 def test_an_ephemeral_store_goes_away(serve: Serve) -> None:
     server = serve("--ephemeral")
     server.call("POST", "/topics/t", records(1))
-    data = Path(server.told["data"])
+    data = Path(server.facts["data"])
     assert data.is_dir()
     assert server.stop()[0] == 0
     assert not data.parent.exists()
@@ -184,7 +185,7 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
 
 def test_the_directory_may_stand_alone(serve: Serve, tmp_path: Path) -> None:
     server = serve(tmp_path / "new")
-    assert server.told["data"] == str(tmp_path / "new")
+    assert server.facts["data"] == str(tmp_path / "new")
     server.stop()
     code, why = not_started(tmp_path / "new", "--data", tmp_path / "other", *LISTEN)
     assert (code, "or --data, not both" in why) == (2, True)
@@ -296,8 +297,8 @@ def test_damage_before_good_records_is_refused_unless_accepted(
     with log.open("rb") as file:
         assert file.read(WRITTEN_BYTES) == damaged
     viewer = serve("--data", data, "--read-only")
-    status, told = viewer.call("GET", "/topics/t/partitions/0/records?offset=1")
-    assert (status, told["error_code"], told["next_good_offset"]) == (500, 50010, 2)
+    status, reported = viewer.call("GET", "/topics/t/partitions/0/records?offset=1")
+    assert (status, reported["error_code"], reported["next_good_offset"]) == (500, 50010, 2)
     status, rows = viewer.call("GET", "/topics/t/partitions/0/records?offset=2")
     assert [row["value"] for row in rows] == ["value-2", "value-3"]
     viewer.stop()
@@ -314,21 +315,21 @@ def test_a_real_brokers_directory_is_left_alone_until_taken_over(
     shutil.copytree(repo_root / "tests" / "golden" / made, data)
     before = digests(data)
     server = serve("--data", data)
-    assert server.told["read_only"] is True
+    assert server.facts["read_only"] is True
     status, topics = server.call("GET", "/topics")
     assert status == 200
     assert topics
-    status, told = server.call("POST", f"/topics/{quote(topics[0])}", records(1))
-    assert (status, told["error_code"]) == (503, 50301)
+    status, reported = server.call("POST", f"/topics/{quote(topics[0])}", records(1))
+    assert (status, reported["error_code"]) == (503, 50301)
     code, errors = server.stop()
     assert code == 0
     assert "--write" in errors
     assert digests(data) == before
     writer = serve("--data", data, "--write")
-    assert writer.told["read_only"] is False
+    assert writer.facts["read_only"] is False
     assert writer.call("POST", "/topics/mine", records(1))[0] == 200
     writer.stop()
-    assert serve("--data", data).told["read_only"] is False
+    assert serve("--data", data).facts["read_only"] is False
 
 
 # -- stopping, in this process
@@ -499,17 +500,17 @@ async def test_a_connection_that_comes_with_the_stop_does_not_hold_it_up(
         async with asyncio.timeout(10):
             await server.stop()
         with suppress(ConnectionResetError):
-            told = late.recv(65536)
-            assert asks or not told
-            assert told[:12] in (b"", b"HTTP/1.1 200", b"HTTP/1.1 503")
+            reported = late.recv(65536)
+            assert asks or not reported
+            assert reported[:12] in (b"", b"HTTP/1.1 200", b"HTTP/1.1 503")
 
 
 async def test_a_stop_ends_a_recovery_at_its_next_sign(tmp_path: Path) -> None:
-    told, go_on = threading.Event(), threading.Event()
+    reported, go_on = threading.Event(), threading.Event()
 
     def slow(progress: Progress) -> LogStore:
         progress("segments", 1, 1000)
-        told.set()
+        reported.set()
         assert go_on.wait(30)
         progress("segments", 2, 1000)
         raise AssertionError("the recovery went on")
@@ -517,7 +518,7 @@ async def test_a_stop_ends_a_recovery_at_its_next_sign(tmp_path: Path) -> None:
     server = Server(LogService(settings(tmp_path), slow))
     await server.listen()
     opening = asyncio.create_task(server.service.start())
-    assert await asyncio.to_thread(told.wait, 10)
+    assert await asyncio.to_thread(reported.wait, 10)
     server.service.begin_stop()
     go_on.set()
     with pytest.raises(NotReady):

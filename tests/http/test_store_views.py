@@ -171,7 +171,7 @@ def test_kinds_by_name(tmp_path: Path, backend: str) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert {file.path: told(file) for file in storage.list_files(backend, tmp_path)} == KINDS[
+    assert {file.path: reported(file) for file in storage.list_files(backend, tmp_path)} == KINDS[
         backend
     ]
     own = [name for name, kind in KINDS[backend].items() if " t-0" in kind or "t-0/" in name]
@@ -179,7 +179,7 @@ def test_kinds_by_name(tmp_path: Path, backend: str) -> None:
     assert set(own) <= {file.path for file in in_folder} <= set(KINDS[backend])
 
 
-def told(file: storage.StoredFile) -> str:
+def reported(file: storage.StoredFile) -> str:
     """Return a file's facts as a line."""
     words = [file.kind]
     if file.topic is not None:

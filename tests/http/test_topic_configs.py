@@ -160,8 +160,8 @@ async def test_configs_without_effect_are_named(api: Api) -> None:
     )
     assert made.status == 201
     assert next(iter(named)) in made.headers["X-Warnings"]
-    told = (await api.get("/store")).json["capabilities"]["inert_configs"]
-    assert next(iter(named)) in told
+    reported = (await api.get("/store")).json["capabilities"]["inert_configs"]
+    assert next(iter(named)) in reported
 
 
 V3_CHANGES = {

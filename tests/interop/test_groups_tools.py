@@ -19,7 +19,7 @@ pytestmark = pytest.mark.java
 def server(tmp_path: Path) -> Iterator[Running]:
     """A server with the topic t: two partitions, five records each."""
     running = Running("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
-    address = running.told["kafka"]
+    address = running.facts["kafka"]
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic("t", 2, 1)])["t"].result(10)
     producer = confluent_kafka.Producer({"bootstrap.servers": address})
@@ -39,7 +39,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_list_describe_reset_delete(server: Running) -> None:
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
 
     def tool(*options: str) -> str:
         return peers.broker_tool("groups", address, *options)

@@ -132,8 +132,8 @@ def test_a_broker_s_consumers_read_on_behind_us(tmp_path: Path) -> None:
 def _consumed(broker: Broker, count: int) -> int:
     """Return how many of `count` records Kafka's own consumer receives, in a group that continues at its offset."""
     asked = ("--topic", "orders", "--group", "readers", "--num-records", str(count))
-    told = peers.broker_tool("consume", broker.address, *asked, "--timeout", "20000")
-    return int(told.splitlines()[-1].split(",")[4])
+    reported = peers.broker_tool("consume", broker.address, *asked, "--timeout", "20000")
+    return int(reported.splitlines()[-1].split(",")[4])
 
 
 def _produce(broker: Broker, count: int) -> None:

@@ -132,8 +132,8 @@ def check(paths: list[Path], roots: list[Path], theirs: Answers) -> None:
             place = place_of(one)
             rows = run("dump", root, *options, *place).rows
             assert [our_row(row) for row in rows] == theirs.records[one]
-            told = fine("offsets", root, *options, *place).document
-            assert (told["earliest"], told["latest"]) == theirs.bounds[one]
+            reported = fine("offsets", root, *options, *place).document
+            assert (reported["earliest"], reported["latest"]) == theirs.bounds[one]
             at = fine("offsets", root, *options, *place, "--time", TIME_MS + 11).document
             assert at["offset"] == theirs.at_time[one]
         found = run("find", root, *options, "--topic", "orders", "--key", "k6").rows

@@ -36,8 +36,8 @@ def test_the_real_kafka_starts_where_we_do(tmp_path: Path, clean: str) -> None:
     write(root)
     answer = peers.run_kafka_opens(root, "--clean", clean)
     for topic, start in STARTS.items():
-        told = answer.summaries[topic, 0]
-        assert (told["earliest"], told["latest"]) == (start, COUNT)
+        reported = answer.summaries[topic, 0]
+        assert (reported["earliest"], reported["latest"]) == (start, COUNT)
         assert (answer.summaries[topic, 1]["earliest"], answer.summaries[topic, 1]["latest"]) == (
             0,
             1,
@@ -89,8 +89,8 @@ def test_the_real_kafka_starts_where_retention_leaves_off(tmp_path: Path, clean:
     answer = peers.run_kafka_opens(
         root, "--clean", clean, "--append", "whole:0:3", "--keep", str(tmp_path / "kafka")
     )
-    told = {topic: answer.summaries[topic, 0]["earliest"] for topic in starts}
-    assert told == starts
+    reported = {topic: answer.summaries[topic, 0]["earliest"] for topic in starts}
+    assert reported == starts
     assert list((tmp_path / "kafka" / "log").rglob("*.deleted")) == []
     with open_store("kafka", tmp_path / "kafka" / "log") as store:
         assert {t: store.bounds(TopicPartition(t, 0)).start for t in starts} == starts

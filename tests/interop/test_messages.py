@@ -116,9 +116,9 @@ def test_a_record_of_remote_log_metadata_is_what_kafka_reads(tmp_path: Path) -> 
     path.write_bytes(data_batch(key=None, value=value))
     (row,) = fine("dump", path.parent, "--what", "decoded").rows
     assert row["type"] == "RemotePartitionDeleteMetadataRecord"
-    told = row["value"]["topicIdPartition"]
+    reported = row["value"]["topicIdPartition"]
     said = dump_log([path], "--remote-log-metadata-decoder")
-    assert f"topicPartition={told['id']}:{told['name']}-{told['partition']}," in said
+    assert f"topicPartition={reported['id']}:{reported['name']}-{reported['partition']}," in said
     assert f"brokerId={row['value']['brokerId']}}}" in said
 
 

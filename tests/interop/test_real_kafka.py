@@ -55,10 +55,10 @@ def check_records(answer: KafkaAnswer, store: LogStore, isolation: Isolation) ->
 
 
 def check_offsets(answer: KafkaAnswer, store: LogStore, *, stable: bool) -> None:
-    for (topic, number), told in answer.summaries.items():
+    for (topic, number), reported in answer.summaries.items():
         bounds = store.bounds(TopicPartition(topic, number))
         latest = bounds.stable if stable else bounds.end
-        assert (told["earliest"], told["latest"]) == (bounds.start, latest), (topic, number)
+        assert (reported["earliest"], reported["latest"]) == (bounds.start, latest), (topic, number)
 
 
 def check_times(answer: KafkaAnswer, store: LogStore) -> None:

@@ -86,11 +86,11 @@ def test_the_real_broker_tells_what_we_committed(
     answer = peers.run_kafka_opens(
         tmp_path / "store", "--groups", "yes", "--records", "no", "--clean", clean
     )
-    told = [
+    reported = [
         tuple(
             row[name]
             for name in ("group", "topic", "partition", "committed", "leaderEpoch", "metadata")
         )
         for row in answer.groups
     ]
-    assert sorted(told, key=str) == sorted(ours, key=str)
+    assert sorted(reported, key=str) == sorted(ours, key=str)

@@ -148,9 +148,9 @@ def test_kafka_s_own_tool_reads_our_states(tmp_path: Path) -> None:
     root = tmp_path / "ours"
     asyncio.run(write_ours(root))
     logs = sorted(root.glob("__transaction_state-*/*.log"))
-    told = peers.dump_log(logs, "--transaction-log-decoder")
-    assert told.count("transactionalId") > 12
-    for line in told.splitlines():
+    reported = peers.dump_log(logs, "--transaction-log-decoder")
+    assert reported.count("transactionalId") > 12
+    for line in reported.splitlines():
         assert "malformed" not in line
     with open_store("kafka", root, read_only=True) as store:
         assert isinstance(store, SupportsTransactions)

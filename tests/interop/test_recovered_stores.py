@@ -76,8 +76,8 @@ def merge(stores: Sequence[Recovered], root: Path) -> None:
             )
         for name, merged in offsets.items():
             file = store.path / name
-            told = decode_offsets(file.read_bytes()) if file.exists() else {}
-            merged |= {renamed(store, partition): offset for partition, offset in told.items()}
+            reported = decode_offsets(file.read_bytes()) if file.exists() else {}
+            merged |= {renamed(store, partition): offset for partition, offset in reported.items()}
     for name, merged in offsets.items():
         (root / name).write_bytes(encode_offsets(merged))
 
@@ -117,8 +117,8 @@ def test_the_real_kafka_reads_recovered_stores(
             for old, records in store.records.items():
                 new = renamed(store, old)
                 assert answer.records[new] == [as_row(new, record) for record in records]
-                told = answer.summaries[new]
-                assert (told["earliest"], told["latest"]) == (
+                reported = answer.summaries[new]
+                assert (reported["earliest"], reported["latest"]) == (
                     store.bounds[old].start,
                     store.bounds[old].end,
                 )
@@ -152,25 +152,25 @@ def as_told(record: StoredRecord) -> dict[str, Any]:
 def in_part(row: dict[str, Any]) -> dict[str, Any]:
     """Return the same fields of a message that the real store reports."""
     looked_at = ("queueOffset", "storeTimestamp", "bornTimestamp", "keys", "body")
-    told = {name: row[name] for name in looked_at}
-    return told | {"key": row["properties"].get(SHARDING_KEY)}
+    reported = {name: row[name] for name in looked_at}
+    return reported | {"key": row["properties"].get(SHARDING_KEY)}
 
 
 @pytest.mark.parametrize("exit_before", ["normal", "abnormal"])
 def test_the_real_rocketmq_reads_recovered_stores(
     of_rocketmq: Sequence[Recovered], tmp_path: Path, exit_before: str, figures: Figures
 ) -> None:
-    told: dict[str, RocketAnswer] = {}
+    reported: dict[str, RocketAnswer] = {}
     for first in range(0, len(of_rocketmq), AT_ONCE):
         folder = tmp_path / f"{first}"
         for store in of_rocketmq[first : first + AT_ONCE]:
             copy = shutil.copytree(store.path, folder / store.path.name)
             if exit_before == "abnormal":
                 (copy / "abort").write_text("1")
-        told |= rocketmq_peers.run_rocketmq_opens_each(folder, BACKENDS["rocketmq"].settings)
-    assert len(told) == len(of_rocketmq)
+        reported |= rocketmq_peers.run_rocketmq_opens_each(folder, BACKENDS["rocketmq"].settings)
+    assert len(reported) == len(of_rocketmq)
     for store in of_rocketmq:
-        answer = told[store.path.name]
+        answer = reported[store.path.name]
         assert answer.store["lastExit"] == exit_before
         assert answer.odd == [], store.path
         for partition, records in store.records.items():

@@ -44,8 +44,8 @@ def test_the_real_kafka_reads_what_was_kept(variant: str, clean: str, tmp_path: 
     answer = peers.run_kafka_opens(target, "--direct", "--clean", clean)
     with open_store("kafka", target, read_only=True) as store:
         assert answer.records == written.rows(store)
-        told = answer.summaries[ADDRESS]
-        assert (told["earliest"], told["latest"]) == store.bounds(ADDRESS)[::2]
+        reported = answer.summaries[ADDRESS]
+        assert (reported["earliest"], reported["latest"]) == store.bounds(ADDRESS)[::2]
     if clean == "yes":
         peers.index_check([target / HEALTHY.name])
 

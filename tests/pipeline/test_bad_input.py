@@ -62,7 +62,7 @@ def assert_plain(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (
             {"startingOffset": "x"},
@@ -81,12 +81,12 @@ def assert_plain(error: BaseException) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(load: Load, options: dict[str, Any], told: str) -> None:
+def test_what_is_wrong_is_named(load: Load, options: dict[str, Any], reported: str) -> None:
     from pyspark.errors import AnalysisException
 
     path = Path(options.pop("path", CODECS))
     schema = options.pop("schema", "offset bigint")
-    with pytest.raises(AnalysisException, match=told) as caught:
+    with pytest.raises(AnalysisException, match=reported) as caught:
         load(path, schema, **options).count()
     assert_plain(caught.value)
 

@@ -122,7 +122,7 @@ def test_the_connector_and_our_server(spark: SparkSession, tmp_path: Path, backe
     """The connector writes and reads, in a batch and in a stream; a stream that goes on reads only what came since."""
     place = ("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
     server = Running(*place, *OPTIONS[backend])
-    at = {"kafka.bootstrap.servers": str(server.told["kafka"])}
+    at = {"kafka.bootstrap.servers": str(server.facts["kafka"])}
     rows = spark.range(NEW).selectExpr(
         "cast(id % 7 as string) as key",
         "cast(id as string) as value",

@@ -124,8 +124,8 @@ def test_bounds_of_a_batch_are_the_brokers(spark: SparkSession) -> None:
     golden = next(
         g for g in stores.partitions() if g.store == "deleted" and g.lines("expected.jsonl")
     )
-    told = golden.json("times.json")["summary"]
-    bounds = OffsetBounds(told["earliest"], told["latest"], told["latest"])
+    reported = golden.json("times.json")["summary"]
+    bounds = OffsetBounds(reported["earliest"], reported["latest"], reported["latest"])
     offsets = f'{{"{golden.address.topic}":{{"{golden.address.partition}":{bounds.start + 1}}}}}'
     assign = f'{{"{golden.address.topic}":[{golden.address.partition}]}}'
     rows = (

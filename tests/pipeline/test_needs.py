@@ -74,7 +74,7 @@ def test_an_optional_package_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "reported"),
     [
         ('openjdk version "17.0.15" 2025-04-15', None),
         ('openjdk version "25-ea" 2025-09-16', None),
@@ -83,11 +83,11 @@ def test_an_optional_package_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> 
         ("the image is damaged", r"does not start \(the image is damaged\)"),
     ],
 )
-def test_the_version_of_java(bare: Path, said: str, told: str | None) -> None:
+def test_the_version_of_java(bare: Path, said: str, reported: str | None) -> None:
     java = put_java(bare, said, "more")
     found = needs.java_problem()
-    assert (found is None) == (told is None)
-    assert found is None or re.search(f"Java 17 or later: {java} {told}; install it", found)
+    assert (found is None) == (reported is None)
+    assert found is None or re.search(f"Java 17 or later: {java} {reported}; install it", found)
 
 
 def test_java_home_takes_precedence_as_in_spark(

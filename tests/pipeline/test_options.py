@@ -42,7 +42,7 @@ def test_defaults_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "tasks", "size_mib"),
+    ("reported", "tasks", "size_mib"),
     [
         ("5", 5, 64),
         (None, None, 8),
@@ -53,11 +53,11 @@ def test_defaults_of_a_batch() -> None:
     ],
 )
 def test_a_stream_begins_at_the_end_and_is_shared_by_what_runs_at_once(
-    told: str | None, tasks: int | None, size_mib: int, monkeypatch: pytest.MonkeyPatch
+    reported: str | None, tasks: int | None, size_mib: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(TASKS, raising=False)
-    if told is not None:
-        monkeypatch.setenv(TASKS, told)
+    if reported is not None:
+        monkeypatch.setenv(TASKS, reported)
     options = parsed(streaming=True)
     assert options.start.every == LATEST
     assert (options.max_partition_bytes, options.shared_by) == (size_mib << 20, tasks)
@@ -121,7 +121,7 @@ def test_a_file_uri_is_a_path(uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({"path": ""}, "option path: is missing"),
         ({"path": "s3://bucket/x"}, "option path: 's3://bucket/x' is no path"),
@@ -167,8 +167,8 @@ def test_a_file_uri_is_a_path(uri: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(given: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidArgument, match=told):
+def test_what_is_wrong_is_named(given: dict[str, str], reported: str) -> None:
+    with pytest.raises(InvalidArgument, match=reported):
         parsed(given, streaming=False)
 
 

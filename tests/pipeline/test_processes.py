@@ -28,8 +28,8 @@ ASKED = "import pyspark; print(pyspark.WHO)"
 def who(*path: Path) -> list[str]:
     """Return the output of a process with this path after PROCESSES."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([PROCESSES, *map(str, path)])}
-    told = subprocess.check_output([sys.executable, "-c", ASKED], env=environment, text=True)
-    return told.split()
+    reported = subprocess.check_output([sys.executable, "-c", ASKED], env=environment, text=True)
+    return reported.split()
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ def test_the_module_that_it_hides_is_what_others_import(site: Path) -> None:
     (hidden / "inner.py").write_text("print('inner')")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([PROCESSES, str(site)])}
     asked = "import sitecustomize; print(sitecustomize.inner.__name__)"
-    told = subprocess.check_output([sys.executable, "-c", asked], env=environment, text=True)
-    assert told.split() == ["inner", "sitecustomize.inner"]
+    reported = subprocess.check_output([sys.executable, "-c", asked], env=environment, text=True)
+    assert reported.split() == ["inner", "sitecustomize.inner"]
 
 
 def test_who_imports_it_by_its_full_name_gets_nothing_done() -> None:

@@ -59,7 +59,7 @@ def test_choices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (
             {"subscribe": "a,x"},
@@ -85,8 +85,8 @@ def test_choices() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_named(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidArgument, match=told):
+def test_what_cannot_be_is_named(options: dict[str, Any], reported: str) -> None:
+    with pytest.raises(InvalidArgument, match=reported):
         ranges(**options)
 
 

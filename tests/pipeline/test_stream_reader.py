@@ -165,14 +165,14 @@ def test_a_new_query_names_what_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "column", "told"),
+    ("options", "column", "reported"),
     [
         ({"endingOffsets": "latest"}, "offset", "option endingOffsets: has no meaning in a stream"),
         ({}, "ofset", "schema: column 'ofset' is unknown: did you mean offset"),
     ],
 )
 def test_what_is_wrong_is_raised_where_spark_hands_it_on(
-    options: dict[str, str], column: str, told: str
+    options: dict[str, str], column: str, reported: str
 ) -> None:
     from pyspark.sql.streaming.datasource import ReadAllAvailable
     from pyspark.sql.types import StructType
@@ -188,7 +188,7 @@ def test_what_is_wrong_is_raised_where_spark_hands_it_on(
         lambda: reader.latestOffset({}, ReadAllAvailable()),
         lambda: reader.partitions({}, {}),
     ):
-        with pytest.raises(InvalidArgument, match=told):
+        with pytest.raises(InvalidArgument, match=reported):
             asked()
     reader.stop()
 

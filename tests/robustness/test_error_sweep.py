@@ -127,8 +127,8 @@ def test_a_failure_at_every_operation(
     count = sum((part.failures for part in parts), Counter[str]())
     assert [problem for part in parts for problem in part.broken] == []
     assert count["EIO"] >= POINTS * lives // (share.step or 1)
-    told = ", ".join(f"{name} {number}" for name, number in count.items())
-    figures(f"error sweep, {backend}: {told} of {lives} lives; 0 broken invariants")
+    reported = ", ".join(f"{name} {number}" for name, number in count.items())
+    figures(f"error sweep, {backend}: {reported} of {lives} lives; 0 broken invariants")
 
 
 STARTS = [broken, no_space, short_write, killed]

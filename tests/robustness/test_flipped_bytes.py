@@ -246,10 +246,10 @@ def test_every_byte(
     share = turn(STEP)
     seen = check(backend, share)
     count = sum(number for (what, _), number in seen.items() if what == "flips")
-    told = sum(number for (what, _), number in seen.items() if what == "told")
+    stated = sum(number for (what, _), number in seen.items() if what == "stated")
     refused = sum(number for (what, _), number in seen.items() if what == "refused")
     figures(
-        f"flipped bytes {backend}: {count:,}, {told:,} reported by verify, {refused:,} refused by a start"
+        f"flipped bytes {backend}: {count:,}, {stated:,} reported by verify, {refused:,} refused by a start"
     )
     for what, table in (("unseen", UNSEEN), ("otherwise", OTHERWISE), ("not opened", NOT_OPENED)):
         fields = {field for kind, field in seen if kind == what}
@@ -262,7 +262,7 @@ def check(backend: str, share: slice) -> Counter[tuple[str, str]]:
     for flip in flips(backend, share):
         field = flip.place.field
         rows = read_only(flip)
-        came = ["flips", "told" if is_told(flip) else "unseen", check_start(flip, rows)]
+        came = ["flips", "stated" if is_told(flip) else "unseen", check_start(flip, rows)]
         if changed(flip, rows):
             came.append("otherwise")
         seen.update((what, field) for what in came)

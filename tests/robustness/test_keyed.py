@@ -56,14 +56,14 @@ async def send_all(store: LogStore, *attempts: tuple[Sent, Acks]) -> list[int | 
     """Send requests one after another, to a server whose store stays open afterwards; return their offsets."""
     writer = Writer(store, sync=True, metrics=Metrics(), published=lambda partition: None)
     keys = await keyed.keys_of(store, writer, ManualClock(), sync=True, run=keyed.at_once)
-    told: list[int | type[DiskFull]] = []
+    reported: list[int | type[DiskFull]] = []
     for sent, acks in attempts:
         try:
-            told.append(await keyed.send(keys, sent, acks))
+            reported.append(await keyed.send(keys, sent, acks))
         except DiskFull:
-            told.append(DiskFull)
+            reported.append(DiskFull)
     await writer.close()
-    return told
+    return reported
 
 
 def answers(store: LogStore, *attempts: tuple[Sent, Acks]) -> list[int | type[DiskFull]]:
@@ -118,7 +118,7 @@ def test_a_producer_is_not_used_again_behind_attempts_of_two_kinds(
             raise DiskFull("no space", path="", operation="write", errno=28)
 
         monkeypatch.setattr(store, "append", full)
-        told = answers(store, (SENT, Acks.WRITTEN), (SENT, Acks.ALL), *others)
-        assert told == [DiskFull, *range(KEPT_BATCHES + 1)]
+        reported = answers(store, (SENT, Acks.WRITTEN), (SENT, Acks.ALL), *others)
+        assert reported == [DiskFull, *range(KEPT_BATCHES + 1)]
         store.flush()
         check_after_power_loss(fs, backend, 0)

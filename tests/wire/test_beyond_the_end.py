@@ -32,7 +32,7 @@ def send(address: str, count: int) -> list[int]:
 def test_the_log_goes_on_at_its_end(tmp_path: Path, way: str) -> None:
     options = ("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
     server = Running(*options)
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic("t", 1, 1)])["t"].result(10)
     send(address, 3)
@@ -47,7 +47,7 @@ def test_the_log_goes_on_at_its_end(tmp_path: Path, way: str) -> None:
     server.stop(signal.SIGKILL)
     server = Running(*options)
     try:
-        assert send(server.told["kafka"], 2) == [3, 4]
+        assert send(server.facts["kafka"], 2) == [3, 4]
         status, group = server.call("GET", "/groups/g")
         assert (status, [row["committed"] for row in group["partitions"]]) == (200, [500])
     finally:

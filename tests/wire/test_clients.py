@@ -38,7 +38,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def address(serve: Serve, tmp_path: Path, backend: str) -> str:
     """The address for Kafka clients of a running server."""
-    return str(started(serve, tmp_path / "store", *OPTIONS[backend]).told["kafka"])
+    return str(started(serve, tmp_path / "store", *OPTIONS[backend]).facts["kafka"])
 
 
 def started(serve: Serve, path: Path, *options: str) -> Running:
@@ -90,7 +90,7 @@ def test_kcat(address: str) -> None:
 
 def test_librdkafka_compresses(serve: Serve, tmp_path: Path) -> None:
     """Old and new librdkafka send batches in the codec of their settings: see FIRST_ADVERTISED."""
-    address = str(started(serve, tmp_path / "store").told["kafka"])
+    address = str(started(serve, tmp_path / "store").facts["kafka"])
     value = "v" * 5000
     for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         run("kcat", "-b", address, "-t", codec, "-P", "-z", codec, given=value)
@@ -148,7 +148,7 @@ def test_confluent_kafka(address: str, backend: str) -> None:
 def test_a_compacted_topic(serve: Serve, tmp_path: Path) -> None:
     """After a cleaning a consumer gets each key once, with its newest value at its old offset, from any offset on."""
     running = started(serve, tmp_path / "store", "--set=log.cleaner.backoff.ms=1")
-    address = str(running.told["kafka"])
+    address = str(running.facts["kafka"])
     configs = {"cleanup.policy": "compact", "max.compaction.lag.ms": "100"}
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic("t", 1, 1, config=configs)])["t"].result(10)
@@ -250,7 +250,7 @@ def test_nothing_is_lost_or_stored_twice_after_kills(
     """An idempotent producer goes on over three kills of the server."""
     path = tmp_path / "store"
     running = started(serve, path, *OPTIONS[backend])
-    address = str(running.told["kafka"])
+    address = str(running.facts["kafka"])
     acknowledged: list[int] = []
     producer = confluent_kafka.Producer(
         {
@@ -301,7 +301,7 @@ def test_transactions_of_a_real_broker(
     """A client sees the records that a reader of the files sees: committed ones, or all."""
     path = tmp_path / "store"
     shutil.copytree(golden_dir / name / "data", path)
-    address = str(started(serve, path).told["kafka"])
+    address = str(started(serve, path).facts["kafka"])
     with storage.open_store("kafka", path, read_only=True) as store:
         for topic, info in store.topics().items():
             for number in info.partitions:

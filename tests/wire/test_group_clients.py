@@ -49,7 +49,7 @@ def server(tmp_path: Path, backend: str) -> Iterator[Running]:
 
 def fill(running: Running) -> None:
     """Create the topic t with its records."""
-    address = running.told["kafka"]
+    address = running.facts["kafka"]
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(10)
     send(address, range(COUNT))
@@ -159,7 +159,7 @@ def shares(*members: Member) -> bool:
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_come_and_go(server: Running, member: Callable[..., Member], strategy: str) -> None:
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
     options = {"partition.assignment.strategy": strategy}
     first = member(address, **options)
     until(lambda: len(first.values) == COUNT, "the first reads everything")
@@ -182,9 +182,9 @@ def test_a_cooperative_rebalance_moves_only_what_must_move(
     server: Running, member: Callable[..., Member]
 ) -> None:
     options = {"partition.assignment.strategy": "cooperative-sticky"}
-    first = member(server.told["kafka"], **options)
+    first = member(server.facts["kafka"], **options)
     until(lambda: len(first.parts) == PARTITIONS, "the first has all partitions")
-    second = member(server.told["kafka"], **options)
+    second = member(server.facts["kafka"], **options)
     until(lambda: shares(first, second), "both share")
     revoked = [numbers for kind, numbers in first.changes if kind == "revoke" and numbers]
     assert revoked == [second.parts]
@@ -194,7 +194,7 @@ def test_a_cooperative_rebalance_moves_only_what_must_move(
 def test_a_static_member_restarts_without_a_rebalance(
     server: Running, member: Callable[..., Member]
 ) -> None:
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
     first = member(address, **{"group.instance.id": "one"})
     second = member(address, **{"group.instance.id": "two"})
     until(lambda: shares(first, second), "both share")
@@ -210,7 +210,7 @@ def test_a_static_member_restarts_without_a_rebalance(
 
 
 def test_a_second_client_with_the_instance_id_fences_the_first(server: Running) -> None:
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
     options = {
         "bootstrap.servers": address,
         "group.id": "g",
@@ -331,14 +331,14 @@ admin.close()
 def test_kafka_python(server: Running) -> None:
     """A member reads half, commits and leaves; another goes on there."""
     program = (sys.executable, "-P", "-c", KAFKA_PYTHON)
-    assert run(*program, server.told["kafka"], str(COUNT)) == "Stable 1\n"
+    assert run(*program, server.facts["kafka"], str(COUNT)) == "Stable 1\n"
     assert lag(server) == 0
 
 
 async def test_aiokafka(server: Running, backend: str) -> None:
     """Two members share; offsets carry metadata where the format has room; one that ends leaves its partitions."""
     options: dict[str, Any] = {
-        "bootstrap_servers": server.told["kafka"],
+        "bootstrap_servers": server.facts["kafka"],
         "group_id": "g",
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
@@ -367,7 +367,7 @@ async def test_aiokafka(server: Running, backend: str) -> None:
 
 
 def test_kcat(server: Running) -> None:
-    kcat = ("kcat", "-b", server.told["kafka"], "-X", "auto.offset.reset=earliest", "-q", "-e")
+    kcat = ("kcat", "-b", server.facts["kafka"], "-X", "auto.offset.reset=earliest", "-q", "-e")
     read = run(*kcat, "-G", "g", "t")
     assert sorted(map(int, read.split())) == list(range(COUNT))
     assert lag(server) == 0
@@ -375,12 +375,12 @@ def test_kcat(server: Running) -> None:
 
 
 def test_our_command_line_shows_the_members(server: Running, member: Callable[..., Member]) -> None:
-    one = member(server.told["kafka"], **{"client.id": "worker"})
+    one = member(server.facts["kafka"], **{"client.id": "worker"})
     until(lambda: len(one.values) == COUNT and lag(server) == 0, "everything is committed")
-    shown = fine("group", "show", "g", "--server", server.told["url"]).document
+    shown = fine("group", "show", "g", "--server", server.facts["url"]).document
     assert shown["lag"] == 0
     assert [name.startswith("worker-") for name in shown["members"]] == [True]
-    refused = command("group", "delete", "g", "--server", server.told["url"])
+    refused = command("group", "delete", "g", "--server", server.facts["url"])
     assert "has 1 member" in refused.err
 
 

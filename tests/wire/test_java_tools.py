@@ -38,7 +38,7 @@ def serving(folder: Path, *options: str | Path) -> Iterator[str]:
     """Run a server on a new store in the folder; yield its address for Kafka clients."""
     running = Running("--data", folder / "store", "--listen-kafka", "127.0.0.1:0", *options)
     try:
-        yield str(running.told["kafka"])
+        yield str(running.facts["kafka"])
     finally:
         running.process.kill()
         running.process.communicate()

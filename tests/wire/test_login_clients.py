@@ -43,7 +43,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tokens.chmod(0o600)
     words = ("--token-file", tokens, "--listen-kafka", "127.0.0.1:0")
     running = Running("--data", path / "store", *words)
-    yield str(running.told["kafka"])
+    yield str(running.facts["kafka"])
     running.process.kill()
     running.process.communicate()
 
@@ -124,7 +124,7 @@ def with_tls(path: Path, backend: str, certificate: Path, *words: str | Path) ->
     tls = ("--tls-cert", certificate, "--tls-key", certificate.with_name("key.pem"))
     listen = ("--listen-kafka", "127.0.0.1:0")
     running = Running("--data", path / "store", *listen, *tls, *OPTIONS[backend], *words)
-    yield str(running.told["kafka"])
+    yield str(running.facts["kafka"])
     running.process.kill()
     running.process.communicate()
 

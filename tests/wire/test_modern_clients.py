@@ -111,7 +111,7 @@ def member() -> Iterator[Callable[..., Member]]:
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_come_and_go(server: Running, member: Callable[..., Member], assignor: str) -> None:
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
     options = {"group.remote.assignor": assignor}
     first = member(address, **options)
     until(lambda: len(first.values) == COUNT, "the first reads everything")
@@ -143,7 +143,7 @@ def _described(address: str) -> Any:
 def test_a_static_member_restarts_without_a_rebalance(
     server: Running, member: Callable[..., Member]
 ) -> None:
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
     first = member(address, **{"group.instance.id": "one"})
     second = member(address, **{"group.instance.id": "two"})
     until(lambda: shares(first, second), "both share")  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def test_a_static_member_restarts_without_a_rebalance(
 
 
 def test_a_pattern_finds_new_topics(server: Running, member: Callable[..., Member]) -> None:
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
     one = member(address, topics=["^(t|later-.*)"])
     until(lambda: len(one.values) == COUNT, "everything of t is read")
     admin = AdminClient({"bootstrap.servers": address})
@@ -174,7 +174,7 @@ def test_a_pattern_finds_new_topics(server: Running, member: Callable[..., Membe
 def test_a_group_changes_its_protocol_when_it_is_empty(
     server: Running, member: Callable[..., Member]
 ) -> None:
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
     first = member(address, **{"group.protocol": "classic"})
     until(lambda: len(first.values) == COUNT and lag(server) == 0, "all is read and committed")
     first.close()
@@ -257,9 +257,9 @@ def test_a_restart_of_the_server_is_no_rebalance(
 
 
 def test_our_command_line_shows_the_members(server: Running, member: Callable[..., Member]) -> None:
-    one = member(server.told["kafka"])
+    one = member(server.facts["kafka"])
     until(lambda: len(one.values) == COUNT and lag(server) == 0, "everything is committed")
-    shown = fine("group", "show", "g", "--server", server.told["url"]).document
+    shown = fine("group", "show", "g", "--server", server.facts["url"]).document
     assert shown["lag"] == 0
     assert len(shown["members"]) == 1
 
@@ -268,7 +268,7 @@ def test_our_command_line_shows_the_members(server: Running, member: Callable[..
 @pytest.mark.slow
 def test_java_consumers_and_the_group_tool(classpath: str, server: Running) -> None:
     """Console consumers read by the new protocol; the tool lists, describes, resets and deletes."""
-    address = server.told["kafka"]
+    address = server.facts["kafka"]
     protocol = ("--command-property", "group.protocol=consumer")
     options = ("--topic", "t", "--group", "j", "--from-beginning", *protocol)
     read = java(classpath, address, CONSOLE, *options, "--max-messages", str(COUNT))

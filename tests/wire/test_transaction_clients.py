@@ -34,7 +34,7 @@ def server(tmp_path: Path) -> Iterator[Running]:
 
 def create(running: Running, *topics: str) -> None:
     """Create topics."""
-    admin = AdminClient({"bootstrap.servers": running.told["kafka"]})
+    admin = AdminClient({"bootstrap.servers": running.facts["kafka"]})
     for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in topics]).values():
         created.result(10)
 
@@ -43,7 +43,7 @@ def producer(running: Running, name: str = "tx", **options: Any) -> confluent_ka
     """Return a transactional producer that has begun."""
     found = confluent_kafka.Producer(
         {
-            "bootstrap.servers": running.told["kafka"],
+            "bootstrap.servers": running.facts["kafka"],
             "transactional.id": name,
             "reconnect.backoff.max.ms": 500,
             "log_level": 0,
@@ -58,7 +58,7 @@ def consumer(running: Running, group: str = "readers", **options: Any) -> conflu
     """Return a consumer of committed records."""
     return confluent_kafka.Consumer(
         {
-            "bootstrap.servers": running.told["kafka"],
+            "bootstrap.servers": running.facts["kafka"],
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -148,7 +148,7 @@ def transform(server: Running, to: confluent_kafka.Producer, group: str, fails: 
 
 def test_consume_transform_produce(server: Running) -> None:
     """Each record is written once, though every second transaction is aborted."""
-    plain = confluent_kafka.Producer({"bootstrap.servers": server.told["kafka"]})
+    plain = confluent_kafka.Producer({"bootstrap.servers": server.facts["kafka"]})
     send(plain, numbers(30), "in")
     assert plain.flush(20) == 0
     one = producer(server)
@@ -306,7 +306,7 @@ print("fenced")
 @pytest.mark.parametrize("program", [AIOKAFKA, KAFKA_PYTHON], ids=["aiokafka", "kafka-python"])
 def test_other_clients(server: Running, program: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-P", "-c", program, server.told["kafka"]],
+        [sys.executable, "-P", "-c", program, server.facts["kafka"]],
         capture_output=True,
         text=True,
         timeout=120,
@@ -375,12 +375,12 @@ def test_kills_in_the_middle(tmp_path: Path, program: str) -> None:
     turns = 60
     try:
         create(running, "in", "out")
-        plain = confluent_kafka.Producer({"bootstrap.servers": running.told["kafka"]})
+        plain = confluent_kafka.Producer({"bootstrap.servers": running.facts["kafka"]})
         for number in numbers(turns):
             plain.produce("in", number.encode(), partition=0)
         assert plain.flush(20) == 0
         with subprocess.Popen(
-            [sys.executable, "-P", "-c", program, running.told["kafka"], str(turns)],
+            [sys.executable, "-P", "-c", program, running.facts["kafka"], str(turns)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

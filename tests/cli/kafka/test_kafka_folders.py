@@ -42,14 +42,14 @@ def test_a_renamed_folder_is_its_partition(root: Path, name: str) -> None:
     topic, partition, state, severity = RENAMED[name]
     shutil.copytree(KEYED.data, root / name)
     chosen = ("--topic", topic, "--partition", partition)
-    told = [("renamed-folder", severity, str(root / name), state)]
+    stated = [("renamed-folder", severity, str(root / name), state)]
 
     def states(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
         return [(r["code"], r["severity"], r["path"], r["found"]) for r in rows]
 
-    assert states(run("verify", root).rows) == told
+    assert states(run("verify", root).rows) == stated
     summary = run("inspect", root).document
-    assert states(summary["findings"]) == told
+    assert states(summary["findings"]) == stated
     shown = {(t["topic"], p["partition"]): p for t in summary["topics"] for p in t["partitions"]}
     assert shown[topic, partition]["state"] == state
     assert shown["keyed", 0]["state"] is None

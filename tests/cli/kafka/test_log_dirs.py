@@ -233,9 +233,9 @@ def test_a_duplicate_is_an_error_and_the_first_is_read(
         options = log_dirs(*roots)
         second = roots[1] / name
         rows = [r for r in run("verify", roots[0], *options).rows if r["severity"] == "error"]
-        (told,) = [r for r in rows if r["code"] == "duplicate-partition"]
-        assert (told["path"], told["partition"]) == (str(second), number)
-        assert str(roots[0] / name) in told["message"]
+        (stated,) = [r for r in rows if r["code"] == "duplicate-partition"]
+        assert (stated["path"], stated["partition"]) == (str(second), number)
+        assert str(roots[0] / name) in stated["message"]
         findings = run("inspect", roots[0], *options).document["findings"]
         assert "duplicate-partition" in [f["code"] for f in findings]
         dumped = run("dump", roots[0], *options, "--topic", "keyed", "--partition", number)
@@ -299,12 +299,12 @@ def test_each_directory_has_a_marker(keyed: Split) -> None:
         marker = root / names.CLEAN_SHUTDOWN
         data = marker.read_bytes()
         marker.unlink()
-        told = [
+        stated = [
             r["path"]
             for r in run("verify", keyed.roots[0], *keyed.options).rows
             if r["code"] == "unclean-stop"
         ]
-        assert told == [str(marker)]
+        assert stated == [str(marker)]
         marker.write_bytes(data)
 
 
@@ -314,8 +314,8 @@ def test_names_of_every_root_are_looked_at(keyed: Split, tmp_path: Path, name: s
         (root / name).mkdir()
         (root / "notes.txt").write_text("x")
     rows = run("verify", keyed.roots[0], *keyed.options).rows
-    told = sorted((r["code"], r["path"]) for r in rows)
-    assert told == sorted(
+    stated = sorted((r["code"], r["path"]) for r in rows)
+    assert stated == sorted(
         [("foreign-folder", str(root / name)) for root in keyed.roots]
         + [("unknown-file", str(root / "notes.txt")) for root in keyed.roots]
     )

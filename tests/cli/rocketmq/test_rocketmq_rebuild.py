@@ -113,9 +113,9 @@ def test_without_write_it_is_only_told(what: str, tmp_path: Path) -> None:
 def test_without_a_kind_it_is_all_that_is_derived(tmp_path: Path) -> None:
     golden, root, damaged = spoiled(tmp_path)
     options = settings_options(golden.settings)
-    told = run("rebuild", root, *options).document
-    assert (told["what"], told["written"]) == ("consumequeue,indexfile", False)
-    assert told["changed"] == [str(path) for path in damaged]
+    reported = run("rebuild", root, *options).document
+    assert (reported["what"], reported["written"]) == ("consumequeue,indexfile", False)
+    assert reported["changed"] == [str(path) for path in damaged]
     done = run("rebuild", root, "--write", *options)
     assert done.code == 0
     assert [finding["code"] for finding in done.document["findings"]] == ["kept-aside"] * 2
@@ -343,10 +343,10 @@ def test_progress_is_told(tmp_path: Path) -> None:
         store.create_topic("t", 1)
         for _ in range(12):
             store.append(TopicPartition("t", 0), [Record(None, bytes(3 << 20))])
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     inspector = open_inspector(root, StoreOptions(settings=settings))
-    inspector.rebuild("consumequeue", progress=lambda *step: told.append(step))
-    list(inspector.verify(lambda *step: told.append(step)))
+    inspector.rebuild("consumequeue", progress=lambda *step: reported.append(step))
+    list(inspector.verify(lambda *step: reported.append(step)))
     inspector.close()
-    assert {what for what, _, _ in told} == {"rebuilding consumequeue", "verifying"}
-    assert all(0 < done <= total for _, done, total in told)
+    assert {what for what, _, _ in reported} == {"rebuilding consumequeue", "verifying"}
+    assert all(0 < done <= total for _, done, total in reported)

@@ -85,14 +85,14 @@ def test_golden() -> None:
     assert offsets == 22
 
 
-def expected(told: object) -> OffsetValue:
-    assert isinstance(told, dict)
-    topic_id = told.get("topicId")
+def expected(reported: object) -> OffsetValue:
+    assert isinstance(reported, dict)
+    topic_id = reported.get("topicId")
     return OffsetValue(
-        told["offset"],
-        told["leaderEpoch"],
-        told["metadata"],
-        told["commitTimestamp"],
+        reported["offset"],
+        reported["leaderEpoch"],
+        reported["metadata"],
+        reported["commitTimestamp"],
         None if topic_id is None else parse_uuid_text(topic_id, field="topicId"),
     )
 

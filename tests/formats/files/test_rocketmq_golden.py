@@ -112,9 +112,9 @@ def test_checkpoints(store: GoldenStore) -> None:
     data = (store.root / names.CHECKPOINT).read_bytes()
     checkpoint = decode_checkpoint(data)
     assert encode_checkpoint(checkpoint) == data
-    told = store.json("store.json")["checkpoint"]
-    assert told.pop("size") == len(data)
-    assert list(checkpoint) == list(told.values())
+    reported = store.json("store.json")["checkpoint"]
+    assert reported.pop("size") == len(data)
+    assert list(checkpoint) == list(reported.values())
 
 
 @pytest.mark.parametrize("path", CONFIG_FILES, ids=lambda path: path.name)

@@ -221,8 +221,8 @@ async def test_damage_is_told_with_its_place(api: Api, store: WatchedStore) -> N
     )
     answer = await api.get("/topics/t/partitions/0/records")
     assert answer.code == 50010
-    told = [answer.json[name] for name in ("file", "position", "next_good_offset")]
-    assert told == ["t-0/0.log", 4711, 9]
+    reported = [answer.json[name] for name in ("file", "position", "next_good_offset")]
+    assert reported == ["t-0/0.log", 4711, 9]
 
 
 async def test_requests_of_several_partitions_share_one_answer(

@@ -150,14 +150,16 @@ async def test_unknown_settings_are_named(api: Api, caplog: pytest.LogCaptureFix
             api, name="c", **{"client.id": "me", "session.timeout.ms": 1, hostile: 1, "ö" * 500: 1}
         )
     assert answer.status == 200
-    told = answer.headers["X-Warnings"]
-    assert told.startswith("unknown settings are ignored: client.id, session.timeout.ms, x%0D%0A")
+    reported = answer.headers["X-Warnings"]
+    assert reported.startswith(
+        "unknown settings are ignored: client.id, session.timeout.ms, x%0D%0A"
+    )
     assert "Set-Cookie" not in answer.headers
-    assert len(told) < 1000
-    assert told in caplog.text
+    assert len(reported) < 1000
+    assert reported in caplog.text
     many = {f"s{number}": 1 for number in range(500)}
-    told = (await create(api, name="d", **many)).headers["X-Warnings"]
-    assert told.endswith("and 480 more")
+    reported = (await create(api, name="d", **many)).headers["X-Warnings"]
+    assert reported.endswith("and 480 more")
 
 
 async def test_a_null_is_as_good_as_not_given(api: Api) -> None:

@@ -113,7 +113,7 @@ async def test_names(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "told"),
+    ("host", "reported"),
     [
         (b"Host: broker.example:8082\r\n", "broker.example:8082"),
         (b"Host: [::1]:8082\r\n", "[::1]:8082"),
@@ -124,17 +124,19 @@ async def test_names(api: Api) -> None:
         (b"Host: a:b\r\n", 400),
     ],
 )
-async def test_the_base_uri_can_be_called(api: Api, host: bytes, told: str | int | None) -> None:
+async def test_the_base_uri_can_be_called(
+    api: Api, host: bytes, reported: str | int | None
+) -> None:
     """The base URI uses the Host header; an invalid Host header is rejected because it would become part of the URI."""
     async with api.connection() as (reader, writer):
         writer.write(b"POST /consumers/g HTTP/1.0\r\n" + host + b"Content-Length: 0\r\n\r\n")
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     answer = msgspec.json.decode(body)
-    if told == 400:
+    if reported == 400:
         assert (head.split()[1], answer["error_code"]) == (b"400", 400)
         assert (await api.get("/groups")).json == []
     else:
-        base = api.url if told is None else f"http://{told}"
+        base = api.url if reported is None else f"http://{reported}"
         assert answer["base_uri"] == f"{base}/consumers/g/instances/{answer['instance_id']}"
 
 

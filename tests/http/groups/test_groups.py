@@ -286,12 +286,12 @@ async def test_what_real_consumers_committed_at_a_real_broker(
     async with serving(chosen, opener("kafka", chosen, read_only=True)) as api:
         names = (await api.get("/groups")).json
         assert names == sorted(expected)
-        told = {name: (await group(api, quote(name)))["partitions"] for name in names}
+        reported = {name: (await group(api, quote(name)))["partitions"] for name in names}
     assert {
         name: [(row["topic"], row["partition"], row["committed"], row["metadata"]) for row in rows]
-        for name, rows in told.items()
+        for name, rows in reported.items()
     } == expected
-    for rows in told.values():
+    for rows in reported.values():
         assert all(row["lag"] == row["end_offset"] - row["committed"] for row in rows)
 
 

@@ -48,7 +48,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for group in ("billing", *HOSTILE[:4]):
             path = f"/groups/{quote(group, safe='')}/offsets"
             assert server.call("PUT", path, reset)[0] == 200
-        yield server.told["url"]
+        yield server.facts["url"]
     finally:
         server.stop()
 
@@ -58,7 +58,7 @@ def damaged(golden_dir: Path) -> Iterator[str]:
     """The address of a damaged store."""
     data = golden_dir / "torn" / "flip-active" / "data"
     server = Running("--data", data, "--read-only", interpreter=True)
-    yield server.told["url"]
+    yield server.facts["url"]
     server.stop()
 
 

@@ -292,7 +292,7 @@ def test_over_tls(serve: Serve, tmp_path: Path) -> None:
 
     def call(method: str, path: str, body: object = None) -> Any:
         asked = urllib.request.Request(
-            server.told["url"] + path,
+            server.facts["url"] + path,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": JSON},
             method=method,
@@ -327,7 +327,7 @@ def clients() -> Iterator[Way]:
 def test_a_thousand_polls(serve: Serve, tmp_path: Path, kind: str) -> None:
     """Over a thousand polls no record is delivered twice and none is missed."""
     server = serve("--data", tmp_path / "s", "--backend", kind, "--flush", "os")
-    url = server.told["url"]
+    url = server.facts["url"]
     server.call("PUT", "/topics/t", {"partitions": 1})
     server.call("POST", "/consumers/g", {"name": "c", "auto.offset.reset": "earliest"})
     assignment = {"partitions": [{"topic": "t", "partition": 0}]}

@@ -62,8 +62,8 @@ async def test_a_row_has_these_members_in_this_order(api: Api) -> None:
 async def test_the_answers_headers_tell_where_to_go_on(api: Api) -> None:
     await api.post("/topics/t", records(1, 2, 3))
     answer = await api.get(f"{PATH}?offset=1&max_records=1")
-    told = [answer.headers[f"X-{name}-Offset"] for name in ("Next", "Beginning", "End")]
-    assert told == ["2", "0", "3"]
+    reported = [answer.headers[f"X-{name}-Offset"] for name in ("Next", "Beginning", "End")]
+    assert reported == ["2", "0", "3"]
 
 
 async def test_an_empty_partition_gives_an_empty_list(api: Api) -> None:

@@ -290,7 +290,7 @@ async def test_a_deleted_topic_ends_the_stream_with_the_reason(api: Api, accept:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (
             Corrupt("bad CRC", kind="batch", path="f", position=7, next_good_offset=2),
@@ -303,7 +303,7 @@ async def test_a_deleted_topic_ends_the_stream_with_the_reason(api: Api, accept:
     ],
 )
 async def test_damage_and_retention_end_the_stream_behind_the_good_records(
-    api: Api, monkeypatch: pytest.MonkeyPatch, error: StorageError, told: dict[str, object]
+    api: Api, monkeypatch: pytest.MonkeyPatch, error: StorageError, reported: dict[str, object]
 ) -> None:
     await api.post("/topics/t", records(1, 2))
     read = api.service.store.read
@@ -318,7 +318,7 @@ async def test_damage_and_retention_end_the_stream_behind_the_good_records(
         assert (await stream.row())["offset"] == 0
         last = await stream.row()
         assert await stream.rest() == b""
-    assert last.items() >= told.items()
+    assert last.items() >= reported.items()
     assert last["message"] == error.message
 
 

@@ -53,13 +53,13 @@ async def test_a_real_brokers_store_over_http(name: str, golden_dir: Path, tmp_p
 
 
 async def check_partition(api: Api, expect: Path, path: str) -> None:
-    told = json.loads((expect / "times.json").read_text())
+    reported = json.loads((expect / "times.json").read_text())
     bounds = (await api.get(f"{path}/offsets")).json
     assert bounds == {
-        "beginning_offset": told["summary"]["earliest"],
-        "end_offset": told["summary"]["latest"],
+        "beginning_offset": reported["summary"]["earliest"],
+        "end_offset": reported["summary"]["latest"],
     }
-    for time_ms, answer in told["times"]:
+    for time_ms, answer in reported["times"]:
         found = (await api.get(f"{path}/offsets?timestamp={time_ms}")).json
         if answer is None:
             assert found == {"offset": bounds["end_offset"], "timestamp": None}

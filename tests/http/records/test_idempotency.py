@@ -230,8 +230,8 @@ async def test_a_repeat_after_a_failure_tries_again(
         patched.setattr(store, "append", full)
         assert (await keyed(api, "k", body)).code == 50701
     answer = await keyed(api, "k", body)
-    told = [(row["partition"], row["offset"]) for row in answer.json["offsets"]]
-    assert told == [(0, 0), (1, 0)]
+    reported = [(row["partition"], row["offset"]) for row in answer.json["offsets"]]
+    assert reported == [(0, 0), (1, 0)]
     assert await api.values("t", 0) == [0]
     assert await api.values("t", 1) == [1]
 

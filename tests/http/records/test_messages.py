@@ -202,7 +202,7 @@ async def test_a_page_of_nothing_is_not_the_end(frugal: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "code", "told"),
+    ("query", "code", "reported"),
     [
         ("keys=a", 40000, "keys"),
         ("limit=0", 40000, "limit"),
@@ -225,10 +225,10 @@ async def test_a_page_of_nothing_is_not_the_end(frugal: Api) -> None:
         ("cursor=%00", 42201, "cursor"),
     ],
 )
-async def test_refused(filled: Api, query: str, code: int, told: str) -> None:
+async def test_refused(filled: Api, query: str, code: int, reported: str) -> None:
     answer = await filled.get(f"{PATH}?{query}")
     assert answer.code == code
-    assert told in answer.json["message"]
+    assert reported in answer.json["message"]
 
 
 async def test_a_cursor_of_the_other_direction_is_refused(filled: Api) -> None:

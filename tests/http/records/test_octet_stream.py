@@ -108,7 +108,7 @@ async def test_acks_0_is_not_waited_for(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "code", "told"),
+    ("headers", "code", "reported"),
     [
         ({"X_Key_Base64": "***"}, 42202, "X-Key-Base64"),
         ({"X_Key_Base64": "YQ"}, 42202, "X-Key-Base64"),
@@ -118,7 +118,7 @@ async def test_acks_0_is_not_waited_for(api: Api) -> None:
     ],
 )
 async def test_a_bad_header_is_named(
-    api: Api, headers: dict[str, str], code: int, told: str
+    api: Api, headers: dict[str, str], code: int, reported: str
 ) -> None:
     encoded = b"".join(
         b"%b: %b\r\n" % (name.replace("_", "-").encode(), value.encode(errors="surrogateescape"))
@@ -126,7 +126,7 @@ async def test_a_bad_header_is_named(
     )
     answer = await raw_post(api, encoded)
     assert b'"error_code":%d' % code in answer
-    assert told.encode() in answer
+    assert reported.encode() in answer
     assert sorted(api.service.topics) == []
 
 

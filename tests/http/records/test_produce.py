@@ -330,11 +330,11 @@ async def test_what_is_not_offered_is_refused_by_name(api: Api) -> None:
 
 
 async def test_half_of_a_surrogate_pair_is_told_as_that(api: Api) -> None:
-    told = "\\ud800 is half of a surrogate pair"
+    reported = "\\ud800 is half of a surrogate pair"
     body, line = b'{"records":[{"value":"\\ud800"}]}', b'{"value":"\\ud800"}'
-    assert (await api.post("/topics/t", body)).json["message"] == f"the body is no JSON: {told}"
+    assert (await api.post("/topics/t", body)).json["message"] == f"the body is no JSON: {reported}"
     streamed = await api.post("/topics/t?format=json", line, content_type="application/x-ndjson")
-    assert streamed.json["error"] == f"the record is no JSON: {told}"
+    assert streamed.json["error"] == f"the record is no JSON: {reported}"
     cut = await api.post("/topics/t", b'{"records":[{"value":"x\\ud8')
     assert cut.json["message"] == "the body is no JSON: it ends too early"
 

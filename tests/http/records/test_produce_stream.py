@@ -474,7 +474,7 @@ def test_half_a_million_lines_take_bounded_memory(
     count, at_once = 500_000, 5000
     chunk = lines(*[{"value": "a line of some thirty bytes, no more"}] * at_once)
     before_bytes, begun = server.peak_bytes(), perf_counter()
-    answered = asyncio.run(stream_all(server.told["url"], [chunk] * (count // at_once)))
+    answered = asyncio.run(stream_all(server.facts["url"], [chunk] * (count // at_once)))
     elapsed_s, grown_bytes = perf_counter() - begun, server.peak_bytes() - before_bytes
     assert answered == count
     assert grown_bytes < 64 << 20

@@ -50,7 +50,7 @@ async def test_a_record_as_a_message(api: Api) -> None:
         "properties": {"UNIQ_KEY": "MINE", "WAIT": "false"},
     }
     answer = await api.post("/topics/t?format=text", {"records": [record]})
-    (told,) = answer.json["offsets"]
+    (reported,) = answer.json["offsets"]
     (row,) = (await api.get(f"{ROWS}?format=text")).json
     assert OFFSET_ID.fullmatch(row["message_id"])
     assert row.pop("store_timestamp") > 1_700_000_000_000
@@ -73,7 +73,7 @@ async def test_a_record_as_a_message(api: Api) -> None:
             "KEYS": "order-7 k",
             "TAGS": "T",
         },
-        "message_id": told["message_id"],
+        "message_id": reported["message_id"],
     }
 
 
@@ -276,7 +276,7 @@ async def everything(api: Api, path: str) -> list[dict[str, Any]]:
         offset = answer.headers["X-Next-Offset"]
 
 
-def told(row: dict[str, Any]) -> dict[str, Any]:
+def reported(row: dict[str, Any]) -> dict[str, Any]:
     """Return the facts that a row of this server and a row of the real store share."""
     return {
         "offset": row["offset"],
@@ -328,7 +328,7 @@ async def test_a_real_store_over_http(store: GoldenStore) -> None:
             golden_rows = [
                 row for row in store.expected() if (row["topic"], row["queueId"]) == (topic, number)
             ]
-            assert [told(row) for row in rows] == [expected(row) for row in golden_rows]
+            assert [reported(row) for row in rows] == [expected(row) for row in golden_rows]
             assert all(map(same_body, rows, golden_rows))
             for row in rows[::7]:
                 answer = await api.get(f"/messages/{row['message_id']}", accept=BINARY)

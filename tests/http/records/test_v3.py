@@ -193,10 +193,10 @@ async def test_a_report_tells_all_of_a_record(api: Api) -> None:
         "key": {"type": "BINARY", "size": 3},
         "value": {"type": "JSON", "size": len('{"foo": "bar"}')},
     }
-    told = datetime.fromisoformat(report["timestamp"])
-    assert told == datetime(2021, 2, 5, 19, 14, 42, 123000, tzinfo=UTC)
+    reported = datetime.fromisoformat(report["timestamp"])
+    assert reported == datetime(2021, 2, 5, 19, 14, 42, 123000, tzinfo=UTC)
     (row,) = await fetched(api)
-    assert row["timestamp"] == int(told.timestamp() * 1000)
+    assert row["timestamp"] == int(reported.timestamp() * 1000)
     assert row["key"] == b64(b"key")
     assert row["value"] == b64(b'{"foo": "bar"}')
     assert {"key": "h", "value": b64(b"x")} in row["headers"]  # type: ignore[operator]
@@ -205,8 +205,8 @@ async def test_a_report_tells_all_of_a_record(api: Api) -> None:
 async def test_a_record_without_a_time_has_the_servers(api: Api) -> None:
     (report,) = await produced(api, value("v"))
     (row,) = await fetched(api)
-    told = datetime.fromisoformat(report["timestamp"])
-    assert told.timestamp() == pytest.approx(float(str(row["timestamp"])) / 1000, abs=0.001)
+    reported = datetime.fromisoformat(report["timestamp"])
+    assert reported.timestamp() == pytest.approx(float(str(row["timestamp"])) / 1000, abs=0.001)
 
 
 async def test_the_time_of_the_append_is_told_where_the_topic_keeps_it(api: Api) -> None:
@@ -371,13 +371,13 @@ async def test_a_batch_reports_by_id(api: Api) -> None:
     ]
     answer = await post(api, records(api) + ":batch", {"entries": entries})
     assert answer.status == 207
-    told = answer.json
-    assert [(one["id"], one["offset"]) for one in told["successes"]] == [("a", 0), ("c", 1)]
-    assert [(one["id"], one["error_code"]) for one in told["failures"]] == [
+    reported = answer.json
+    assert [(one["id"], one["offset"]) for one in reported["successes"]] == [("a", 0), ("c", 1)]
+    assert [(one["id"], one["error_code"]) for one in reported["failures"]] == [
         ("b", 42202),
         ("d", 40402),
     ]
-    assert told["successes"][1]["key"] == {"type": "STRING", "size": 1}
+    assert reported["successes"][1]["key"] == {"type": "STRING", "size": 1}
     assert len(await fetched(api)) == 2
 
 

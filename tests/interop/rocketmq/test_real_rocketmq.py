@@ -250,17 +250,17 @@ STRANGE = {
 def test_what_verify_calls_an_error_keeps_the_real_store_from_loading(
     root: Path, tmp_path: Path
 ) -> None:
-    told = {}
+    reported = {}
     for number, (name, data) in enumerate(STRANGE.items()):
         copy = tmp_path / "each" / str(number)
         shutil.copytree(root, copy)
         (copy / name).write_bytes(data)
         options = settings_options(dict(written.options().settings))
         rows = run("verify", copy, *options).rows
-        told[str(number)] = [row["severity"] for row in rows if row["code"] == "unknown-file"]
+        reported[str(number)] = [row["severity"] for row in rows if row["code"] == "unknown-file"]
     answers = peers.run_rocketmq_opens_each(tmp_path / "each", written.SIZES)
     refused = {name: any(row["kind"] == "refused" for row in a.odd) for name, a in answers.items()}
-    assert told == {
+    assert reported == {
         name: ["error" if is_refused else "info"] for name, is_refused in refused.items()
     }
     assert list(refused.values()).count(True) == 3

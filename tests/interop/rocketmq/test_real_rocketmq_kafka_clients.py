@@ -86,8 +86,8 @@ def test_a_store_goes_from_kafka_clients_to_the_broker_and_back(
     broker: Broker, tmp_path: Path
 ) -> None:
     running = served(broker.store)
-    send(running.told["kafka"])
-    sent = read(running.told["kafka"], COUNT * len(CODECS))
+    send(running.facts["kafka"])
+    sent = read(running.facts["kafka"], COUNT * len(CODECS))
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     for number in range(QUEUES):
         path = f"/topics/orders/partitions/{number}/records?offset=0&max_records=1000&format=text"
@@ -117,7 +117,7 @@ def test_a_store_goes_from_kafka_clients_to_the_broker_and_back(
 
 def read_more(running: Running, count: int) -> dict[tuple[int, int], tuple[Any, ...]]:
     """Go on where the group g stands."""
-    return read(running.told["kafka"], count)
+    return read(running.facts["kafka"], count)
 
 
 def the_real_store_finds(

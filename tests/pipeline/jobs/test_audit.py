@@ -32,7 +32,9 @@ def audited(
     rows = audit.run(spark, root, settings).collect()
     found = [row for row in rows if row.code is not None]
     inspector = open_inspector(root, StoreOptions(settings=settings))
-    assert [tuple(row)[:10] for row in found] == [astuple(told) for told in inspector.verify()]
+    assert [tuple(row)[:10] for row in found] == [
+        astuple(reported) for reported in inspector.verify()
+    ]
     inspector.close()
     return found, [row for row in rows if row.code is None]
 

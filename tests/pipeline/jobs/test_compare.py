@@ -48,11 +48,12 @@ def test_a_workload_of_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("picture", "told"), [("x.foo", "must end in .png or .svg"), ("no/x.svg", "is not a directory")]
+    ("picture", "reported"),
+    [("x.foo", "must end in .png or .svg"), ("no/x.svg", "is not a directory")],
 )
 def test_a_picture_that_cannot_be_drawn_is_refused_before_the_run(
-    tmp_path: Path, picture: str, told: str
+    tmp_path: Path, picture: str, reported: str
 ) -> None:
     ended = run("pipeline", "compare", tmp_path / "out", "--plot", tmp_path / picture)
-    assert (ended.code, told in ended.err) == (USAGE, True)
+    assert (ended.code, reported in ended.err) == (USAGE, True)
     assert not (tmp_path / "out").exists()

@@ -37,8 +37,8 @@ def test_rocketmq(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Monke
     for folder in ("consumequeue", "index"):
         shutil.rmtree(root / folder)
     settings = dict(golden.settings)
-    told = rebuild.run(spark, root, KINDS[0], settings=settings).collect()
-    assert told
+    reported = rebuild.run(spark, root, KINDS[0], settings=settings).collect()
+    assert reported
     assert not (root / "consumequeue").exists()
     for what in KINDS:
         report = rebuild.run(spark, root, what, write=True, settings=settings).collect()

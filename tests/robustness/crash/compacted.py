@@ -75,11 +75,11 @@ class CompactedTopic:
     ) -> None:
         """Append a transaction of two batches and its marker."""
         for key, value in items.items():
-            told = value if commit else ABORTED + value
+            reported = value if commit else ABORTED + value
             sequence = self.sequences.get(producer_id, 0)
             self.sequences[producer_id] = sequence + 1
             batch = encode_batch(
-                [(key, told, (), None)],
+                [(key, reported, (), None)],
                 base_offset=0,
                 leader_epoch=0,
                 now_ms=self.clock.now_ms,
@@ -166,9 +166,9 @@ class CompactedTopic:
         for offset in range(store.bounds(self.at).start, self.end):
             page = store.read(self.at, offset, max_records=1)
             following = next((o for o in offsets if o >= offset), None)
-            told = page.records[0].offset if page.records else None
-            if told != following:
-                return f"a read from {offset} begins at {told}, a scan at {following}"
+            reported = page.records[0].offset if page.records else None
+            if reported != following:
+                return f"a read from {offset} begins at {reported}, a scan at {following}"
         return None
 
     def check_repeats(self, store: LogStore) -> None:

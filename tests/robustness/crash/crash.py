@@ -101,12 +101,12 @@ class Crash:
 
     def _live(self, *, thorough: bool) -> None:
         fs = self.state.copy()
-        told = positions(self.state, PATH, self.backend.name)
+        reported = positions(self.state, PATH, self.backend.name)
         with by_hand(), drawn_alike():
             with self._open(fs) as store:
                 check_recovery(store)
                 self._check(self.history, store, killed=self.killed)
-                check_positions(told, store)
+                check_positions(reported, store)
                 if self.history.closed:
                     self._check_clean(store)
                 history = self._after_start(store)

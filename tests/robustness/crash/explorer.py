@@ -139,16 +139,16 @@ class Plan:
 class Explorer:
     """An explorer of one backend.
 
-    `told` is called with the report after each state; it may raise an exception to stop.
+    `reported` is called with the report after each state; it may raise an exception to stop.
     """
 
     def __init__(
-        self, backend: Backend, plan: Plan, told: Callable[[Report], None] = lambda report: None
+        self, backend: Backend, plan: Plan, reported: Callable[[Report], None] = lambda report: None
     ) -> None:
         self.report = Report(backend.name)
         self._backend = backend
         self._plan = plan
-        self._told = told
+        self._told = reported
         self._seen: set[Hashable] = set()
         self._starts = Starts()
 

@@ -262,14 +262,14 @@ def positions(fs: FileSystem, path: Path, backend: str) -> dict[str, int]:
     return {"log": decode_checkpoint(data).logics_physical_offset} if data else {}
 
 
-def check_positions(told: dict[str, int], store: LogStore) -> None:
+def check_positions(reported: dict[str, int], store: LogStore) -> None:
     """Check I11: no checkpoint claimed more than the log held (see `positions`)."""
     ends = {"log": store.stats().details.get("max_physical_offset", 0)}
     for name, info in store.topics().items():
         for number in info.partitions:
             partition = TopicPartition(name, number)
             ends[str(partition)] = store.bounds(partition).end
-    for name, position in told.items():
+    for name, position in reported.items():
         end = ends.get(name)
         if isinstance(end, int):
             require(

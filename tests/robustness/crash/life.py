@@ -300,8 +300,8 @@ class Life:
                 done = act()
         except (IoFailure, StoreFenced) as error:
             self.errors.append(error)
-            told = store.stats().fenced is not None
-            require(told, "fence", f"{error.message}: the store is not fenced")
+            stated = store.stats().fenced is not None
+            require(stated, "fence", f"{error.message}: the store is not fenced")
         except UnknownTopic as error:
             require(fenced, "I1", error.message)
         else:

@@ -61,7 +61,7 @@ def fuzz(
     target: str, seconds: int, tell: Callable[[str], object] = len, *, seed: int = ANY_SEED
 ) -> Outcome:
     """Fuzz a target for at most this time; `tell` receives a progress line at intervals."""
-    began = told = monotonic()
+    began = reported = monotonic()
     executions = coverage = 0
     last: deque[str] = deque(maxlen=KEPT_LINES)
     with tempfile.TemporaryDirectory() as folder:
@@ -88,9 +88,9 @@ def fuzz(
                 progress = _PROGRESS.match(line)
                 if progress is not None:
                     executions, coverage = int(progress[1]), int(progress[2])
-                if monotonic() - told > TOLD_EVERY_S:
-                    told = monotonic()
-                    tell(str(Outcome(target, told - began, executions, coverage)))
+                if monotonic() - reported > TOLD_EVERY_S:
+                    reported = monotonic()
+                    tell(str(Outcome(target, reported - began, executions, coverage)))
         trouble = "" if child.returncode == 0 else _told(target, child.returncode, found, last)
     return Outcome(target, monotonic() - began, executions, coverage, trouble)
 

@@ -176,10 +176,10 @@ def produce(book: Book, client: Client, sent: Sent, *, query: str = "") -> Answe
     path = f"/topics/{topic}/partitions/{partition}?{query.lstrip('&')}"
     answer = client.produce(path, rows, kind=BINARY)
     if answer.status == 200:
-        told = answer.body["offsets"]
-        assert [row["error_code"] for row in told] == [None] * len(rows), answer
-        base: int = told[0]["offset"]
-        assert [row["offset"] for row in told] == list(range(base, base + len(rows))), answer
+        reported = answer.body["offsets"]
+        assert [row["error_code"] for row in reported] == [None] * len(rows), answer
+        base: int = reported[0]["offset"]
+        assert [row["offset"] for row in reported] == list(range(base, base + len(rows))), answer
         book.note(Acked(sent.request, base))
     return answer
 

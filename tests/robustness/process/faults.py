@@ -76,7 +76,7 @@ class Faults:
         """Return the calls that match the last rule, in order."""
         lines = self._told.read_text().splitlines() if self._told.exists() else []
         fields = [line.split(" ") for line in lines]
-        return [Call(kind, Path(path), told == "fails") for kind, path, told in fields]
+        return [Call(kind, Path(path), reported == "fails") for kind, path, reported in fields]
 
 
 def build(folder: Path) -> Path:

@@ -79,8 +79,8 @@ class Life:
             time.sleep(self.random.uniform(0, 0.06))
         finally:
             process.kill()
-            told, _ = process.communicate()
-        self.starts_killed += not told
+            reported, _ = process.communicate()
+        self.starts_killed += not reported
 
     def check(self, server: Server) -> None:
         """Check everything that the book promises; look up records by their key."""
@@ -104,7 +104,7 @@ class Life:
             found = client.call("GET", f"/messages/{message_id}?format=text")
             assert found.body["value"] == record.value.decode()
 
-    def told(self) -> str:
+    def counts(self) -> str:
         """Return the counts of this life as text."""
         history = self.book.history
         acknowledged = sum(len(history.sent[request].records) for request in history.acked)

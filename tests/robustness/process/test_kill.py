@@ -40,7 +40,7 @@ def test_nothing_acknowledged_or_served_is_lost(
         live(life, length)
         figures(
             f"kill -9, {backend.name}: {length} cycles, {life.starts_killed} more before a start was done: "
-            f"{life.told()}"
+            f"{life.counts()}"
         )
         shutil.rmtree(life.data)
 
@@ -88,7 +88,7 @@ def test_a_start_that_is_killed_at_a_change_of_the_disk(
         server.stop()
     figures(
         f"kill -9 in a start, {backend.name}: {kills} of its {changes} changes, {kills - served} before it was done: "
-        f"{life.told()}"
+        f"{life.counts()}"
     )
 
 

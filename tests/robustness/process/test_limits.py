@@ -136,8 +136,8 @@ def test_a_store_has_one_server(tmp_path: Path, backend: Backend) -> None:
         book.make_topic(client, "t", 1)
         for _ in range(3):
             second = start(data, *backend.options)
-            told, errors = second.communicate(timeout=30)
-            assert (second.returncode, told) == (3, "")
+            reported, errors = second.communicate(timeout=30)
+            assert (second.returncode, reported) == (3, "")
             (line,) = errors.splitlines()
             assert line.startswith("error: ")
             assert f"is locked by process {server.process.pid}" in line

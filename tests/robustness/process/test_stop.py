@@ -33,14 +33,14 @@ def test_a_stop_under_load(
         life.check(server)
         assert_clean_start(server, backend)
         server.stop()
-    figures(f"SIGTERM under load, {backend.name}: {stops} stops, {life.told()}")
+    figures(f"SIGTERM under load, {backend.name}: {stops} stops, {life.counts()}")
 
 
 def assert_clean_start(server: Server, backend: Backend) -> None:
     """I13: recovery found nothing and read only the ends of the newest files."""
     with server.client() as client:
-        told = client.call("GET", "/store").body
-    found = told["recovery"]
+        reported = client.call("GET", "/store").body
+    found = reported["recovery"]
     assert found["clean_shutdown"]
     assert (found["findings"], found["losses"], found["indexes_rebuilt"]) == ([], [], 0), found
     newest = {"kafka": found["partitions"], "rocketmq": 1}[backend.name]

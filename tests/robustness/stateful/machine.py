@@ -171,8 +171,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(TOPICS), partitions=st.integers(1, 2), configs=configs)
     def create_topic(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
         def call(store: LogStore) -> object:
-            told = self.given(store, configs)
-            return list(store.create_topic(topic, partitions, told).partitions)
+            reported = self.given(store, configs)
+            return list(store.create_topic(topic, partitions, reported).partitions)
 
         self.change_topic(topic, call)
 
@@ -184,8 +184,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(TOPICS), configs=configs, reset=resets)
     def alter_topic(self, topic: str, configs: dict[str, str], reset: dict[str, None]) -> None:
         def call(store: LogStore) -> object:
-            told = self.given(store, {**configs, **reset})
-            return self.shown(store, store.alter_topic(topic, told).configs)
+            reported = self.given(store, {**configs, **reset})
+            return self.shown(store, store.alter_topic(topic, reported).configs)
 
         self.change_topic(topic, call)
 
@@ -404,10 +404,10 @@ class StoreMachine(RuleBasedStateMachine):
             self.restart()
             moment = dice.randrange(len(self.fs.events) + 1)
             self.crash(Recorder(self.fs.now(moment).left(dict(choices(dice))[kind])))
-        told = positions(self.fs, PATH, self.backend)
+        reported = positions(self.fs, PATH, self.backend)
         self.restart()
         check_recovery(self.store)
-        check_positions(told, self.store)
+        check_positions(reported, self.store)
         self.cut_model()
         check_lookups(self.store)
 

@@ -275,7 +275,7 @@ def test_what_a_message_cannot_keep_is_refused_or_encoded(name: str) -> None:
         to_rocketmq(odd, least_store_ms=0, encode=False)
     assert caught.value.facts()["field"] == field
     found, problems = to_rocketmq(odd, least_store_ms=0, encode=True)
-    assert [tuple(told) for told in problems] == [(field, problem)]
+    assert [tuple(reported) for reported in problems] == [(field, problem)]
     assert properties_of(found) == {"__kafka_offset": "3", **properties}
     assert to_kafka(found) == odd
 

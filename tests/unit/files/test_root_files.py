@@ -37,7 +37,7 @@ def test_checkpoints_and_producer_ids_undo_nothing_of_each_other(ids_first: bool
     first()
     other.join(30)
     (number,) = given
-    told = fs.read_bytes(ROOT / STORE_FILE)
+    reported = fs.read_bytes(ROOT / STORE_FILE)
     store.checkpoint()
-    assert fs.read_bytes(ROOT / STORE_FILE) == told, "nothing of the checkpoint was missing"
+    assert fs.read_bytes(ROOT / STORE_FILE) == reported, "nothing of the checkpoint was missing"
     assert shop.after_kill().open().new_producer_id() > number

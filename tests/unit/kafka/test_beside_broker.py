@@ -85,8 +85,8 @@ def test_the_other_partitions_are_read(
     rows, findings = look(inspector)
     inspector.close()
     assert rows == ["before", "stays"]
-    (told,) = [finding for finding in findings if finding.code == "changed-meanwhile"]
-    assert (told.severity, told.path, told.topic) == ("warning", str(folder), "gone")
+    (stated,) = [finding for finding in findings if finding.code == "changed-meanwhile"]
+    assert (stated.severity, stated.path, stated.topic) == ("warning", str(folder), "gone")
 
 
 @pytest.mark.parametrize("look", [dumped, found])

@@ -159,8 +159,8 @@ def is_as_codec(batch: bytes) -> bool:
             chunks_of(batch)
         return False
     assert found == []
-    told = [(r.offset, r.timestamp_ms, r.key, r.value, list(r.headers)) for r in rows]
-    assert told == [(o, t, k, v, list(h)) for o, t, k, v, h in expected]
+    stated = [(r.offset, r.timestamp_ms, r.key, r.value, list(r.headers)) for r in rows]
+    assert stated == [(o, t, k, v, list(h)) for o, t, k, v, h in expected]
     return True
 
 
@@ -294,8 +294,8 @@ def test_a_damaged_batch_is_told_as_reads_and_verify_tell_it(
     same = ("kind", "path", "position", "next_good_offset")
     with pytest.raises(Corrupt) as caught:
         read_all(hundred, split_bytes)
-    told, known = caught.value.facts(), errors[0].facts()
-    assert [told[name] for name in same] == [known[name] for name in same]
+    stated, known = caught.value.facts(), errors[0].facts()
+    assert [stated[name] for name in same] == [known[name] for name in same]
     found: list[Finding] = []
     assert read_all(hundred, split_bytes, found) == [record.offset for record in records]
     inspector = open_inspector(ROOT, StoreOptions(), fs=hundred.fs, clock=hundred.clock)

@@ -142,13 +142,13 @@ def test_damage_is_told_once_and_passed_with_its_cursor(
     monkeypatch.setattr(find, "BACKWARD_OFFSETS", span)
     store = damaged_store(Workshop(), bad)
     found: list[bytes | None] = []
-    told = 0
+    reported = 0
     cursor: str | None = None
     for _ in range(400):
         try:
             page = store.find("t", limit=limit, cursor=cursor, backward=backward, **asked)
         except Corrupt as error:
-            told += 1
+            reported += 1
             cursor = error.facts()["cursor"]  # type: ignore[assignment]
         else:
             found += [record.value for _, record in page.records]
@@ -164,5 +164,5 @@ def test_damage_is_told_once_and_passed_with_its_cursor(
         and offset // PER_BATCH >= asked.get("from_ms", 0)
     ]
     assert found == (expected[::-1] if backward else expected)
-    assert 1 <= told <= sum(map(len, bad.values()))
+    assert 1 <= reported <= sum(map(len, bad.values()))
     store.close()

@@ -44,7 +44,7 @@ def offsets_of(store: LogStore) -> SupportsGroupOffsets:
     return store
 
 
-def told(store: LogStore, group: str) -> list[dict[str, Any]]:
+def reported(store: LogStore, group: str) -> list[dict[str, Any]]:
     """Return the offsets of a group in the form of committed.json."""
     return [
         {
@@ -65,7 +65,7 @@ def test_a_real_brokers(read_only: bool) -> None:
     with stores.open_golden(GOLDEN / "data", {}, fs=fs, read_only=read_only) as store:
         known = sorted(group for group, offsets in COMMITTED.items() if offsets)
         assert offsets_of(store).groups() == known
-        assert {group: told(store, group) for group in COMMITTED} == COMMITTED
+        assert {group: reported(store, group) for group in COMMITTED} == COMMITTED
 
 
 def test_a_real_brokers_are_gone_on_from() -> None:
@@ -79,10 +79,10 @@ def test_a_real_brokers_are_gone_on_from() -> None:
         assert [b - a for a, b in zip(ends, after, strict=True)] == [0, 0, 1, 0]
         expected = [dict(line) for line in COMMITTED["manual"]]
         expected[2]["offset"] = 11
-        assert told(store, "manual") == expected
+        assert reported(store, "manual") == expected
     with stores.open_golden(GOLDEN / "data", {}, fs=fs, read_only=True) as store:
-        assert told(store, "manual") == expected
-        assert {g: told(store, g) for g in COMMITTED if g != "manual"} == {
+        assert reported(store, "manual") == expected
+        assert {g: reported(store, g) for g in COMMITTED if g != "manual"} == {
             g: lines for g, lines in COMMITTED.items() if g != "manual"
         }
 

@@ -32,8 +32,8 @@ def verified(shop: Workshop, *batches: bytes, now_ms: int, clean: bool = True) -
     assert inspector is not None
     found = [f for f in inspector.verify() if f.code == "hanging-transaction"]
     summary = inspector.summary()
-    told = [f for f in summary["findings"] if f["code"] == "hanging-transaction"]  # type: ignore[attr-defined]
-    assert [f["message"] for f in told] == [f.message for f in found]
+    stated = [f for f in summary["findings"] if f["code"] == "hanging-transaction"]  # type: ignore[attr-defined]
+    assert [f["message"] for f in stated] == [f.message for f in found]
     inspector.close()
     return found
 

@@ -149,7 +149,7 @@ def test_a_time_before_the_record_was_stored_is_not_believed(
     theirs: Workshop, shared: bool
 ) -> None:
     theirs.overwrite(ROOT / queue_file(0), UNIT.size - 8, bytes(8))
-    told = [(f.code, f.path) for f in verify(theirs) if f.severity != "info"]
-    assert told == [("wrong-tags-code", queue_file(0))]
+    reported = [(f.code, f.path) for f in verify(theirs) if f.severity != "info"]
+    assert reported == [("wrong-tags-code", queue_file(0))]
     assert rebuild(theirs, shared=shared).changed == [queue_file(0)]
     assert waits_ms(theirs)[0] == [SECOND_MS, 2 * MINUTE_MS]

@@ -357,21 +357,21 @@ def test_a_damaged_record_is_told_once_and_passed_with_its_cursor(
     at = place_of(store, "own-7")
     damage(fs, at)
     found: list[int] = []
-    told = []
+    reported = []
     cursor = None
     for _ in range(60):
         try:
             page = store.find("events", limit=limit, cursor=cursor, backward=backward, **asked)
         except Corrupt as error:
-            told.append(error.facts())
-            cursor = str(told[-1]["cursor"])
+            reported.append(error.facts())
+            cursor = str(reported[-1]["cursor"])
             continue
         found += numbers(page)
         cursor = page.cursor
         if page.complete:
             break
     assert found == expected[:: -1 if backward else 1]
-    (facts,) = told
+    (facts,) = reported
     assert facts["position"] == at % 4096
     assert str(facts["path"]).endswith(f"{at - at % 4096:020}")
     named = [facts[name] for name in ("topic", "partition", "offset", "next_good_offset")]

@@ -47,7 +47,7 @@ def offsets_of(store: LogStore) -> SupportsGroupOffsets:
     return store
 
 
-def told(store: LogStore) -> dict[str, dict[TopicPartition, int]]:
+def stated(store: LogStore) -> dict[str, dict[TopicPartition, int]]:
     offsets = offsets_of(store)
     return {
         group: {partition: at.offset for partition, at in offsets.committed(group).items()}
@@ -79,7 +79,7 @@ def test_a_real_brokers(read_only: bool) -> None:
     path = BROKER.root / "config" / OFFSETS.name
     before = path.read_bytes()
     with stores.open_golden(BROKER, fs=fs, read_only=read_only) as store:
-        assert told(store)["order-group"] == dict(zip(LIVE, (29, 30, 28), strict=True))
+        assert stated(store)["order-group"] == dict(zip(LIVE, (29, 30, 28), strict=True))
         assert offsets_of(store).groups() == ["CID_RMQ_SYS_TRANS", "order-group"]
         if read_only:
             return
@@ -112,7 +112,7 @@ def test_the_text_is_the_brokers() -> None:
 def test_what_is_not_known_is_kept() -> None:
     shop = with_files(**{OFFSETS.name: STRANGE})
     store = shop.open()
-    assert told(store) == UNDERSTOOD
+    assert stated(store) == UNDERSTOOD
     commit(store, 8, "new")
     before, after = decode_config(STRANGE), decode_config(shop.fs.read_bytes(OFFSETS))
     assert after["dataVersion"]["counter"] == 42
@@ -139,7 +139,7 @@ def test_what_the_broker_cannot_read_is_kept(broken: bytes) -> None:
     """The broker would read the missing `.bak`. Here the rest is understood, and no commit erases unknown content."""
     shop = with_files(**{OFFSETS.name: broken})
     with shop.open() as store:
-        assert told(store) == UNDERSTOOD | {"h": {TopicPartition("u", 3): 9}}
+        assert stated(store) == UNDERSTOOD | {"h": {TopicPartition("u", 3): 9}}
         # The offsets that are understood name records and a topic that this store never had.
         named = {"queue-ends-early", "name-of-deleted-topic"}
         codes = [f.code for f in store.recovery.findings if f.code not in named]
@@ -159,7 +159,7 @@ def test_an_offset_below_0_is_kept_until_its_queue_is_committed(odd: str) -> Non
     shop = with_files(**{OFFSETS.name: b'{"offsetTable":{"t@g":{%s,1:5}}}' % odd.encode()})
     key, _, value = odd.replace('"', "").partition(":")
     with shop.open() as store:
-        assert told(store) == {"g": {TopicPartition("t", 1): 5}}
+        assert stated(store) == {"g": {TopicPartition("t", 1): 5}}
         offsets_of(store).commit_offsets(
             [GroupCommit("g", {TopicPartition("t", 1): CommittedOffset(6)})]
         )
@@ -178,24 +178,24 @@ def test_those_of_a_broker_with_light_queues_are_in_another_file(name: str) -> N
     light = STRANGE.replace(b'"resetOffsetTable":{"t@g":{"0":3}}', b'"lmqOffsetTable":{"t@g":3}')
     shop = with_files(**{OFFSETS.name: OLD, name: light})
     with shop.open() as store:
-        assert told(store) == UNDERSTOOD
+        assert stated(store) == UNDERSTOOD
         commit(store, 8)
     assert shop.fs.read_bytes(OFFSETS) == OLD
     after = decode_config(shop.fs.read_bytes(LMQ_OFFSETS))
     assert after["lmqOffsetTable"] == {"t@g": 3}
     assert after["offsetTable"]["t@g"] == {0: 8, 1: 5}
     with shop.open({"enableLmq": "false"}) as store:
-        assert told(store) == {"old": {T0: 1}}
+        assert stated(store) == {"old": {T0: 1}}
 
 
 def test_the_setting_says_which_file_it_is() -> None:
     shop = with_files(**{OFFSETS.name: OLD})
     with shop.open({"enableLmq": "true"}) as store:
-        assert told(store) == {}
+        assert stated(store) == {}
         commit(store, 2)
     assert shop.fs.read_bytes(OFFSETS) == OLD
     with shop.open() as store:
-        assert told(store) == {"g": {T0: 2}}
+        assert stated(store) == {"g": {T0: 2}}
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"offsetTable":3}', STRANGE[:-9]])
@@ -203,7 +203,7 @@ def test_the_setting_says_which_file_it_is() -> None:
 def test_a_damaged_file_is_read_from_its_backup(damage: bytes, read_only: bool) -> None:
     shop = with_files(**{OFFSETS.name: damage, BACKUP.name: STRANGE})
     with shop.open(read_only=read_only) as store:
-        assert told(store) == UNDERSTOOD
+        assert stated(store) == UNDERSTOOD
         found = [(f.code, f.path) for f in store.recovery.findings if f.code != ABOVE_THE_END]
         assert found == [("bad-config-file", str(OFFSETS))]
         if not read_only:
@@ -212,7 +212,7 @@ def test_a_damaged_file_is_read_from_its_backup(damage: bytes, read_only: bool) 
             kept = ROOT / ".logserver.consumerOffset.damaged.json"
             assert shop.fs.read_bytes(kept) == damage
     with shop.open() as store:
-        assert told(store)["g"][T0] == (4 if read_only else 6)
+        assert stated(store)["g"][T0] == (4 if read_only else 6)
 
 
 @pytest.mark.parametrize("backup", [None, b"", b"}"])
@@ -221,12 +221,12 @@ def test_without_a_good_file_a_start_goes_on(backup: bytes | None) -> None:
     files = {OFFSETS.name: b"{"} | ({} if backup is None else {BACKUP.name: backup})
     shop = with_files(**files)
     with shop.open() as store:
-        assert told(store) == {}
+        assert stated(store) == {}
         assert codes(store) == {"bad-config-file"}
         commit(store, 2)
         assert shop.fs.read_bytes(ROOT / ".logserver.consumerOffset.damaged.json") == b"{"
     with shop.open() as store:
-        assert told(store) == {"g": {T0: 2}}
+        assert stated(store) == {"g": {T0: 2}}
         assert codes(store) == {ABOVE_THE_END}
 
 
@@ -244,7 +244,7 @@ def test_a_group_with_the_separator_is_refused(shop: Workshop) -> None:
     with pytest.raises(InvalidArgument) as refused:
         commit(store, 1, "a@b")
     assert refused.value.facts()["field"] == "group"
-    assert told(store) == {}
+    assert stated(store) == {}
 
 
 def test_one_write_for_many_groups() -> None:
@@ -285,7 +285,7 @@ def test_at_every_moment_the_old_offset_or_the_new_one() -> None:
             commit(store, 7)
         except Killed:
             after = shop.after_kill().open(read_only=True)
-            seen.add(told(after)["g"][T0])
+            seen.add(stated(after)["g"][T0])
             assert [f for f in after.recovery.findings if f.code == "bad-config-file"] == []
         else:
             break
@@ -301,9 +301,9 @@ def test_a_full_disk_refuses_the_commit(shop: Workshop) -> None:
     with pytest.raises(DiskFull):
         commit(store, 2)
     fs.fault = no_fault
-    assert told(store) == {"g": {T0: 1}}
+    assert stated(store) == {"g": {T0: 1}}
     commit(store, 3)
-    assert told(store) == {"g": {T0: 3}}
+    assert stated(store) == {"g": {T0: 3}}
 
 
 def test_a_failed_sync_fences(shop: Workshop) -> None:
@@ -313,4 +313,4 @@ def test_a_failed_sync_fences(shop: Workshop) -> None:
     fs.fault = fails(errno.EIO, "datasync", name=f"{BACKUP.name}.tmp")
     with pytest.raises(StoreFenced):
         commit(store, 2)
-    assert told(store) == {"g": {T0: 1}}
+    assert stated(store) == {"g": {T0: 1}}

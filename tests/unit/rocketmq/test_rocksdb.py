@@ -70,7 +70,9 @@ def test_a_reader_gets_what_the_log_has(theirs: Workshop) -> None:
 
 
 def test_verify_misses_no_unit_and_knows_the_files(theirs: Workshop) -> None:
-    found = [told for told in found_by_verify(theirs) if told[0] != "missing-index-entry"]
+    found = [
+        reported for reported in found_by_verify(theirs) if reported[0] != "missing-index-entry"
+    ]
     assert found == TOLD
 
 
@@ -122,7 +124,9 @@ def test_configs_alone_in_a_database(shop: Workshop) -> None:
         shop.open()
     assert ("missing-unit", "warning", "t") in found_by_verify(shop)
     assert rebuild(shop, shared=False).changed
-    assert [told for told in found_by_verify(shop) if told[0] != "missing-index-entry"] == TOLD
+    assert [
+        reported for reported in found_by_verify(shop) if reported[0] != "missing-index-entry"
+    ] == TOLD
 
 
 def test_a_topic_may_bear_the_name_of_the_databases_file(shop: Workshop) -> None:

@@ -70,9 +70,11 @@ def test_a_position_that_is_lost_is_named(place: str, named: list[int], shop: Wo
     without_head(shop)
     block(shop, place, b"x")
     report = salvaged(shop)
-    told = [f for f in report.findings if f.code == "unknown-file"]
-    assert [(f.topic, f.partition, f.severity) for f in told] == [("t", n, "error") for n in named]
-    assert all("next offset is lost" in f.message for f in told)
+    reported = [f for f in report.findings if f.code == "unknown-file"]
+    assert [(f.topic, f.partition, f.severity) for f in reported] == [
+        ("t", n, "error") for n in named
+    ]
+    assert all("next offset is lost" in f.message for f in reported)
     assert is_wrong(report) == bool(named)
 
 
@@ -82,8 +84,8 @@ def test_a_light_message_queue_is_named(place: str, shop: Workshop) -> None:
     shop.fs.make_dir((ROOT / place).parent)
     block(shop, place, b"x")
     report = salvaged(shop)
-    told = [(f.topic, f.severity) for f in report.findings if f.code == "unknown-file"]
-    assert told == [("%LMQ%a", "error")]
+    reported = [(f.topic, f.severity) for f in report.findings if f.code == "unknown-file"]
+    assert reported == [("%LMQ%a", "error")]
 
 
 @pytest.mark.parametrize("place", ["config", "commitlog"])
@@ -91,6 +93,6 @@ def test_what_nothing_makes_again_is_an_error(place: str, shop: Workshop) -> Non
     filled(shop)
     block(shop, place, b"x")
     report = salvaged(shop)
-    told = [(f.path, f.severity) for f in report.findings if f.code == "unknown-file"]
-    assert told == [(str(ROOT / place), "error")]
+    reported = [(f.path, f.severity) for f in report.findings if f.code == "unknown-file"]
+    assert reported == [(str(ROOT / place), "error")]
     assert is_wrong(report)

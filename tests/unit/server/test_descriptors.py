@@ -51,9 +51,9 @@ def test_what_is_lowered_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records == []
     with caplog.at_level(logging.WARNING):
         fit_to_file_limit(Settings(max_connections=100), 256)
-    (told,) = caplog.messages
+    (reported,) = caplog.messages
     assert (
-        told
+        reported
         == "open_files lowered from 512 to 124: this process may have 256 files open (ulimit -n)"
     )
 

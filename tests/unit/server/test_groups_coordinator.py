@@ -19,7 +19,7 @@ class World:
     def __init__(self) -> None:
         self.topics: dict[str, TopicInfo] = {}
         self.now_ms = 0
-        self.told: list[tuple[str, Sequence[TopicPartition]]] = []
+        self.calls: list[tuple[str, Sequence[TopicPartition]]] = []
         self.coordinator = Coordinator(self.topics, lambda: self.now_ms, {})
 
     def topic(self, name: str, count: int = 1, *, internal: bool = False) -> None:
@@ -42,7 +42,7 @@ class World:
         return member
 
     def _tell(self, name: str, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append((name, partitions))
+        self.calls.append((name, partitions))
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def test_members_share_and_the_last_one_ends_the_group(world: World) -> None:
 def test_what_goes_elsewhere_is_given_up_before_it_is_handed_out(world: World) -> None:
     world.topic("t", 2)
     world.join("b", "t")
-    world.told.clear()
+    world.calls.clear()
     world.join("a", "t")
-    (giver, kept), (taker, got) = world.told
+    (giver, kept), (taker, got) = world.calls
     assert (giver, taker) == ("b", "a")
     assert len(kept) == len(got) == 1
     assert set(kept).isdisjoint(got)
@@ -109,10 +109,10 @@ def test_topics_come_grow_and_go(world: World) -> None:
 def test_a_topic_that_nobody_wants_moves_nothing(world: World) -> None:
     world.topic("t")
     member = world.join("a", "t")
-    world.told.clear()
+    world.calls.clear()
     world.topic("other")
     world.drop("other")
-    assert not world.told
+    assert not world.calls
     assert member.group.generation == 1
 
 

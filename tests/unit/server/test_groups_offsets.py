@@ -116,8 +116,8 @@ async def test_a_mistake_of_ours_keeps_nobody_waiting(
     with monkeypatch.context() as patched:
         patched.setattr(store, "commit_offsets", broken)
         answers = [offsets.submit(group, {T0: CommittedOffset(1)}) for group in "ab"]
-        told = await asyncio.wait_for(asyncio.gather(*answers, return_exceptions=True), 10)
-    assert [type(error) for error in told] == [ZeroDivisionError] * 2
+        reported = await asyncio.wait_for(asyncio.gather(*answers, return_exceptions=True), 10)
+    assert [type(error) for error in reported] == [ZeroDivisionError] * 2
     await asyncio.wait_for(offsets.commit("a", {T0: CommittedOffset(2)}), 10)
     assert (await offsets.committed("a"))[T0].offset == 2
 

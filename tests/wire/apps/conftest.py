@@ -25,6 +25,6 @@ def address(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """The address for Kafka clients of a server. The format is Kafka's, unless a test has another."""
     place = ("--data", tmp_path / "store", "--listen-kafka", "127.0.0.1:0")
     running = Running(*place, *OPTIONS[getattr(request, "param", "kafka")])
-    yield str(running.told["kafka"])
+    yield str(running.facts["kafka"])
     running.process.kill()
     running.process.communicate()

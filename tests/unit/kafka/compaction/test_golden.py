@@ -78,8 +78,8 @@ def test_a_cleaning_leaves_the_bytes_that_the_brokers_left(before: Path) -> None
             if int(path.name.partition(".")[0]) in SOURCES
         }
     wanted = decode_offsets((GOLDEN.root / names.CLEANER_OFFSETS).read_bytes())
-    told = decode_offsets((before / names.CLEANER_OFFSETS).read_bytes())
-    assert told == {GOLDEN.address: wanted[GOLDEN.address]}
+    reported = decode_offsets((before / names.CLEANER_OFFSETS).read_bytes())
+    assert reported == {GOLDEN.address: wanted[GOLDEN.address]}
 
 
 @pytest.mark.parametrize("step_bytes", [1, 4000])

@@ -161,8 +161,10 @@ def test_every_way_of_reading_agrees(found: Workshop, odd: Odd) -> None:
         assert [row["offset"] for row in texts] == wanted
     splitter = splitter_of(found)
     if odd.code in {*READABLE, ""}:
-        told = read_rows(found, splitter.plan(whole(splitter)))
-        assert [(row.offset, row.value) for row in told] == [(r.offset, r.value) for r in records]
+        reported = read_rows(found, splitter.plan(whole(splitter)))
+        assert [(row.offset, row.value) for row in reported] == [
+            (r.offset, r.value) for r in records
+        ]
     splitter.close()
 
 
@@ -206,8 +208,8 @@ def test_salvage_takes_it_along(found: Workshop, odd: Odd) -> None:
     assert report.lost_bytes == 0
     assert report.kept_bytes == len(odd.log)
     undecodable = {"unknown-codec", "trailing-bytes", "undecodable-batch"}
-    told = {(f.code, f.topic, f.partition) for f in report.findings if f.code in undecodable}
-    assert told == ({(odd.code, "t", 0)} if odd.code in undecodable else set())
+    reported = {(f.code, f.topic, f.partition) for f in report.findings if f.code in undecodable}
+    assert reported == ({(odd.code, "t", 0)} if odd.code in undecodable else set())
     assert found.fs.read_bytes(target / "t-0" / found.path(0).name) == odd.log
 
 

@@ -35,7 +35,7 @@ def batches(first: int, count: int) -> bytes:
     return b"".join(data_batch(first + n, value=b"new") for n in range(count))
 
 
-def told(findings: list[Finding]) -> list[tuple[str, str, int | None]]:
+def reported(findings: list[Finding]) -> list[tuple[str, str, int | None]]:
     """Return code, severity and position of the findings about log files."""
     return [(f.code, f.severity, f.position) for f in findings if f.path.endswith(".log")]
 
@@ -84,7 +84,7 @@ def test_a_log_of_old_messages_is_refused_and_stays(
     assert old.bytes_of(0) == data
     assert old.cut_dirs() == []
     reader = old.open(read_only=True)
-    assert told(list(reader.recovery.findings)) == [(OLD_FORMAT, "error", 0)]
+    assert reported(list(reader.recovery.findings)) == [(OLD_FORMAT, "error", 0)]
     assert reader.bounds(T0).end == 20
     records, errors = read_around(reader)
     assert records == []
@@ -105,7 +105,9 @@ def test_batches_around_old_messages_are_served(
     with pytest.raises(DamagedStore):
         old.open()
     reader = old.open(read_only=True)
-    assert told(list(reader.recovery.findings)) == [(OLD_FORMAT, "error", len(batches(0, before)))]
+    assert reported(list(reader.recovery.findings)) == [
+        (OLD_FORMAT, "error", len(batches(0, before)))
+    ]
     end = before + count + behind
     assert reader.bounds(T0).end == end
     records, errors = read_around(reader)
@@ -167,7 +169,7 @@ def test_messages_in_a_torn_batch_are_its_value(shop: Workshop) -> None:
     torn = data_batch(2, value=b"[" + old_log(3, first=3) + b"]" * 40)[:-20]
     with with_log(shop, batches(0, 2) + torn, clean=False).open() as store:
         assert values(store) == [b"new", b"new"]
-        assert told(list(store.recovery.findings)) == [("torn-tail", "warning", 142)]
+        assert reported(list(store.recovery.findings)) == [("torn-tail", "warning", 142)]
 
 
 # ---- the tools ----
@@ -178,7 +180,7 @@ def test_a_look_tells_each_place_once(shop: Workshop) -> None:
     view = View(ROOT, StoreOptions(), fs=old.fs, clock=old.clock)
     for log in view.logs(T0):
         assert len(list(view.reader.batches(log))) == 1
-    assert told(list(view.findings())) == [(OLD_FORMAT, "error", 0)]
+    assert reported(list(view.findings())) == [(OLD_FORMAT, "error", 0)]
     view.close()
 
 

@@ -111,8 +111,8 @@ def test_readers_report_it(place: str, is_empty: bool, root: Path) -> None:
     with closing(open_splitter(root)) as splitter:
         assert splitter.bounds(T0).end == len(VALUES)
     with closing(open_inspector(root)) as tools:
-        told = [f for f in tools.verify() if f.path == str(root / place)]
-        (one,) = (f for f in told if f.code == "unknown-file")
+        reported = [f for f in tools.verify() if f.path == str(root / place)]
+        (one,) = (f for f in reported if f.code == "unknown-file")
         assert one.severity == "error"
         assert "a folder in the place of a file. Move it away" in one.message
         assert (one.topic, one.partition) == (T0 if place in IN_PARTITION else (None, None))

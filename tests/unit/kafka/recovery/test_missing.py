@@ -161,9 +161,9 @@ def test_dump_and_find_say_that_a_partition_is_missing(
     if as_file:
         shop.put(ROOT / str(gone), b"a file")
     other = T1 if gone == T0 else T0
-    for chosen, told in ((None, {gone.partition}), (other.partition, set())):
+    for chosen, stated in ((None, {gone.partition}), (other.partition, set())):
         rows, missing = dumped(shop, chosen)
-        assert (rows, missing) == (12 if chosen is None else 6, told)
+        assert (rows, missing) == (12 if chosen is None else 6, stated)
     inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
     assert inspector is not None
     list(inspector.find(FindQuery(topic="t", grep="nothing")))

@@ -161,7 +161,7 @@ def record_place(path: Path, body: bytes) -> tuple[Path, int]:
     raise AssertionError(body)
 
 
-def told(
+def rows_and_findings(
     splitter: Splitter, *, min_splits: int = 1
 ) -> tuple[dict[TopicPartition, list[Row]], list[Finding]]:
     """Return the rows that can be read, and the findings about all other rows."""

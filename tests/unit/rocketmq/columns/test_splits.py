@@ -44,9 +44,9 @@ from tests.unit.rocketmq.columns.split_yard import (
     numbered,
     open_small,
     record_place,
+    rows_and_findings,
     split_rows,
     stored_rows,
-    told,
 )
 
 HOSTS = [
@@ -309,7 +309,7 @@ def test_a_damaged_record_is_named_or_left_out(
     assert (facts["path"], facts["position"]) == (str(file), position - 88)
     assert (facts["offset"], facts["next_good_offset"]) == (7, 8)
 
-    rows, (finding,) = told(splitter, min_splits=3)
+    rows, (finding,) = rows_and_findings(splitter, min_splits=3)
     assert bodies(rows) == [n for n in range(30) if n != 7]
     assert (finding.code, finding.path, finding.position) == (
         "damaged-record",
@@ -340,7 +340,7 @@ def test_a_body_that_cannot_be_unpacked_is_named_or_left_out(
     splitter = opened(tmp_path)
     with pytest.raises(Corrupt, match=r"t-0 offset 3: .*commitlog"):
         read_rows(splitter.plan(everything(splitter)))
-    rows, (finding,) = told(splitter)
+    rows, (finding,) = rows_and_findings(splitter)
     assert bodies(rows) == [0, 1, 2, 4]
     assert (finding.code, finding.offset) == ("undecodable-body", 3)
     assert len(read_rows(splitter.plan(everything(splitter)), ["offset"])[T0]) == 5
@@ -367,7 +367,7 @@ def test_a_damaged_unit_is_named_or_left_out(
     with pytest.raises(Corrupt, match=what) as raised:
         read_rows(splits)
     assert raised.value.facts()["offset"] == 12
-    rows, (finding,) = told(splitter)
+    rows, (finding,) = rows_and_findings(splitter)
     assert bodies(rows) == [n for n in range(30) if n != 12]
     assert finding.offset == 12
 
@@ -403,7 +403,7 @@ def test_a_log_file_that_vanished_is_named_or_left_out(tmp_path: Path, opened: O
     file.unlink()
     with pytest.raises(IoFailure, match=file.name):
         read_rows(splitter.plan(everything(splitter)))
-    rows, (finding,) = told(splitter)
+    rows, (finding,) = rows_and_findings(splitter)
     assert 0 < len(bodies(rows)) < 30
     assert bodies(rows)[-1] == 29
     assert (finding.code, finding.path) == ("missing-file", str(file))
@@ -444,6 +444,6 @@ def test_records_behind_damage_are_read(tmp_path: Path, opened: Opener) -> None:
     shutil.rmtree(tmp_path / "consumequeue")
     splitter = opened(tmp_path)
     assert "damaged-record" in {finding.code for finding in splitter.findings()}
-    rows, findings = told(splitter)
+    rows, findings = rows_and_findings(splitter)
     assert bodies(rows) == [n for n in range(30) if n != 7]
     assert [finding.offset for finding in findings] == [7]

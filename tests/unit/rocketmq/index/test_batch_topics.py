@@ -48,11 +48,13 @@ def make_queue(shop: Workshop, file: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{"folder": False}, {"attribute": False}], ids=["attribute", "folder"]
+    "stated", [{"folder": False}, {"attribute": False}], ids=["attribute", "folder"]
 )
 @pytest.mark.parametrize("stop", ["close", "kill"])
-def test_no_start_makes_queues_of_them(shop: Workshop, told: Mapping[str, bool], stop: str) -> None:
-    from_a_broker(shop, **told)
+def test_no_start_makes_queues_of_them(
+    shop: Workshop, stated: Mapping[str, bool], stop: str
+) -> None:
+    from_a_broker(shop, **stated)
     log = shop.log_bytes()
     for _ in range(2):
         store = shop.open()

@@ -61,20 +61,20 @@ def first_queue(store: LogStore) -> Queue:
 def followed(store: LogStore, **asked: Any) -> tuple[list[int], list[dict[str, object]]]:
     """Follow a query over all pages and past all damage; return the found numbers, and the facts of each damage."""
     found: list[int] = []
-    told: list[dict[str, object]] = []
+    stated: list[dict[str, object]] = []
     cursor = None
     for _ in range(3 * COUNT):
         try:
             page = store.find("t", cursor=cursor, **asked)
         except Corrupt as error:
-            told.append(error.facts())
-            if told[-1]["cursor"] is None:
-                return found, told
-            cursor = str(told[-1]["cursor"])
+            stated.append(error.facts())
+            if stated[-1]["cursor"] is None:
+                return found, stated
+            cursor = str(stated[-1]["cursor"])
             continue
         found += [int((record.value or b"")[1:]) for _, record in page.records]
         if page.complete:
-            return found, told
+            return found, stated
         cursor = page.cursor
     pytest.fail("the cursor does not come to an end")
 
@@ -116,9 +116,9 @@ def test_a_query_tells_the_bad_unit_and_finds_all_others(
 ) -> None:
     with filled(shop) as store:
         overwrite(shop, T0, BAD, unit(shop))
-        found, told = followed(store, limit=limit, backward=backward)
+        found, stated = followed(store, limit=limit, backward=backward)
         assert found == all_but({BAD * QUEUES}, backward=backward)
-        (facts,) = told
+        (facts,) = stated
         named = ("topic", "partition", "offset", "next_good_offset", "path", "position")
         assert [facts[name] for name in named] == [
             *("t", 0, BAD, BAD + 1),
@@ -135,9 +135,9 @@ def test_bad_units_side_by_side_are_one_damage(
     with filled(shop) as store:
         for offset in offsets:
             overwrite(shop, T0, offset, bytes(UNIT_SIZE))
-        found, told = followed(store, limit=7, backward=backward)
+        found, stated = followed(store, limit=7, backward=backward)
         assert found == all_but({offset * QUEUES for offset in offsets}, backward=backward)
-        (facts,) = told
+        (facts,) = stated
         assert (facts["offset"], facts["next_good_offset"]) == (offsets.start, offsets.stop)
 
 
@@ -158,10 +158,10 @@ def test_units_overwritten_at_random(
             made_up = UNIT.pack(dice.randrange(COUNT * SIZE), dice.randrange(-9, 1 << 11), 0)
             target = T0._replace(partition=number)
             overwrite(shop, target, offset, dice.choice([made_up, bytes(UNIT_SIZE)]))
-        found, told = followed(store, limit=dice.choice([1, 4, 50]), backward=backward)
+        found, stated = followed(store, limit=dice.choice([1, 4, 50]), backward=backward)
         assert found == all_but({n + at * QUEUES for n, at in bad}, backward=backward)
-        assert {(facts["partition"], facts["offset"]) for facts in told} == bad
-        assert len(told) == len(bad)
+        assert {(facts["partition"], facts["offset"]) for facts in stated} == bad
+        assert len(stated) == len(bad)
 
 
 @both_ways
@@ -169,11 +169,11 @@ def test_a_file_of_the_queue_that_is_gone_is_one_damage(shop: Workshop, backward
     with filled(shop) as store:
         queue = first_queue(store)
         queue.units.run.remove([10 * UNIT_SIZE])
-        found, told = followed(store, limit=7, backward=backward)
+        found, stated = followed(store, limit=7, backward=backward)
         assert found == all_but(
             {offset * QUEUES for offset in range(10, 10 + IN_FILE)}, backward=backward
         )
-        assert [(facts["offset"], facts["next_good_offset"]) for facts in told] == [(10, 15)]
+        assert [(facts["offset"], facts["next_good_offset"]) for facts in stated] == [(10, 15)]
         assert readable(store) == [
             n for n in range(0, COUNT, QUEUES) if n // QUEUES // IN_FILE != 2
         ]

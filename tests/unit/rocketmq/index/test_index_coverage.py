@@ -357,9 +357,9 @@ def test_a_record_that_its_queue_does_not_lead_to_is_damage(
     with closing(shop.open(settings, read_only=True)) as store:
         for number, value in enumerate(VALUES):
             if number in hidden:
-                with pytest.raises(Corrupt) as told:
+                with pytest.raises(Corrupt) as reported:
                     store.find("t", key=value, backward=backward)
-                assert told.value.facts()["offset"] == number
+                assert reported.value.facts()["offset"] == number
             else:
                 page = store.find("t", key=value, backward=backward)
                 assert [record.value for _, record in page.records] == [value]

@@ -102,9 +102,9 @@ def test_no_offset_is_given_again(
     if not clean:
         put_file(shop.fs, ABORT, b"")
     with closing(shop.open(SETTINGS, read_only=True)) as store:
-        told = [f for f in store.recovery.findings if f.code == "broken-queue"]
-        assert told
-        assert all("another queue" in finding.message for finding in told)
+        reported = [f for f in store.recovery.findings if f.code == "broken-queue"]
+        assert reported
+        assert all("another queue" in finding.message for finding in reported)
     check_all(shop)
     with closing(shop.open(SETTINGS)) as store:
         assert "broken-queue" not in [f.code for f in store.recovery.findings]

@@ -56,8 +56,8 @@ def test_readers_report_it(place: str, is_empty: bool, shop: Workshop) -> None:
         assert "Move it away" in found[0].message
         assert values(store, T1) == VALUES
     with inspector(shop) as tools:
-        told = [f for f in tools.verify() if f.path == str(ROOT / place)]
-        assert ("unknown-file", "error") in [(f.code, f.severity) for f in told]
+        reported = [f for f in tools.verify() if f.path == str(ROOT / place)]
+        assert ("unknown-file", "error") in [(f.code, f.severity) for f in reported]
     with inspector(shop) as tools:
         summary = tools.summary()["findings"]
         assert str(ROOT / place) in str(summary)
@@ -115,11 +115,11 @@ def test_a_file_in_the_place_of_config_or_log(place: str, data: bytes, shop: Wor
     block(shop, place, data)
     before = shop.files()
     with closing(shop.open(read_only=True)) as store:
-        told = [f for f in store.recovery.findings if f.path == str(ROOT / place)]
-        assert ("unknown-file", "error") in [(f.code, f.severity) for f in told]
+        reported = [f for f in store.recovery.findings if f.path == str(ROOT / place)]
+        assert ("unknown-file", "error") in [(f.code, f.severity) for f in reported]
     with inspector(shop) as tools:
-        told = [f for f in tools.verify() if f.path == str(ROOT / place)]
-        assert ("unknown-file", "error") in [(f.code, f.severity) for f in told]
+        reported = [f for f in tools.verify() if f.path == str(ROOT / place)]
+        assert ("unknown-file", "error") in [(f.code, f.severity) for f in reported]
     for accept_loss in (False, True):
         with pytest.raises(DamagedStore, match="restore the folder") as refused:
             shop.open(accept_loss=accept_loss)

@@ -35,8 +35,8 @@ def test_it_costs_a_reader_nothing(place: str, data: bytes, shop: Workshop) -> N
     block(shop, place, data)
     before = shop.files()
     with closing(shop.open(read_only=True)) as store:
-        told = {f.path: f.severity for f in store.recovery.findings if f.code == "unknown-file"}
-        assert told == {str(ROOT / place): "error"}
+        reported = {f.path: f.severity for f in store.recovery.findings if f.code == "unknown-file"}
+        assert reported == {str(ROOT / place): "error"}
         assert values(store, T1) == VALUES
         assert store.find("t", key=VALUES[3]).records
     with inspector(shop) as tools:

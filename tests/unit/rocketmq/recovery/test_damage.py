@@ -279,9 +279,9 @@ def test_damage_that_has_no_unit_is_told_too(shop: Workshop, bad: list[int], byt
         assert store.bounds(T0).end == len(VALUES)
         assert readable(store) == {n: v for n, v in enumerate(VALUES) if n not in bad}
         for at in bad:
-            with pytest.raises(Corrupt) as told:
+            with pytest.raises(Corrupt) as reported:
                 store.read(T0, at)
-            facts = told.value.facts()
+            facts = reported.value.facts()
             place = PLACES[at if byte == 90 or at - 1 not in bad else at - 1]
             assert facts["path"] == str(found.log_path(place - place % LOG_BYTES))
             assert (facts["position"], facts["next_good_offset"]) == (place % LOG_BYTES, at + 1)

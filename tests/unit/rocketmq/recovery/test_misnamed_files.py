@@ -107,9 +107,9 @@ def test_the_file_is_named(first: int, count: int, change: Change, shop: Worksho
     fill(shop, first, count)
     change(shop)
     with inspector(shop) as tools:
-        told = [f for f in tools.verify() if f.code == "wrong-file-name"]
-    assert told
-    for found in told:
+        reported = [f for f in tools.verify() if f.code == "wrong-file-name"]
+    assert reported
+    for found in reported:
         assert found.path.startswith(str(QUEUE))
         assert (found.topic, found.partition, found.severity) == ("t", 0, "warning")
         assert found.expected != found.found

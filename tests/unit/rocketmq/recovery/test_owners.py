@@ -128,9 +128,9 @@ def test_a_refused_start_and_a_dump_name_it(damage: Damage, shop: Workshop) -> N
     shop.fs.remove(ROOT / "checkpoint")
     with pytest.raises(DamagedStore) as refused:
         shop.open()
-    told = refused.value.facts()["findings"]
-    assert isinstance(told, list)
-    assert names([f for f in told if f.code == "damaged-record"]) == [("t", 1, 3)]
+    reported = refused.value.facts()["findings"]
+    assert isinstance(reported, list)
+    assert names([f for f in reported if f.code == "damaged-record"]) == [("t", 1, 3)]
     with closing(shop.open(read_only=True)) as store:
         found = [f for f in store.recovery.findings if f.code == "damaged-record"]
         assert names(found) == [("t", 1, 3)]
