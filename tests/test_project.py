@@ -168,6 +168,20 @@ def test_the_compiled_modules_are_there() -> None:
     assert [path for path in compiled if not (ROOT / path).is_file()] == []
 
 
+def test_scripts_are_checked_as_modules_are() -> None:
+    """Ruff and mypy find files by their suffix; the others are listed."""
+    scripts = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "scripts").iterdir()
+        if not path.suffix
+        and path.is_file()
+        and path.read_text().startswith("#!/usr/bin/env python3\n")
+    }
+    tools = tomllib.loads(text_of(Path("pyproject.toml")))["tool"]
+    assert scripts == set(tools["ruff"]["extend-include"])
+    assert scripts <= set(tools["mypy"]["files"])
+
+
 def test_messages_that_can_be_compiled_are_compiled() -> None:
     folder = "api/kafka/protocol/messages"
     compiled = [path for path in assigned("setup.py", "COMPILED") if path.startswith(folder)]

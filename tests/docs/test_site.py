@@ -1,7 +1,7 @@
 """The static site of the docs: zensical builds it without a warning, its pages are whole, and every link is good.
 
-The builder is scripts/site. The structure of each page is compared with that of another reader of Markdown, the one
-whose rules GitHub's are. Nothing here needs a network.
+The builder is scripts/docs_site. The structure of each page is compared with that of another reader of Markdown, whose
+rules are GitHub's. Nothing here needs a network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOADED = {"img": "src", "link": "href", "script": "src", "source": "src", "ifram
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "out"
-    command = [sys.executable, "-P", "scripts/site", str(out)]
+    command = [sys.executable, "-P", "scripts/docs_site", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
