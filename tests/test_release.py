@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 import logserver
 from logserver.origins import DISTRIBUTION
@@ -97,6 +95,10 @@ def test_the_files_of_a_release(released: Path) -> None:
 
 @pytest.mark.slow
 def test_the_components_are_those_that_are_installed(released: Path) -> None:
+    # Imported above, the validator would take a second of each worker.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     text = (released / f"{STEM}.cdx.json").read_text()
     listed = json.loads(text)
     schema = SchemaVersion.from_version(listed["specVersion"])
