@@ -238,6 +238,7 @@ class Settings:
     kafka_poll_us: int = 100
     body_timeout_ms: int = 30_000
     heartbeat_ms: int = 15_000
+    metrics_group_lags: int = 100
     log_level: str = "info"
     log_format: str = "text"
     access_log: bool = False
@@ -403,6 +404,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         "Longest pause within a request's body; longest that a client takes nothing of its answer.",
     ),
     "heartbeat_ms": (_integer(10, HOUR_MS), "Longest silence of a stream that follows records."),
+    "metrics_group_lags": (
+        _integer(0, 100_000),
+        "Most groups and topics whose lag is in the metrics: the ones with the largest.",
+    ),
     "log_level": (
         _choice(*CHOICES["log_level"]),
         "The level of messages on standard error: debug, info, warning or error.",

@@ -7,11 +7,13 @@ its sizes. `render` is slow with many series: call it in a thread.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from heapq import nlargest
 from itertools import accumulate
+from operator import itemgetter
 from time import time
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -30,6 +32,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCIES_S = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 )  # fmt: skip
+Lags: TypeAlias = Mapping[tuple[str, str], int]
+"""How many offsets a group has not committed of a topic, by the names of both."""
 _GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
@@ -180,6 +184,10 @@ class Metrics:
         """Register the gauges of periodic work, read from `services` at every scrape."""
         self.registry.register(_ServicesCollector(services))
 
+    def watch_groups(self, lags: Callable[[], Lags], most: int) -> None:
+        """Register the gauge of the groups' lags, read from `lags` at every scrape; of the largest `most` of them."""
+        self.registry.register(_LagCollector(lags, most))
+
     def requested(self, *, route: str, method: str, status: int, elapsed_s: float) -> None:
         """Count one answered HTTP request."""
         key = route, method, status
@@ -324,6 +332,30 @@ class _StoreCollector(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Return no metrics, so that a registration does not call the store."""
+        return iter(())
+
+
+class _LagCollector(Collector):
+    """A collector that asks for the lags of the groups only at a scrape. Clients name groups and topics, so the
+    number of series is limited.
+    """
+
+    def __init__(self, lags: Callable[[], Lags], most: int) -> None:
+        self._lags = lags
+        self._most = most
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "logserver_group_lag_offsets",
+            "Offsets from the commits of a group to the end, over the partitions of a topic.",
+            labels=("group", "topic"),
+        )
+        for names, lag in nlargest(self._most, self._lags().items(), key=itemgetter(1, 0)):
+            family.add_metric(names, lag)
+        yield family
+
+    def describe(self) -> Iterator[Metric]:
+        """Return no metrics, so that a registration does not read the groups."""
         return iter(())
 
 

@@ -7,6 +7,7 @@ instances, and members that use Kafka's classic or new protocol. Must not know H
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from logserver.groups.modern.values import ModernMemberView
 from logserver.groups.offsets import Offsets
 from logserver.groups.reading import Reset, check_range, reset_positions, timed_positions
 from logserver.groups.registry import Registry
-from logserver.metrics import Metrics
+from logserver.metrics import Lags, Metrics
 from logserver.service.requests import Start, StartAt
 from logserver.service.topics import TopicCatalog
 from storage import (
@@ -43,14 +44,20 @@ from storage import (
     OffsetBounds,
     StoredGroup,
     StoredModernGroup,
+    SupportsGroupOffsets,
     TopicPartition,
 )
-from storage.errors import UnknownPartition, UnknownTopic
+from storage.errors import StorageError, UnknownPartition, UnknownTopic
 
 CLASSIC: Final = "classic"
 MODERN: Final = "consumer"
 SERVER_ASSIGNOR: Final = "server"
 """How the rule of the server is named to Kafka's tools, which show an assignor."""
+
+
+def lag_of(committed: CommittedOffset, bounds: OffsetBounds) -> int:
+    """Return the number of offsets between a committed offset and the end."""
+    return max(bounds.end - max(committed.offset, 0), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +78,7 @@ class Progress:
         """The number of offsets between the committed offset and the end; None if one of them is unknown."""
         if self.committed is None or self.bounds is None:
             return None
-        return max(self.bounds.end - max(self.committed.offset, 0), 0)
+        return lag_of(self.committed, self.bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +183,26 @@ class Groups:
             "Members that wait for the others, to join or for their assignment (Kafka's protocol).",
             lambda: self.classic.waiting,
         )
+        most = self._access.settings.metrics_group_lags
+        if most:
+            metrics.watch_groups(self.lags, most)
+
+    def lags(self) -> Lags:
+        """Return the lag of each group in each topic, from the offsets that are stored. Partitions that a group has not
+        committed, or that no longer exist, do not count; none if the store cannot be read.
+
+        Blocks; any thread may call it.
+        """
+        store = self._access.store
+        lags: Counter[tuple[str, str]] = Counter()
+        if not isinstance(store, SupportsGroupOffsets):
+            return lags
+        with suppress(StorageError):
+            for group in store.groups():
+                committed = store.committed(group)
+                for at, bounds in _bounds(store, committed).items():
+                    lags[group, at.topic] += lag_of(committed[at], bounds)
+        return lags
 
     async def _load(self) -> None:
         groups = await self._members_log.load()

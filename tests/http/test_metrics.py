@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
@@ -60,6 +61,8 @@ async def test_labels_have_few_values(api: Api) -> None:
             "transactions",
         },
         "port": {"http", "kafka"},
+        "group": set(),  # limited by a setting
+        "topic": set(),
     }
     for family in await scraped(api):
         for sample in family.samples:
@@ -118,6 +121,51 @@ async def test_a_scrape_counts_every_request_before_it(api: Api) -> None:
     assert "logserver_store_appends_total 7.0" in text
 
 
+def lags(families: list[Any]) -> dict[tuple[str, str], float]:
+    """Return the lags of groups, by group and topic."""
+    return {
+        (sample.labels["group"], sample.labels["topic"]): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "logserver_group_lag_offsets"
+    }
+
+
+async def commit(api: Api, group: str, topic: str, to: str) -> None:
+    answer = await api.call("PUT", f"/groups/{group}/offsets", json={"topic": topic, "to": to})
+    assert answer.status == 200
+
+
+async def test_the_lag_of_groups(api: Api) -> None:
+    """From the commits; a partition without a commit, and one that is gone, do not count."""
+    for topic in ("t", "u"):
+        assert (await api.post(f"/topics/{topic}", records("aGk=", "aGk=", "aGk="))).status == 200
+    assert lags(await scraped(api)) == {}
+    await commit(api, "late", "t", "earliest")
+    await commit(api, "late", "u", "earliest")
+    await commit(api, "done", "t", "latest")
+    # Each `scraped` sends a record to "t".
+    assert lags(await scraped(api)) == {
+        ("late", "t"): 5,
+        ("late", "u"): 3,
+        ("done", "t"): 1,
+    }
+    assert (await api.call("DELETE", "/topics/u")).status == 204
+    assert ("late", "u") not in lags(await scraped(api))
+
+
+@pytest.mark.parametrize(("most", "shown"), [(0, {}), (1, {("late", "t"): 2})])
+async def test_the_largest_lags(
+    tmp_path: Path, most: int, shown: dict[tuple[str, str], int]
+) -> None:
+    chosen = settings(tmp_path / "store", metrics_group_lags=most)
+    async with serving(chosen, opener("kafka", chosen)) as api:
+        assert (await api.post("/topics/t", records("aGk="))).status == 200
+        await commit(api, "late", "t", "earliest")
+        await commit(api, "done", "t", "latest")
+        assert lags(await scraped(api)) == shown
+
+
 async def test_the_dashboard_shows_what_there_is(tmp_path: Path, repo_root: Path) -> None:
     chosen = settings(tmp_path / "store", listen_kafka=FREE)
     async with serving(chosen, opener("rocketmq", chosen)) as api:
@@ -126,6 +174,8 @@ async def test_the_dashboard_shows_what_there_is(tmp_path: Path, repo_root: Path
             await client.call(fetch("unknown", (0, 0)), 12)
             client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
             await client.is_ended()
+        assert (await api.post("/topics/t", records("aGk="))).status == 200
+        await commit(api, "g", "t", "earliest")
         known = {sample.name for family in await scraped(api) for sample in family.samples}
     dashboard = msgspec.json.decode((repo_root / "docs/grafana-dashboard.json").read_bytes())
     panels = dashboard["panels"]
