@@ -138,6 +138,10 @@ class _LongFrame:
         self._view.release()
         return self._holder.getvalue()
 
+    def drop(self) -> None:
+        """Forget the frame: the garbage collector would complain of a holder that gives out its bytes."""
+        self._view.release()
+
 
 class KafkaConnection(asyncio.BufferedProtocol):
     """The protocol object of one connection; the listener makes one for each."""
@@ -200,6 +204,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._queue.clear()
         if self._frame is not None:
             self._frame.release()
+        if self._long is not None:
+            self._long.drop()
+            self._long = None
         self._has_arrived()
         self._release_unsent()
         for running in self._running:

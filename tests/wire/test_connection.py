@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import random
@@ -296,6 +297,25 @@ async def test_what_is_read_counts_while_a_thread_reads_the_rest(
     rows = answer(1, 12, await connection.read(), 1).responses[0].partitions
     assert all(len(row.records) > 300_000 for row in rows)
     assert service.answers.held_bytes == 0
+
+
+def long_frames() -> int:
+    """Return how many long frames exist that have not arrived."""
+    return sum(type(found).__name__ == "_LongFrame" for found in gc.get_objects())
+
+
+async def test_half_of_a_long_frame_ends_with_its_connection(kafka: Broker) -> None:
+    """Though the connection itself may be in memory until the next garbage collection."""
+    await kafka.api.create("t")
+    async with kafka.connect() as client:
+        client.writer.write(frame(produce("t", (0, batch(bytes(1 << 20)))), 9)[:-100])
+        async with asyncio.timeout(10):
+            while not long_frames():  # noqa: ASYNC110  # the connection has no event for tests
+                await asyncio.sleep(0.001)
+        held = list(kafka.listener._connections)
+    await kafka.until_connected(0)
+    assert len(held) == 1
+    assert long_frames() == 0
 
 
 async def test_a_client_that_sends_far_ahead(kafka: Broker) -> None:
