@@ -224,9 +224,9 @@ def new_certificate(folder: Path, name: str = "cert.pem", key: str = "key.pem") 
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ca.pem, and server.pem and client.pem (certificate and key) signed by the CA."""
     folder = tmp_path_factory.mktemp("tls")
-    openssl(
-        folder, "req", "-x509", *NEW_KEY, "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem"
-    )
+    usage = ("-addext", "keyUsage=critical,keyCertSign")  # Python 3.13 asks for it
+    authority = ("-subj", "/CN=ca", *usage, "-keyout", "ca.key", "-out", "ca.pem")
+    openssl(folder, "req", "-x509", *NEW_KEY, *authority)
     for name in ("server", "client"):
         alt = "subjectAltName=IP:127.0.0.1"
         request = ("req", "-x509", *NEW_KEY, "-subj", f"/CN={name}", "-addext", alt)
