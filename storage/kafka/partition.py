@@ -699,15 +699,15 @@ class Partition:
         Raises OffsetOutOfRange, NotOffered, StoreReadOnly, StoreFenced, StoreClosed.
         """
         self._check_writable()
+        if self.settings.compacts and not self.settings.deletes:
+            raise NotOffered(
+                f"records of topic {self.partition.topic!r} are not deleted by offset: its cleanup.policy is compact",
+                feature="delete-records",
+            )
         bounds = self.bounds()
         if not 0 <= before_offset <= bounds.end:
             raise OffsetOutOfRange(
                 *self.partition, offset=before_offset, earliest=bounds.start, latest=bounds.end
-            )
-        if not self.settings.deletes:
-            raise NotOffered(
-                f"records of topic {self.partition.topic!r} are not deleted by offset: its cleanup.policy is compact",
-                feature="delete-records",
             )
         if before_offset > self._flushed:
             self.flush()  # after a crash the log must not end below its start

@@ -288,6 +288,21 @@ def test_the_newest_time_is_the_largest_of_what_is_visible(store_factory: StoreF
     )
 
 
+def test_a_record_without_a_time_before_one_with_a_time(store_factory: StoreFactory) -> None:
+    """From LogSegment.timeWaitedForRoll: a time does not count from one that is not there, so no segment begins. In a
+    segment without any time a lookup by time would end.
+    """
+    store = store_factory.open()
+    if store.capabilities.time_axis != "timestamp":
+        pytest.skip("store times ascend")
+    store.create_topic("events", 1)
+    partition = TopicPartition("events", 0)
+    append_each(store, partition, at_times(-1, START_MS))
+    found = store.offset_for_time(partition, 0)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (1, START_MS)
+
+
 def test_calls_for_the_unknown(store: LogStore) -> None:
     """As everywhere: UnknownTopic, UnknownPartition."""
     store.create_topic("a", 2)

@@ -8,7 +8,7 @@ import struct
 import threading
 from functools import partial
 from pathlib import Path
-from time import perf_counter, sleep
+from time import perf_counter, sleep, time
 from typing import Any
 
 import pytest
@@ -535,6 +535,19 @@ async def test_every_record_without_a_key_is_named(kafka: Broker, connection: Co
         (row,) = rows(await connection.call(produce("t", (0, data)), 9))
         assert row.error_code == ErrorCode.INVALID_RECORD  # type: ignore[attr-defined]
         assert [e.batch_index for e in row.record_errors] == [0, 3, 6]  # type: ignore[attr-defined]
+
+
+async def test_every_record_with_a_wrong_time_is_named(
+    kafka: Broker, connection: Connection
+) -> None:
+    await kafka.api.create("t", message_timestamp_before_max_ms="1000")
+    now_ms = int(time() * 1000)
+    times_ms = [1, now_ms + 60_000, 2, -1]
+    records = [Record(b"k", b"v", timestamp_ms=time_ms) for time_ms in times_ms]
+    data = encode_batch(records, base_offset=0, leader_epoch=-1, now_ms=0)
+    (row,) = rows(await connection.call(produce("t", (0, data)), 9))
+    assert row.error_code == ErrorCode.INVALID_TIMESTAMP  # type: ignore[attr-defined]
+    assert [e.batch_index for e in row.record_errors] == [0, 2]  # type: ignore[attr-defined]
 
 
 async def code_and_offset(connection: Connection, acks: int, *values: bytes) -> tuple[int, int]:

@@ -299,20 +299,22 @@ def _invalid(at: int, field: str, problem: str) -> InvalidBatch:
 
 
 def check_times(times_ms: Iterable[int | None], settings: TopicSettings, *, now_ms: int) -> None:
-    """Raise UnrepresentableRecord for the first record with a timestamp too far from the server's clock, as
-    LogValidator does. A record without a timestamp (None, NO_TIMESTAMP) passes. Under LogAppendTime every record
-    passes.
+    """Raise UnrepresentableRecord for records with a timestamp too far from the server's clock. As LogValidator does,
+    it names all of them. A record without a timestamp (None, NO_TIMESTAMP) passes. Under LogAppendTime all pass.
     """
     before_ms, after_ms = settings.timestamp_before_ms, settings.timestamp_after_ms
     if settings.log_append_time or (before_ms is None and after_ms is None):
         return
+    found: list[tuple[int, int, str]] = []
     for index, time_ms in enumerate(times_ms):
         if time_ms is None or time_ms == NO_TIMESTAMP:
             continue
         if before_ms is not None and now_ms - time_ms > before_ms:
-            raise _untimely(index, time_ms, now_ms, f"{TIMESTAMP_BEFORE}={before_ms}")
-        if after_ms is not None and time_ms - now_ms > after_ms:
-            raise _untimely(index, time_ms, now_ms, f"{TIMESTAMP_AFTER}={after_ms}")
+            found.append((index, time_ms, f"{TIMESTAMP_BEFORE}={before_ms}"))
+        elif after_ms is not None and time_ms - now_ms > after_ms:
+            found.append((index, time_ms, f"{TIMESTAMP_AFTER}={after_ms}"))
+    if found:
+        raise _untimely(found, now_ms)
 
 
 def check_keys(records: Iterable[Record], settings: TopicSettings) -> None:
@@ -360,12 +362,14 @@ def check_batch_times(
     check_times(times_ms, settings, now_ms=now_ms)
 
 
-def _untimely(index: int, time_ms: int, now_ms: int, limit: str) -> UnrepresentableRecord:
+def _untimely(found: Sequence[tuple[int, int, str]], now_ms: int) -> UnrepresentableRecord:
+    index, time_ms, limit = found[0]
     return UnrepresentableRecord(
         f"record {index}: timestamp {time_ms} is {abs(now_ms - time_ms)} ms "
         f"{'before' if time_ms < now_ms else 'after'} the server's clock: the topic's limit is {limit}",
         field="timestamp",
         index=index,
+        indexes=[number for number, _, _ in found],
     )
 
 

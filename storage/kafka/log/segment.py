@@ -246,7 +246,9 @@ class Segment:
         newest = NO_TIMESTAMP
         for _, header in appended:
             newest = max(newest, header.max_timestamp)
-        waited_ms = newest - self.first_timestamp_ms
+        first_ms = self.first_timestamp_ms
+        # From LogSegment.timeWaitedForRoll: without a time, the age of the segment counts. It is not stored.
+        waited_ms = newest - first_ms if first_ms >= 0 else 0
         return (
             waited_ms > settings.segment_ms - settings.segment_jitter_ms
             or len(self.offset_index) >= self.offset_index.max_entries
