@@ -23,7 +23,11 @@ from api.kafka.protocol.messages.groups import (
     JoinGroupRequestProtocol,
 )
 from api.kafka.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
-from logserver.groups.classic.consumer_protocol import decode_assignment, encode_assignment
+from logserver.groups.classic.consumer_protocol import (
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
 from logserver.groups.members_log import MembersLog
 from storage import TopicPartition
 from storage.errors import DiskFull
@@ -518,6 +522,37 @@ async def test_delete_offsets_that_no_member_reads(topics: None, connection: Con
     assert list(await fetched(connection, 9, None)) == [("t", 1)]
     missing = await connection.call(delete_offsets({"t": [0]}, "none"), 0)
     assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_subscription_counts_from_its_generation_on(kafka: Broker) -> None:
+    """As on the broker: while a group rebalances, its topics are those of the last generation. A partition that does
+    not exist is unknown, whoever subscribes to its topic.
+    """
+    for name in ("t", "u"):
+        await kafka.api.create(name)
+    both = [JoinGroupRequestProtocol(name="range", metadata=encode_subscription(["t", "u"]))]
+
+    async def codes() -> list[int]:
+        answer = await asker.call(delete_offsets({"t": [0, 9], "u": [0]}), 0)
+        return [row.error_code for topic in answer.topics for row in topic.partitions]
+
+    async with kafka.connect() as one, kafka.connect() as two, kafka.connect() as asker:
+        me = await alone(one)
+        assert await codes() == [86, 3, 0]
+        joining = asyncio.create_task(joined(two, protocols=both))
+        beat = heartbeat(me.member_id, me.generation_id)
+        while (await asker.call(beat, 4)).error_code == 0:  # noqa: ASYNC110  # the other has not joined yet
+            await asyncio.sleep(0.01)
+        assert await codes() == [86, 3, 0]
+        await one.call(join("g", me.member_id), 9)
+        await joining
+        assert await codes() == [86, 3, 86]
+
+
+async def test_the_member_id_of_a_static_member(connection: Connection) -> None:
+    """As the broker makes it: tools show it, and operators read the instance in it."""
+    static = await joined(connection, group_instance_id="one")
+    assert static.member_id.startswith("one-")
 
 
 async def test_a_group_that_is_no_consumers_keeps_its_offsets_while_it_has_members(

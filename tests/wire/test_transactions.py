@@ -379,6 +379,7 @@ async def test_offsets_of_members(connection: Connection, topic: str, version: i
     assert await commit() == [0]  # an older client does not say who it is
     unstable = await fetched(connection, 8, {"t": [0]}, stable=True)
     assert unstable["t", 0][-1] == E.UNSTABLE_OFFSET_COMMIT
+    assert await fetched(connection, 8, None, stable=True) == {}  # none is committed yet
     assert (await connection.call(end(owner, commit=True), 5)).error_code == 0
     assert await offset(connection) == 3
 

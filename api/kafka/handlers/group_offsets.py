@@ -60,8 +60,9 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
                     row.committed_offset, row.committed_leader_epoch, row.committed_metadata
                 )
     refused = await _committed(call, request, offsets)
-    for at in offsets:
-        codes[at] = refused
+    for at, code in codes.items():
+        if at in offsets or (refused and code is ErrorCode.OFFSET_METADATA_TOO_LARGE):
+            codes[at] = refused
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -102,14 +103,13 @@ async def _committed(
 
 def refuse_offset(call: Call, at: TopicPartition, metadata: str | None) -> ErrorCode:
     """Return why the offset of one partition cannot be committed. Any number can be: kafkajs resets to -1 or -2."""
-    metadata_bytes = len((metadata or "").encode())
-    if metadata_bytes > call.service.settings.max_group_metadata_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
     try:
         call.topics.partition(*at)
     except StorageError as error:
         return code_of(error)
-    return ErrorCode.NONE
+    metadata_bytes = len((metadata or "").encode())
+    is_long = metadata_bytes > call.service.settings.max_group_metadata_bytes
+    return ErrorCode.OFFSET_METADATA_TOO_LARGE if is_long else ErrorCode.NONE
 
 
 def offset_of(offset: int, leader_epoch: int, metadata: str | None) -> CommittedOffset:
@@ -207,7 +207,7 @@ async def _fetched(
     unstable = await offsets.unstable(group) if stable else ()
     if topics is None:
         asked: dict[str, list[int]] = {}
-        for at in sorted({*committed, *unstable}):
+        for at in sorted(committed):
             if not call.service.batches.serves(at.topic):
                 continue
             if call.version >= BY_ID_FROM and at.topic not in call.topics:
@@ -301,10 +301,8 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDelet
 
 
 def _refuse_delete(call: Call, at: TopicPartition, subscribed: Collection[str]) -> ErrorCode:
-    if at.topic in subscribed:
-        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     try:
         call.topics.partition(*at)
     except StorageError as error:
         return code_of(error)
-    return ErrorCode.NONE
+    return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if at.topic in subscribed else ErrorCode.NONE

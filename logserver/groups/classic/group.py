@@ -131,6 +131,7 @@ class ClassicGroup:
         self.protocol_type = ""
         self.protocol: str | None = None
         self.leader: str | None = None
+        self._agreed: Sequence[bytes] | None = None
         self._limits = limits
         self._new_id = new_id
         self._held = held
@@ -172,7 +173,9 @@ class ClassicGroup:
         return sorted(self._members)
 
     def metadata(self) -> Sequence[bytes]:
-        """Return each member's metadata for the chosen protocol, before there is one for the protocol it prefers."""
+        """Return each member's metadata of the last generation, before there is one for the protocol it prefers."""
+        if self._agreed is not None:
+            return self._agreed
         return [
             member.metadata(self.protocol) or member.offers[0].metadata
             for member in self._members.values()
@@ -333,7 +336,7 @@ class ClassicGroup:
     def _join_unknown(self, request: Join, now_ms: int, answer: AnswerJoin) -> None:
         instance_id = request.instance_id
         if instance_id is not None:
-            member_id = self._new_id(f"{instance_id}_")
+            member_id = self._new_id(f"{instance_id}-")
             if instance_id in self._static:
                 self._replace(member_id, request, now_ms, answer)
             else:
@@ -476,6 +479,7 @@ class ClassicGroup:
             self._end(now_ms)
             return
         self.protocol = self._chosen_protocol()
+        self._agreed = [member.metadata(self.protocol) for member in self._members.values()]
         self.state = State.COMPLETING
         self._sync_deadline_ms = now_ms + max(self._rebalance_timeout_ms(), 1)
         for member in self._members.values():
@@ -497,7 +501,7 @@ class ClassicGroup:
         """Note that the group has no members."""
         self.revision += 1
         self.state = State.EMPTY
-        self.protocol = self.leader = None
+        self.protocol = self.leader = self._agreed = None
         self._dead_at_ms = now_ms + EMPTY_KEPT_MS
 
     def _current(self, member: _Member, *, shows_members: bool) -> JoinAnswer:
