@@ -134,7 +134,7 @@ class FetchSessions:
         if request.session_epoch in {FINAL_EPOCH, FIRST_EPOCH}:
             self._sessions.pop(request.session_id, None)
             asked = list(_asked(request))
-            if request.session_epoch == FINAL_EPOCH or not asked:
+            if request.session_epoch == FINAL_EPOCH:
                 return Context(asked, None, incremental=False)
             return Context(asked, self._begun(asked, by_id=by_id), incremental=False)
         session = self._sessions.get(request.session_id)
@@ -152,6 +152,7 @@ class FetchSessions:
             raise RefusedSession(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             del self._sessions[session.number]
+            return Context([], None, incremental=True)
         return Context(list(session.partitions.values()), session, incremental=True)
 
     def _partitions(self) -> int:

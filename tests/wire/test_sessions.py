@@ -47,6 +47,20 @@ async def test_only_news_are_sent(kafka: Broker, connection: Connection) -> None
     assert (await go_on(5)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+async def test_a_session_without_partitions(kafka: Broker, connection: Connection) -> None:
+    """As on the broker: it may begin without any, and ends with the last one; the answer then names no session."""
+    await kafka.api.create("t")
+    begun = await connection.call(fetch("t", session_epoch=0), 12)
+    assert begun.session_id > 0
+    ids = {"session_id": begun.session_id}
+    first = await connection.call(fetch("t", (0, 0), session_epoch=1, **ids), 12)
+    assert (first.session_id, found(first)) == (begun.session_id, {0: 0})
+    forgotten = [FetchRequestForgottenTopic(topic="t", partitions=[0])]
+    last = fetch("t", session_epoch=2, forgotten_topics_data=forgotten, **ids)
+    answer = await connection.call(last, 12)
+    assert (answer.error_code, answer.session_id, found(answer)) == (0, 0, {})
+
+
 @BOTH
 async def test_an_error_is_sent_until_it_has_gone(kafka: Broker, connection: Connection) -> None:
     await kafka.api.create("t")

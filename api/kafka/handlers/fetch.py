@@ -34,6 +34,7 @@ from storage.errors import UnknownTopic
 
 FIRST_BY_ID: Final = 13
 READ_COMMITTED: Final = 1
+OF_EPOCHS: Final = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
 BUSY_WAIT_S: Final = 0.1  # before an empty answer, if answers have no room: the client asks again
 
 Row = FetchResponsePartitionData
@@ -75,7 +76,7 @@ async def _rows(call: Call, request: FetchRequest, context: Context) -> Sequence
     diverging = await _all_diverging(call, context.asked, checked)
     for asked, (partition, code) in zip(context.asked, checked, strict=True):
         if partition is None:
-            rows.append(_error_row(asked, code, aborted=[]))
+            rows.append(_error_row(asked, code, aborted=None if code in OF_EPOCHS else []))
             continue
         rows.append(diverging.get(asked.key))
         if rows[-1] is not None:

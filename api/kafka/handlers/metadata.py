@@ -40,6 +40,10 @@ MAX_DESCRIBED: Final = 2000
 
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     """Answer Metadata."""
+    if call.version < FIRST_BY_ID and any(
+        topic.name is None or topic.topic_id != NO_ID for topic in request.topics or ()
+    ):
+        return _refused(request)
     names = list(call.topics)
     rows: list[MetadataResponseTopic] = []
     if request.topics is not None and (request.topics or call.version > 0):
@@ -47,12 +51,14 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         # A topic has one row, however often it is asked for.
         for asked in {(topic.name, topic.topic_id): topic for topic in request.topics}.values():
             name = asked.name
-            if name is None or (
-                asked.topic_id != NO_ID and (not name or call.version >= FIRST_BY_ID)
-            ):
+            if name is None or asked.topic_id != NO_ID:
                 name = call.ids.name_of(asked.topic_id)
             if name is None:
-                rows.append(_unknown_id(call.version, asked.topic_id))
+                rows.append(
+                    MetadataResponseTopic(
+                        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+                    )
+                )
                 continue
             code = await _present(call, request, name)
             if code is ErrorCode.NONE:
@@ -76,15 +82,14 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     return response
 
 
-def _unknown_id(version: int, topic_id: bytes) -> MetadataResponseTopic:
-    """Return the row of a topic that is named by an id only. Versions 10 and 11 can ask so, but not answer."""
-    if version < FIRST_BY_ID:
-        return MetadataResponseTopic(
-            error_code=ErrorCode.INVALID_REQUEST, name="", topic_id=topic_id
-        )
-    return MetadataResponseTopic(
-        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
-    )
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    """Refuse a whole request of version 10 or 11 that names a topic by id: these can ask so, but not answer."""
+    code = ErrorCode.INVALID_REQUEST
+    rows = [
+        MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=rows)
 
 
 async def _present(call: Call, request: MetadataRequest, name: str) -> ErrorCode:

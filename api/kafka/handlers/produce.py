@@ -135,10 +135,7 @@ async def _submitted(
     if joined.error is not None and (joined.is_whole or at in joined.producers):
         return _Part(at, None, joined.error, joined.code)
     try:
-        if not records:
-            raise InvalidBatch("a partition without a record batch", field="records", position=0)
-        call.topics.check(at.topic)
-        _check_single(records, call.version)
+        records = _checked(call, at, records)
         appending = await call.service.producer.submit_batches(
             at,
             records,
@@ -149,6 +146,20 @@ async def _submitted(
     except StorageError as error:
         return _Part(at, None, error)
     return _Part(at, appending)
+
+
+def _checked(call: Call, at: TopicPartition, records: bytes | None) -> bytes:
+    """Return the records of a partition that may be appended. A missing partition is refused before wrong records."""
+    if not records:
+        call.topics.partition(*at)
+        raise InvalidBatch("a partition without a record batch", field="records", position=0)
+    call.topics.check(at.topic)
+    try:
+        _check_single(records, call.version)
+    except InvalidBatch:
+        call.topics.partition(*at)
+        raise
+    return records
 
 
 def _check_single(records: bytes, version: int) -> None:

@@ -78,11 +78,12 @@ async def _created(
 ) -> CreateTopicsResponseCreatableTopicResult:
     """Create or check one topic, and return its row."""
     try:
-        partitions = _partitions(topic, call.node_id)
         configs = {config.name: config.value or "" for config in topic.configs}
         call.topics.check(topic.name)
         if topic.name in call.topics:
             raise TopicExists(f"topic {topic.name!r} exists already", topic=topic.name)
+        call.service.batches.check_configs(configs)
+        partitions = _partitions(topic, call.node_id)
         if check_only:
             count = await _checked(call, topic.name, partitions, configs)
             row = _row(topic.name, NO_ID, count)

@@ -40,6 +40,9 @@ from api.kafka.protocol.messages.group_offsets import (
 )
 from api.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from api.kafka.protocol.messages.offsets import (
+    DeleteRecordsRequest,
+    DeleteRecordsRequestPartition,
+    DeleteRecordsRequestTopic,
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
     ListOffsetsRequestTopic,
@@ -51,6 +54,7 @@ from api.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,
     CreateTopicsRequest,
+    CreateTopicsRequestCreatableReplicaAssignment,
     CreateTopicsRequestCreatableTopic,
     CreateTopicsRequestCreatableTopicConfig,
     DeleteTopicsRequest,
@@ -76,6 +80,7 @@ def exchanges() -> Sequence[Exchange]:
         *_no_group(),
         *_codecs(),
         *_bad_configs(),
+        *_two_errors(),
     )
 
 
@@ -304,6 +309,86 @@ def _bad_configs() -> Sequence[Exchange]:
                     all_of_it = AlterConfigsRequest(resources=[row], validate_only=check_only)
                     found.append((f"{what}, nothing else: {where}", all_of_it, 2))
     return found
+
+
+def _placed(
+    name: str, *replicas: int, config: tuple[str, str] | None = None
+) -> CreateTopicsRequest:
+    """Return a request for a topic with one partition on these nodes."""
+    request = _create(name, -1)
+    topic = request.topics[0]
+    topic.replication_factor = -1
+    topic.assignments = [
+        CreateTopicsRequestCreatableReplicaAssignment(partition_index=0, broker_ids=[*replicas])
+    ]
+    if config is not None:
+        topic.configs = [CreateTopicsRequestCreatableTopicConfig(name=config[0], value=config[1])]
+    return request
+
+
+def _deletion(name: str, offset: int) -> DeleteRecordsRequest:
+    asked = DeleteRecordsRequestPartition(partition_index=0, offset=offset)
+    topic = DeleteRecordsRequestTopic(name=name, partitions=[asked])
+    return DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
+
+
+def _long_commit(topic: str, member: str, generation: int) -> OffsetCommitRequest:
+    row = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=3, committed_metadata="m" * 5000
+    )
+    return OffsetCommitRequest(
+        group_id="two",
+        generation_id_or_member_epoch=generation,
+        member_id=member,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=[row])],
+    )
+
+
+def _two_errors() -> Sequence[Exchange]:
+    """Requests with two errors: the answer has the one that the broker looks for first."""
+    compacted = _create("k")
+    compacted.topics[0].configs = [
+        CreateTopicsRequestCreatableTopicConfig(name="cleanup.policy", value="compact")
+    ]
+    zstd = _of_codec(4)
+    by_id = MetadataRequest(
+        topics=[MetadataRequestTopic(name=None, topic_id=bytes(15) + b"\7")],
+        allow_auto_topic_creation=False,
+    )
+    by_both = MetadataRequest(
+        topics=[MetadataRequestTopic(name="t", topic_id=bytes(15) + b"\7")],
+        allow_auto_topic_creation=False,
+    )
+    commits = {
+        "no member": _long_commit("t", "m", 3),
+        "no group member": _long_commit("t", "", -1),
+        "no topic": _long_commit("none", "", -1),
+    }
+    return [
+        ("create what exists on no node", _placed("t", 7), 5),
+        ("create what exists with no replica", _create("t", 0), 5),
+        ("create on no node with a bad config", _placed("n", 7, config=("flush.messages", "0")), 5),
+        ("create twice on a node", _placed("n", 1, 1), 5),
+        ("create a compacted topic", compacted, 5),
+        *((f"delete compacted records, offset {offset}", _deletion("k", offset), 2)
+          for offset in (0, -1, 99)),
+        *((f"{name}, version {version}", produce(topic, (number, data)), version)
+          for name, topic, number, data in (
+              ("zstd to no topic", "none", 0, zstd), ("zstd to no partition", "t", 9, zstd),
+              ("a cut batch to no partition", "t", 9, zstd[:-1]), ("nothing to no partition", "t", 9, None))
+          for version in (3, 9)),
+        *((f"metadata by {name}, version {version}", request, version)
+          for name, request in (("id", by_id), ("name and id", by_both)) for version in (10, 11, 12)),
+        *((f"commit long metadata as {name}", request, 8) for name, request in commits.items()),
+        *((f"fetch in epoch 7, version {version}", _in_epoch(7), version) for version in (9, 12)),
+    ]  # fmt: skip
+
+
+def _in_epoch(epoch: int) -> FetchRequest:
+    """Return a fetch of a client that knows this epoch of the partition."""
+    request = fetch("t", (0, 0))
+    request.topics[0].partitions[0].current_leader_epoch = epoch
+    return request
 
 
 async def answers(connection: Connection, *, pause_s: float = 0) -> dict[str, Any]:
