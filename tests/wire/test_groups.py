@@ -525,8 +525,8 @@ async def test_delete_offsets_that_no_member_reads(topics: None, connection: Con
 
 
 async def test_a_subscription_counts_from_its_generation_on(kafka: Broker) -> None:
-    """As on the broker: while a group rebalances, its topics are those of the last generation. A partition that does
-    not exist is unknown, whoever subscribes to its topic.
+    """As on the broker: while a group rebalances, it reads what its last generation read. A partition that does not
+    exist is unknown, also in a topic to which members subscribe.
     """
     for name in ("t", "u"):
         await kafka.api.create(name)
