@@ -194,6 +194,14 @@ async def _refused(player: Player) -> None:
     member = commit_offsets(owner, group="none", name="refused", member_id="m", generation_id=1)
     await player.call("unknown group", member, 5)
     await player.call("unknown group: rollback", end(owner, commit=False, name="refused"), 5)
+    member = commit_offsets(other, group="none", name="refused", member_id="m", generation_id=1)
+    for version in (3, 4, 5):
+        await player.call(f"unknown group, other producer {version}", member, version)
+        name = f"members {version}"
+        mine = await player.begin(f"{name}: init", name)
+        outside = commit_offsets(mine, group="none", name=name, member_id="m", generation_id=1)
+        await player.call(f"{name}: unknown group", outside, version)
+        await player.call(f"{name}: commit", end(mine, commit=True, name=name), version)
     owner = await player.begin("refused: init again", "refused")
     await player.call(
         "refused: produce first", send((0, batch(owner, 0, b"r")), name="refused"), 12

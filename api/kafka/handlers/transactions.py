@@ -15,7 +15,7 @@ next epoch. Requests wait where the real coordinator answers CONCURRENT_TRANSACT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from api.kafka.call import Call
@@ -203,14 +203,6 @@ async def _committed(
     """Commit the offsets that are good. Return the error of all of them."""
     if not offsets:
         return ErrorCode.NONE
-    caller = Caller(request.member_id, request.generation_id, request.group_instance_id)
-    refusal = call.service.groups.commits.check(
-        request.group_id, caller, offsets.keys(), call.version, transactional=True
-    )
-    if refusal in (Refusal.GROUP_ID_NOT_FOUND, Refusal.STALE_MEMBER_EPOCH):
-        refusal = Refusal.ILLEGAL_GENERATION
-    if refusal:
-        return ErrorCode(refusal)
     name, group = request.transactional_id, request.group_id
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     transactions = call.service.transactions
@@ -221,6 +213,10 @@ async def _committed(
             member = await transactions.join_offsets(producer, group)
         else:
             member = await transactions.enter_offsets(producer, group)
+        refusal = _of_the_group(call, request, offsets)
+        if refusal:
+            member.leave()
+            return ErrorCode(refusal)
         await transactions.store_offsets(member, group, offsets)
     except StorageError as error:
         error = await explained(call, name, producer, error)
@@ -230,6 +226,19 @@ async def _committed(
             return ErrorCode.TRANSACTION_ABORTABLE
         return _code(error, knows_fenced=False)
     return ErrorCode.NONE
+
+
+def _of_the_group(
+    call: Call, request: TxnOffsetCommitRequest, offsets: Collection[TopicPartition]
+) -> Refusal:
+    """Return why the client may not commit for the group. As on the broker its transaction is looked at before."""
+    caller = Caller(request.member_id, request.generation_id, request.group_instance_id)
+    refusal = call.service.groups.commits.check(
+        request.group_id, caller, offsets, call.version, transactional=True
+    )
+    if refusal in (Refusal.GROUP_ID_NOT_FOUND, Refusal.STALE_MEMBER_EPOCH):
+        return Refusal.ILLEGAL_GENERATION
+    return refusal
 
 
 async def end(call: Call, request: EndTxnRequest) -> EndTxnResponse:
