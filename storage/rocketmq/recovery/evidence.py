@@ -8,7 +8,7 @@ other files still name the offsets that it held.
     checkpoint                 physical offsets (three), times of the newest record (three)
     index/*                    the physical offset of the newest record that is indexed
     consumequeue/*             for each record its physical offset and its size
-    .logserver.*.json          the end of the log
+    .logserver.*.json          the end of the log; the producers' file also offsets of queues
     config/consumerOffset.json, delayOffset.json      offsets of queues
     .logserver.idempotency     offsets of queues, given to requests with a key
 
@@ -62,12 +62,16 @@ class UsedPosition(NamedTuple):
 
 
 class UsedOffset(NamedTuple):
-    """A queue offset below which all offsets were given to records, and the file and field that name it."""
+    """A queue offset below which all offsets were given to records, and the file and field that name it.
+
+    `log_end`: a log that reaches this physical offset had the record, so its queue tells the offset; None: not known.
+    """
 
     path: Path
     name: str
     queue: TopicPartition
     next_offset: int
+    log_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,9 @@ class Evidence:
     checkpoint: Checkpoint
     has_checkpoint: bool = False
     positions: Sequence[UsedPosition] = ()
+    synced: Sequence[
+        UsedPosition
+    ] = ()  # logserver had synced the log up to these before it wrote the file
     offsets: Sequence[UsedOffset] = ()
     configured: Mapping[str, int] = field(
         default_factory=dict
@@ -112,6 +119,7 @@ def read_evidence(
     `directory` must be a separate object, so that its findings are not reported twice.
     """
     table = directory.topics(read_only=True)
+    synced = tuple(_of_synced_log(directory))
     journal = journal_offsets(directory.fs, directory.path, clean=not directory.is_unclean())
     return Evidence(
         checkpoint_path=directory.path / names.CHECKPOINT,
@@ -120,10 +128,13 @@ def read_evidence(
         positions=[
             *_of_checkpoint(directory.path / names.CHECKPOINT, checkpoint),
             *_of_index(index),
-            *_of_our_files(directory),
+            *synced,
+            *_of_deletions(directory),
         ],
+        synced=synced,
         offsets=[
             *_of_groups(directory),
+            *_of_producers(directory),
             *_of_delays(directory),
             *_of_journal(directory, journal),
         ],
@@ -153,15 +164,33 @@ def _of_index(index: KeyIndex | None) -> Iterator[UsedPosition]:
                 yield UsedPosition(file.path, f"endPhyOffset {last}", last)
 
 
-def _of_our_files(directory: StoreDirectory) -> Iterator[UsedPosition]:
-    snapshot = directory.producers()
+def _of_synced_log(directory: StoreDirectory) -> Iterator[UsedPosition]:
+    """Yield the newest bytes that logserver's own files name. The log was synced before each of them was written."""
+    snapshot, proof = directory.producers(), directory.index_proof()
     if snapshot is not None and snapshot.physical_offset > 0:
         end = snapshot.physical_offset
         yield UsedPosition(directory.path / names.PRODUCERS_FILE, f"physical_offset {end}", end - 1)
+    if proof is not None:
+        last = proof.last_record
+        yield UsedPosition(directory.path / names.INDEX_FILE, f"last_record {last}", last)
+
+
+def _of_deletions(directory: StoreDirectory) -> Iterator[UsedPosition]:
     for topic, end in directory.deleted_topics().topics.items():
         if end > 0:
             path = directory.path / names.DELETED_FILE
             yield UsedPosition(path, f"the end {end} of deleted topic {topic}", end - 1)
+
+
+def _of_producers(directory: StoreDirectory) -> Iterator[UsedOffset]:
+    snapshot = directory.producers()
+    path = directory.path / names.PRODUCERS_FILE
+    for queue, states in () if snapshot is None else snapshot.by_queue().items():
+        for state in states:
+            if snapshot is not None and state.batches:
+                last = state.batches[-1].last_offset
+                name = f"offset {last} of producer {state.producer_id}"
+                yield UsedOffset(path, name, queue, last + 1, snapshot.physical_offset)
 
 
 def _of_groups(directory: StoreDirectory) -> Iterator[UsedOffset]:
@@ -288,6 +317,8 @@ def is_end_proved(evidence: Evidence, log: LogEnd) -> bool:
     """
     if not log.clean or not evidence.has_checkpoint:
         return False
+    if any(used.position >= log.end for used in evidence.synced):
+        return False  # the log, its queues and the checkpoint are older than logserver's own files
     if log.last is None:
         return not log.run.bases and evidence.checkpoint == Checkpoint()
     return evidence.checkpoint.logics_physical_offset == log.last[0]
@@ -348,6 +379,8 @@ def lost_offsets(evidence: Evidence, log: LogEnd) -> Sequence[LostOffsets]:
     highest: dict[Key, UsedOffset] = {}
     for used in evidence.offsets:
         key = used.queue.topic, used.queue.partition
+        if used.log_end is not None and used.log_end <= log.end:
+            continue
         if key not in highest or used.next_offset > highest[key].next_offset:
             highest[key] = used
     topics = {queue.partition.topic for queue in log.queues} | evidence.configured.keys()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from storage.contract import Clock, StoreOptions
 from storage.errors import Corrupt, DamagedStore, IoFailure
 from storage.files import HandleCache
@@ -19,11 +21,12 @@ from storage.model import Finding, Loss, RecoveryReport
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.properties import has_crc_property
+from storage.rocketmq.index.consume_queue import ConsumeQueue
 from storage.rocketmq.index.dispatcher import Builder, BuildOptions, Last
 from storage.rocketmq.index.index_coverage import IndexCoverage, record_end
 from storage.rocketmq.index.key_index import KeyIndex
 from storage.rocketmq.index.key_index_file import wrong_fields, wrong_header
-from storage.rocketmq.index.queues import QueueTable
+from storage.rocketmq.index.queues import Queue, QueueTable
 from storage.rocketmq.log.commit_log import CommitLog, store_time_at
 from storage.rocketmq.log.file_sequence import FileSequence
 from storage.rocketmq.recovery.evidence import (
@@ -54,7 +57,7 @@ from storage.rocketmq.state.root import IndexProof, ProducerSnapshot, StoreDirec
 from storage.rocketmq.state.settings import Sizes, StoreSettings
 from storage.rocketmq.state.topics import TopicFiles
 from storage.shared.loss_report import keep_losses
-from storage.shared.sequencing import Producers
+from storage.shared.sequencing import Producers, ProducerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,14 +114,14 @@ def open_parts(opening: Opening) -> OpenedStore:
     if not opening.read_only:
         directory.write_abort()
         _keep_losses(directory, plan, started_ms)
-    opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
+    found_end = plan.log_end
+    opening.topics.end_deletions_at(found_end, read_only=opening.read_only)
     builder = Builder(queues, index, opening.topics.deleted, _build_options(opening, run))
     built_from = _repair(opening, plan, builder, clean=clean)
     log = CommitLog(run, end=plan.log_end)
     if plan.last_record is not None:
-        at, message = plan.last_record
-        builder.last = Last(at, message.store_timestamp_ms)
-    _restore_producers(plan, snapshot)
+        builder.last = Last(plan.last_record[0], plan.last_record[1].store_timestamp_ms)
+    _restore_producers(plan, snapshot, found_end)
     return OpenedStore(
         files=opening.files,
         run=run,
@@ -405,13 +408,44 @@ def _built_from(plan: StorePlan, index: KeyIndex | None, index_from: int | None)
     return min(max(first, log.start), log.end)
 
 
-def _restore_producers(plan: StorePlan, snapshot: ProducerSnapshot | None) -> None:
-    """Restore the producers from the snapshot, and then from the log after it."""
+def _restore_producers(plan: StorePlan, snapshot: ProducerSnapshot | None, found_end: int) -> None:
+    """Restore the producers from the snapshot, and then from the log after it. `found_end`: the log's end before the
+    repair.
+    """
     for partition, states in () if snapshot is None else snapshot.by_queue().items():
         queue = plan.queues.get(*partition)
-        if queue is not None:
-            queue.producers = Producers(states)
+        if snapshot is not None and queue is not None:
+            end = min(found_end, snapshot.physical_offset)
+            queue.producers = Producers(
+                _still_stored(plan.run, queue, state, end) for state in states
+            )
     _take_in_sequences(plan)
+
+
+def _still_stored(run: FileSequence, queue: Queue, state: ProducerState, end: int) -> ProducerState:
+    """Return a producer's state without the newest batches that have no record in the log below `end`: a request that
+    repeats one of them is a new one.
+
+    They were lost or cut, or are of an earlier topic of this name.
+    """
+    batches = list(state.batches)
+    while batches and not _is_stored(run, queue.units, batches[-1].last_offset, end):
+        batches.pop()
+    return msgspec.structs.replace(state, batches=batches)
+
+
+def _is_stored(run: FileSequence, units: ConsumeQueue, offset: int, end: int) -> bool:
+    """Return whether a queue entry leads to a record below `end`, or was deleted by age."""
+    if offset < units.start:
+        return True
+    if offset >= units.end:
+        return False
+    try:
+        unit = units.unit(offset)
+    except Corrupt:  # a file of the queue is missing
+        return True
+    at = unit.physical_offset
+    return not unit.is_filler and at < end and run.base_of(at) is not None
 
 
 def _take_in_sequences(plan: StorePlan) -> None:
