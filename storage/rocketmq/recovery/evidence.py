@@ -82,9 +82,8 @@ class Evidence:
     checkpoint: Checkpoint
     has_checkpoint: bool = False
     positions: Sequence[UsedPosition] = ()
-    synced: Sequence[
-        UsedPosition
-    ] = ()  # logserver had synced the log up to these before it wrote the file
+    # logserver had synced the log up to these before it wrote the file
+    synced: Sequence[UsedPosition] = ()
     offsets: Sequence[UsedOffset] = ()
     configured: Mapping[str, int] = field(
         default_factory=dict
@@ -119,7 +118,7 @@ def read_evidence(
     `directory` must be a separate object, so that its findings are not reported twice.
     """
     table = directory.topics(read_only=True)
-    synced = tuple(_of_synced_log(directory))
+    synced = tuple(_of_synced_log(directory, index))
     journal = journal_offsets(directory.fs, directory.path, clean=not directory.is_unclean())
     return Evidence(
         checkpoint_path=directory.path / names.CHECKPOINT,
@@ -164,9 +163,13 @@ def _of_index(index: KeyIndex | None) -> Iterator[UsedPosition]:
                 yield UsedPosition(file.path, f"endPhyOffset {last}", last)
 
 
-def _of_synced_log(directory: StoreDirectory) -> Iterator[UsedPosition]:
-    """Yield the newest bytes that logserver's own files name. The log was synced before each of them was written."""
-    snapshot, proof = directory.producers(), directory.index_proof()
+def _of_synced_log(directory: StoreDirectory, index: KeyIndex | None) -> Iterator[UsedPosition]:
+    """Yield the newest bytes that logserver's own files name. The log was synced before each of them was written.
+
+    Without an index the facts about it may be older than a cut of the log.
+    """
+    snapshot = directory.producers()
+    proof = None if index is None else directory.index_proof()
     if snapshot is not None and snapshot.physical_offset > 0:
         end = snapshot.physical_offset
         yield UsedPosition(directory.path / names.PRODUCERS_FILE, f"physical_offset {end}", end - 1)
