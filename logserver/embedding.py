@@ -68,6 +68,7 @@ class LogServer:
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._owner_id: int | None = None
         self._errors: IO[bytes] | None = None
         self._announced: _Announcement | None = None
 
@@ -122,15 +123,17 @@ class LogServer:
     def stop(self) -> None:
         """Stop the server: it answers every request and closes the store cleanly. Blocks.
 
-        Kills the process if it has not ended after `stop_timeout_s`.
+        Kills the process if it has not ended after `stop_timeout_s`. In a forked process the server runs on: only the
+        process that started it stops it.
         """
         if self._process is None:
             return
-        self._process.terminate()
-        try:
-            self._process.wait(self._stop_timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        if self._is_owner:
+            self._process.terminate()
+            try:
+                self._process.wait(self._stop_timeout_s)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
         self._forget()
 
     def __enter__(self) -> Self:
@@ -152,6 +155,10 @@ class LogServer:
         await asyncio.to_thread(self.stop)
 
     @property
+    def _is_owner(self) -> bool:
+        return self._owner_id == os.getpid()
+
+    @property
     def _running(self) -> _Announcement:
         if self._announced is None:
             raise ServerNotStarted("the server does not run: use it as `with`", exit_code=None)
@@ -161,6 +168,7 @@ class LogServer:
         if self._process is not None:
             raise ServerNotStarted("the server runs already", exit_code=None)
         command = [sys.executable, "-P", "-m", "logserver", "serve", "--exit-with-stdin"]
+        self._owner_id = os.getpid()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # read if the start fails
         self._process = subprocess.Popen(
             [*command, *_as_options(self._options)],
@@ -194,17 +202,18 @@ class LogServer:
 
     def _forget(self) -> None:
         """Wait for the end of the child, then close its pipes and the file of its error output. A temporary store that
-        a killed child has left is removed.
+        a killed child has left is removed. In a forked process only the pipes and the file are closed.
         """
         process, self._process = self._process, None
         announced, self._announced = self._announced, None
         if process is not None:
-            process.wait()
+            if self._is_owner:
+                process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     with contextlib.suppress(OSError):
                         pipe.close()
-            if announced is not None and self._options["ephemeral"]:
+            if announced is not None and self._options["ephemeral"] and self._is_owner:
                 shutil.rmtree(Path(announced.data).parent, ignore_errors=True)
         if self._errors is not None:
             self._errors.close()

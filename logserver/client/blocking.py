@@ -6,9 +6,11 @@ Owns a thread with an event loop that runs one LogClient; must not make requests
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Self, TypeVar, Unpack
 
 from logserver.client.client import LogClient
@@ -21,7 +23,8 @@ T = TypeVar("T")
 
 
 class BlockingClient:
-    """A client with blocking calls. Any thread may use it, also a thread with a running loop.
+    """A client with blocking calls. Any thread may use it, also a thread with a running loop, and a forked process,
+    which gets connections of its own.
 
     Use it as `with`; the options are the options of LogClient.
 
@@ -35,12 +38,10 @@ class BlockingClient:
     """
 
     def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
-        self._client = LogClient(url, token, **options)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="logserver client", daemon=True
-        )
-        self._thread.start()
+        self._make_client = partial(LogClient, url, token, **options)
+        self._starting = threading.Lock()
+        self._of_parents: list[object] = []
+        self._start()
 
     def __enter__(self) -> Self:
         return self
@@ -52,7 +53,7 @@ class BlockingClient:
         """Close the connections and end the thread."""
         if self._loop.is_closed():
             return
-        self.run(LogClient.close)
+        self.run(LogClient.close)  # in a forked process, of the client of that process
         self.run(lambda _: self._loop.shutdown_asyncgens())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -64,12 +65,26 @@ class BlockingClient:
         """
         if self._loop.is_closed():
             raise ClientError("the client is closed")
+        with self._starting:
+            if self._process_id != os.getpid():
+                # A collected loop would change the parent's epoll object, which this process shares.
+                self._of_parents += [self._client, self._loop]
+                self._start()
         waiting = asyncio.run_coroutine_threadsafe(ask(self._client), self._loop)
         try:
             return waiting.result()
         except KeyboardInterrupt:
             waiting.cancel()
             raise
+
+    def _start(self) -> None:
+        self._process_id = os.getpid()
+        self._client = self._make_client()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="logserver client", daemon=True
+        )
+        self._thread.start()
 
     def topics(self) -> list[str]:
         """See LogClient.topics."""

@@ -6,6 +6,7 @@ any bytes can be sent); must not know connections.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
@@ -54,7 +55,7 @@ class _Body(Struct):
 
 
 def as_bytes(value: Value) -> bytes | None:
-    """Convert a key or a value to bytes.
+    """Convert a key or a value to bytes. Raises ValueError for NaN and infinities, which JSON does not have.
 
     >>> as_bytes("é"), as_bytes({"n": 1}), as_bytes(0), as_bytes(None), as_bytes(bytearray(b"\\0"))
     (b'\\xc3\\xa9', b'{"n":1}', b'0', None, b'\\x00')
@@ -63,7 +64,12 @@ def as_bytes(value: Value) -> bytes | None:
         return value
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+    if isinstance(value, str):
+        return value.encode()
+    encoded = msgspec.json.encode(value)  # NaN and infinities become null
+    if b"null" in encoded and not _is_finite(msgspec.to_builtins(value)):
+        raise ValueError("JSON has no NaN and no infinities")
+    return encoded
 
 
 def as_record(value: Value, **parts: Unpack[RecordParts]) -> Record:
@@ -117,8 +123,20 @@ def produce_line(record: Record) -> bytes:
     return msgspec.json.encode(_as_row(record)) + b"\n"
 
 
+def _is_finite(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
 def _as_row(record: Record) -> _Record:
-    headers = [_Header(name, value) for name, value in record.headers] if record.headers else ()
+    try:
+        headers = [_Header(name, value) for name, value in record.headers] if record.headers else ()
+    except AttributeError:
+        message = f"{type(record).__name__} is not a Record: as_record(value) returns one"
+        raise TypeError(message) from None
     return _Record(
         record.key,
         record.value,

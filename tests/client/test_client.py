@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import aclosing
 
@@ -140,6 +141,18 @@ async def test_bytes_of_any_kind_are_no_json(
     await client.produce("t", kind(b"\xff"), key=kind(b"k"))
     found = [record async for record in client.records("t")]
     assert [(one.key, one.value) for one in found] == [(b"k", b"\xff")]
+
+
+@pytest.mark.parametrize("value", [math.nan, {"a": [1, math.inf]}, [None, -math.inf]])
+async def test_numbers_that_json_has_not(client: LogClient, value: Value) -> None:
+    with pytest.raises(ValueError, match="no NaN"):
+        await client.produce("t", value)
+    await client.produce("t", {"a": [None, 0.5], "b": "null"})
+
+
+async def test_values_that_are_not_records(client: LogClient) -> None:
+    with pytest.raises(TypeError, match=r"str is not a Record: as_record\(value\)"):
+        await client.produce_many("t", ["a"])  # type: ignore[list-item]  # as a program without types
 
 
 def test_a_blocking_client_that_is_closed_says_so() -> None:

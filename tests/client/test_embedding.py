@@ -173,6 +173,27 @@ def test_a_child_that_has_died_leaves_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a fork with threads
+def test_a_forked_process_uses_the_server_and_leaves_it(tmp_path: Path) -> None:
+    """It has connections of its own. What it closes and stops goes on for the process that started it."""
+    with LogServer() as server, BlockingClient(server.url) as client:
+        client.produce("t", "parent")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                client.produce("t", "child")
+                client.close()
+                server.stop()
+            finally:
+                os._exit(server.pid is not None)
+        assert os.waitpid(child, 0)[1] == 0
+        assert Path(server.data).is_dir()
+        client.produce("t", "parent again")
+        found = [record.text for record in client.records("t")]
+        assert found == ["parent", "child", "parent again"]
+
+
 def test_the_log_says_in_words_what_a_start_recovered(tmp_path: Path) -> None:
     with LogServer(tmp_path / "store") as server:
         with BlockingClient(server.url) as client:
