@@ -31,6 +31,7 @@ from logserver.client.values import (
     PartitionOffset,
     PartitionOffsets,
     TopicDescription,
+    names_of,
 )
 from logserver.errors import ClientError, ServerRefused
 from storage import Isolation, TopicPartition
@@ -74,7 +75,7 @@ class BroadcastConsumer(GroupConsumer):
     ) -> None:
         super().__init__(calls.transport, group, offset_reset=offset_reset, isolation=isolation)
         self._calls = calls
-        self._topics = topics
+        self._topics = names_of(topics)
         self._file = folder / OFFSETS_FILE
         self._reset = offset_reset
         self._offsets: dict[TopicPartition, int] = {}

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from logserver.client.retries import retry_fields
 from logserver.client.transport import BINARY_JSON, JSON, V2_JSON, Transport, segment
-from logserver.client.values import FetchedRecord, PartitionOffset, PartitionOffsets
+from logserver.client.values import FetchedRecord, PartitionOffset, PartitionOffsets, names_of
 from logserver.errors import ClientError, ServerRefused
 from storage import Isolation, TopicPartition
 
@@ -70,7 +70,7 @@ class GroupConsumer:
         self._invisible_ms = invisible_ms
         self._group = f"/consumers/{segment(group)}"
         self._subscription: dict[str, object] = (
-            {"topics": list(topics)} if pattern is None else {"topic_pattern": pattern}
+            {"topics": names_of(topics)} if pattern is None else {"topic_pattern": pattern}
         )
         self._partitions = partitions
         self._config = {

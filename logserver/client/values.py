@@ -21,6 +21,15 @@ Start: TypeAlias = int | str
 BROKER_ID: Final = 1  # of a server without topics; topics name their own
 
 
+def names_of(topics: Sequence[str]) -> list[str]:
+    """Return the topics as a list. Raises TypeError for a single name, each letter of which would be a topic."""
+    if isinstance(topics, str):
+        raise TypeError(
+            f"topics is {topics!r}: a list of names is expected, for example [{topics!r}]"
+        )
+    return list(topics)
+
+
 class _HeaderRow(Struct, frozen=True, gc=False):
     """A header in the form of an answer."""
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -153,6 +154,13 @@ async def test_numbers_that_json_has_not(client: LogClient, value: Value) -> Non
 async def test_values_that_are_not_records(client: LogClient) -> None:
     with pytest.raises(TypeError, match=r"str is not a Record: as_record\(value\)"):
         await client.produce_many("t", ["a"])  # type: ignore[list-item]  # as a program without types
+
+
+async def test_one_topic_in_place_of_a_list(client: LogClient, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"topics is 'pay': a list .* \['pay'\]"):
+        client.consumer("g", "pay")
+    with pytest.raises(TypeError, match="topics is 'pay'"):
+        client.broadcast("g", "pay", tmp_path)
 
 
 def test_a_blocking_client_that_is_closed_says_so() -> None:
