@@ -198,7 +198,7 @@ def no_note_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
 @fault("rocketmq")
 def producers_file_is_not_read(patch: pytest.MonkeyPatch) -> None:
     """Forget the sequence numbers of records before the last checkpoint."""
-    patch.setattr(opening, "_restore_producers", lambda queues, snapshot: None)
+    patch.setattr(opening, "_restore_producers", lambda plan, snapshot, found_end: None)
 
 
 @fault("rocketmq")
