@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 HASH_BYTES: Final = 16
 SLOT_BYTES: Final = HASH_BYTES + 8
+NO_SLOT: Final = -1
 
 
 class OffsetMap:
@@ -49,7 +50,7 @@ class OffsetMap:
         if self._used >= self._most:
             return False
         hashed = blake2b(key, digest_size=HASH_BYTES).digest()
-        slot = self._find(hashed)
+        slot = self._find(hashed)  # a slot is free
         if self._offsets[slot] == 0:
             self._hashes[slot * HASH_BYTES : (slot + 1) * HASH_BYTES] = hashed
             self._used += 1
@@ -59,11 +60,16 @@ class OffsetMap:
 
     def get(self, key: bytes) -> i64:
         """Return the newest offset of a key; -1 for an unknown key."""
-        offset: i64 = self._offsets[self._find(blake2b(key, digest_size=HASH_BYTES).digest())]
+        slot = self._find(blake2b(key, digest_size=HASH_BYTES).digest())
+        if slot == NO_SLOT:
+            return -1
+        offset: i64 = self._offsets[slot]
         return offset - 1
 
     def _find(self, hashed: bytes) -> i64:
-        """Return the slot of a hash, or the free slot where it belongs."""
+        """Return the slot of a hash, or the free slot where it belongs; NO_SLOT if it is not in a map without a free
+        slot, which a load factor of 1 allows, and one slot.
+        """
         number: i64 = (
             hashed[0]
             | hashed[1] << 8
@@ -72,11 +78,14 @@ class OffsetMap:
             | hashed[4] << 32
             | hashed[5] << 40
         )
-        slot = number % self._slots
+        first = number % self._slots
+        slot = first
         while self._offsets[slot] and (
             self._hashes[slot * HASH_BYTES : (slot + 1) * HASH_BYTES] != hashed
         ):
             slot += 1
             if slot == self._slots:
                 slot = 0
+            if slot == first:
+                return NO_SLOT
         return slot

@@ -37,3 +37,14 @@ def test_the_last_slot_is_followed_by_the_first() -> None:
     for offset in range(7):
         assert offsets.put(b"key%d" % offset, offset)
     assert [offsets.get(b"key%d" % n) for n in range(7)] == list(range(7))
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("slots", [1, 7])
+def test_a_key_that_a_map_without_a_free_slot_does_not_know(slots: int) -> None:
+    offsets = OffsetMap(SLOT_BYTES * slots, 1.0)
+    for number in range(slots):
+        assert offsets.put(b"%d" % number, number)
+    assert not offsets.put(b"unknown", slots)
+    assert offsets.get(b"unknown") == -1
+    assert [offsets.get(b"%d" % number) for number in range(slots)] == list(range(slots))
