@@ -22,7 +22,7 @@ BROKER_ID: Final = 1  # of a server without topics; topics name their own
 
 
 def names_of(topics: Sequence[str]) -> list[str]:
-    """Return the topics as a list. Raises TypeError for a single name, each letter of which would be a topic."""
+    """Return the names of topics as a list. Raises TypeError for one name: its letters would be read as topics."""
     if isinstance(topics, str):
         raise TypeError(
             f"topics is {topics!r}: a list of names is expected, for example [{topics!r}]"

@@ -36,7 +36,7 @@ from storage.shared.atomic_store import new_store
 from storage.shared.recount import Contents, check_recount
 
 WHAT: Final = "converting"
-TOLD_EVERY: Final = 10_000
+REPORTED_EVERY: Final = 10_000
 SAMPLE_RECORDS: Final = 1000
 
 
@@ -121,7 +121,7 @@ class _Work:
 
     def _step(self) -> None:
         self._done += 1
-        if self._done % TOLD_EVERY == 0:
+        if self._done % REPORTED_EVERY == 0:
             self._tell(WHAT, self._done, max(self._total, self._done))
 
     def _start_meter(self, source: Source) -> None:

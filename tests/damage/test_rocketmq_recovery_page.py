@@ -21,21 +21,21 @@ PAGE = Path(__file__).parents[2] / "docs" / "formats" / "rocketmq-recovery.md"
 STORE = "many"
 AFTER_A_CRASH = "-abort"
 ROW = re.compile(r"^\| `([\w-]+)` \|[^|]+\|([^|]*)\|([^|]*)\|([^|]*)\|$", re.MULTILINE)
-TOLD = {
+REPORTED = {
     name: tuple(cell.strip() for cell in cells) for name, *cells in ROW.findall(PAGE.read_text())
 }
 RECIPES = {recipe.name: recipe for recipe in stores.recipes() if recipe.store.name == STORE}
 
 
 def test_every_recipe_is_told() -> None:
-    assert sorted(TOLD) == sorted({name.removesuffix(AFTER_A_CRASH) for name in RECIPES})
+    assert sorted(REPORTED) == sorted({name.removesuffix(AFTER_A_CRASH) for name in RECIPES})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", REPORTED)
 def test_the_page_is_right(name: str) -> None:
     after_a_crash = name + AFTER_A_CRASH
-    assert TOLD[name] == (real(name), real(after_a_crash), ours(name))
+    assert REPORTED[name] == (real(name), real(after_a_crash), ours(name))
     if after_a_crash in RECIPES:
         assert ours(after_a_crash) == ours(name)
 

@@ -187,10 +187,12 @@ def _of_deletions(directory: StoreDirectory) -> Iterator[UsedPosition]:
 
 def _of_producers(directory: StoreDirectory) -> Iterator[UsedOffset]:
     snapshot = directory.producers()
+    if snapshot is None:
+        return
     path = directory.path / names.PRODUCERS_FILE
-    for queue, states in () if snapshot is None else snapshot.by_queue().items():
+    for queue, states in snapshot.by_queue().items():
         for state in states:
-            if snapshot is not None and state.batches:
+            if state.batches:
                 last = state.batches[-1].last_offset
                 name = f"offset {last} of producer {state.producer_id}"
                 yield UsedOffset(path, name, queue, last + 1, snapshot.physical_offset)

@@ -412,13 +412,13 @@ def _restore_producers(plan: StorePlan, snapshot: ProducerSnapshot | None, found
     """Restore the producers from the snapshot, and then from the log after it. `found_end`: the log's end before the
     repair.
     """
-    for partition, states in () if snapshot is None else snapshot.by_queue().items():
-        queue = plan.queues.get(*partition)
-        if snapshot is not None and queue is not None:
-            end = min(found_end, snapshot.physical_offset)
-            queue.producers = Producers(
-                _still_stored(plan.run, queue, state, end) for state in states
-            )
+    if snapshot is not None:
+        end = min(found_end, snapshot.physical_offset)
+        for partition, states in snapshot.by_queue().items():
+            queue = plan.queues.get(*partition)
+            if queue is not None:
+                stored = (_still_stored(plan.run, queue, state, end) for state in states)
+                queue.producers = Producers(stored)
     _take_in_sequences(plan)
 
 

@@ -28,7 +28,7 @@ INPUT_TIMEOUT_S: Final = 20
 START_TIMEOUT_S: Final = 120
 RSS_LIMIT_MB: Final = 2000
 MAX_INPUT_BYTES: Final = 8192
-TOLD_EVERY_S: Final = 10
+REPORTED_EVERY_S: Final = 10
 ANY_SEED: Final = 0  # libFuzzer chooses a new seed each time
 KEPT_LINES: Final = 60
 _PROGRESS: Final = re.compile(r"#(\d+)\s+\w+\s+cov: (\d+)")
@@ -88,7 +88,7 @@ def fuzz(
                 progress = _PROGRESS.match(line)
                 if progress is not None:
                     executions, coverage = int(progress[1]), int(progress[2])
-                if monotonic() - reported > TOLD_EVERY_S:
+                if monotonic() - reported > REPORTED_EVERY_S:
                     reported = monotonic()
                     tell(str(Outcome(target, reported - began, executions, coverage)))
         trouble = "" if child.returncode == 0 else _told(target, child.returncode, found, last)

@@ -25,7 +25,7 @@ B0 = TopicPartition("b", 0)
 BATCHED = {"readQueueNums": 1, "writeQueueNums": 1, "attributes": {"queue.type": "BatchCQ"}}
 PLAIN = {"readQueueNums": 1, "writeQueueNums": 1, "attributes": {}}
 BATCH_FILE = "batchconsumequeue/b/0/00000000000000000000"
-TOLD = [("batch-topic", "info", "b")]
+REPORTED = [("batch-topic", "info", "b")]
 VALUES = [b"v%02d" % n for n in range(6)]
 
 Call = Callable[[RocketMQStore], object]
@@ -60,7 +60,7 @@ def test_no_start_makes_queues_of_them(
         store = shop.open()
         assert values(store) == VALUES
         assert list(store.topics()) == ["t"]
-        assert [(f.code, f.severity, f.topic) for f in store.recovery.findings] == TOLD
+        assert [(f.code, f.severity, f.topic) for f in store.recovery.findings] == REPORTED
         if stop == "close":
             store.close()
         else:
@@ -71,7 +71,7 @@ def test_no_start_makes_queues_of_them(
         assert values(again) == [*VALUES, b"more"]
     assert shop.names("consumequeue") == ["t"]
     assert shop.log_bytes()[:1000] == log[:1000]
-    assert found_by_verify(shop) == TOLD
+    assert found_by_verify(shop) == REPORTED
 
 
 def refused_calls() -> Mapping[str, Call]:
@@ -118,14 +118,14 @@ def test_what_an_older_version_made_is_told_and_rebuild_takes_it_away(shop: Work
     from_a_broker(shop)
     shop.open().close()
     make_queue(shop, "consumequeue/b/0/00000000000000000000")
-    assert found_by_verify(shop) == [*TOLD, ("wrong-queue-type", "error", "b")]
+    assert found_by_verify(shop) == [*REPORTED, ("wrong-queue-type", "error", "b")]
     with shop.open() as store:
         assert list(store.topics()) == ["t"]
     with inspector(shop) as tools:
         report = tools.rebuild("consumequeue", write=True)
     assert report.changed == [str(ROOT / "consumequeue/b")]
     assert shop.names("consumequeue") == ["t"]
-    assert found_by_verify(shop) == TOLD
+    assert found_by_verify(shop) == REPORTED
     with shop.open() as store:
         assert values(store) == VALUES
 
